@@ -1,0 +1,53 @@
+# Everything needs Python 3.11 or newer, make and git, and nothing else. `make help` lists the targets.
+
+PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+
+# What is installed, and from which pyproject.toml: newer stamps mean that there is nothing to do.
+INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint check bench faults clean
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+
+venv: $(INSTALLED_DEV) ## set up .venv with everything that development needs
+
+demo: $(INSTALLED) ## play a conversation with a scripted model; asks at a terminal, approves elsewhere
+	@if [ -t 0 ]; then $(BIN)/app-server demo $(ARGS); else $(BIN)/app-server demo --yes $(ARGS); fi
+
+test: $(INSTALLED_DEV) ## run the tests (ARGS="-k sandbox" to choose)
+	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+
+lint: $(INSTALLED_DEV) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint test ## lint and test
+
+bench: $(INSTALLED_DEV) ## run the benchmarks
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+faults: $(INSTALLED_DEV) ## run the fault suite at length
+	@FAULTS=long $(BIN)/python -m pytest -q tests/faults $(ARGS)
+
+clean: ## remove what was built or installed here
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+# Dependency groups are why pip has to be 25.1 or newer.
+$(INSTALLED_DEV): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@

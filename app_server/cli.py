@@ -1,0 +1,116 @@
+"""The command line, as clients of `codex app-server` write it: lenient, and quick to be read.
+
+Owns argv, logging to stderr and the exit code. What is not understood of features is warned of, never fatal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from app_server import __version__
+
+log = logging.getLogger("app_server")
+
+LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 1,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(_without_alias(sys.argv[1:] if argv is None else argv))
+    _set_up_logging(os.environ)
+    match args.command:
+        case "demo":
+            from app_server.demo.play import run_demo  # noqa: PLC0415  a server needs none of it
+
+            return run_demo(yes=args.yes)
+        case "generate-json-schema" | "generate-ts":
+            return _generate(args.command, Path(args.out))
+        case _:
+            return _serve(args)
+
+
+def parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument(
+        "-c",
+        "--config",
+        action="append",
+        metavar="KEY=VALUE",
+        help="override a setting (dotted key, TOML value)",
+    )
+    common.add_argument("--enable", action="append", metavar="FEATURE", help="switch a feature on")
+    common.add_argument("--disable", action="append", metavar="FEATURE", help="switch a feature off")
+    common.add_argument("-p", "--profile", metavar="NAME", help="use a profile of config.toml")
+    common.add_argument("-m", "--model", metavar="MODEL", help="the model of new conversations")
+    common.add_argument(
+        "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write or danger-full-access"
+    )
+    common.add_argument(
+        "-a", "--ask-for-approval", metavar="POLICY", help="untrusted, on-failure, on-request or never"
+    )
+    common.add_argument("--listen", metavar="ADDRESS", help="stdio:// is the only one there is")
+    common.add_argument("--stdio", action="store_true", help="serve stdin and stdout, as without it")
+    out = argparse.ArgumentParser(
+        prog="app-server",
+        parents=[common],
+        description="A JSON-RPC app server over stdio with a whole coding agent inside.",
+    )
+    out.add_argument("--version", action="version", version=f"codex-cli {__version__}")
+    commands = out.add_subparsers(dest="command", metavar="COMMAND")
+    commands.add_parser("app-server", parents=[common], help="serve stdio; the same as no command")
+    demo = commands.add_parser("demo", help="play a conversation with a scripted model: no key, no network")
+    demo.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
+    for name, what in (("generate-json-schema", "JSON Schemas"), ("generate-ts", "TypeScript types")):
+        generate = commands.add_parser(name, help=f"write the protocol's {what}")
+        generate.add_argument("--out", "-o", required=True, metavar="DIR")
+    return out
+
+
+def _without_alias(argv: Sequence[str]) -> list[str]:
+    """`app-server app-server app-server` happens when a client's command already holds the subcommand."""
+    words = list(argv)
+    while words.count("app-server") > 1:
+        words.remove("app-server")
+    return words
+
+
+def _serve(args: argparse.Namespace) -> int:
+    listen = getattr(args, "listen", None)  # absent where it was not given
+    if listen not in (None, "stdio", "stdio://"):
+        print(f"app-server: cannot listen on {listen}: only stdio:// is supported", file=sys.stderr)  # noqa: T201
+        return 2
+    from app_server.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
+
+    return serve_stdio(args)
+
+
+def _generate(command: str, out: Path) -> int:
+    from protocol import export  # noqa: PLC0415  a server needs none of it
+
+    write = export.write_schemas if command == "generate-json-schema" else export.write_typescript
+    write(out)
+    return 0
+
+
+def _set_up_logging(environment: os._Environ[str]) -> None:
+    """`APP_SERVER_LOG=debug`, or RUST_LOG as the reference's users have it (`warn`, `codex=debug,info`)."""
+    wanted = environment.get("APP_SERVER_LOG") or environment.get("RUST_LOG") or "warn"
+    plain = [part for part in wanted.split(",") if "=" not in part]
+    level = LEVELS.get((plain[-1] if plain else wanted.rpartition("=")[2]).strip().lower(), logging.WARNING)
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for noisy in ("httpx", "httpcore", "asyncio"):
+        logging.getLogger(noisy).setLevel(max(level, logging.WARNING))

@@ -1,0 +1,100 @@
+"""All open conversations of a connection, by id."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.conversations.live import LiveConversation
+from app_server.core.config.types import Config
+from app_server.core.engine import Engine, Opened, Origin, StoredRollout
+from app_server.rpc.errors import not_found, overloaded
+from app_server.rpc.outgoing import Outgoing
+
+log = logging.getLogger(__name__)
+
+MAX_CONVERSATIONS = 10_000
+"""Open at once. Each holds its history in memory; a client that needs more has forgotten to archive."""
+
+
+class ConversationManager:
+    """Opens conversations, finds them, ends them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        outgoing: Outgoing,
+        group: TaskGroup,
+        most: int = MAX_CONVERSATIONS,
+    ) -> None:
+        self._engine, self._outgoing, self._group, self._most = engine, outgoing, group, most
+        self._live: dict[str, LiveConversation] = {}
+        self._subscriptions: dict[str, LiveConversation] = {}
+
+    async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
+        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first."""
+        if len(self._live) >= self._most:
+            raise overloaded(f"{len(self._live)} conversations are open; archive some first")
+        if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
+            # Its file has one writer; the new session takes over where the old one ends.
+            before.mute()
+            await before.shut_down()
+        opened = await self._engine.open(config, origin)
+        live = self._live[opened.conversation_id] = LiveConversation(
+            opened.conversation_id, opened.session, self._outgoing
+        )
+        self._group.start_soon(self._run, live, name=f"conversation {live.id}")
+        return live, opened
+
+    def get(self, id: str) -> LiveConversation:
+        live = self._live.get(id)
+        if live is None:
+            raise not_found("conversation", id)
+        return live
+
+    def _of_rollout(self, path: Path) -> LiveConversation | None:
+        real = os.path.realpath(path)
+        return next(
+            (live for live in self._live.values() if os.path.realpath(live.rollout_path) == real), None
+        )
+
+    def subscribe(self, live: LiveConversation, subscription: str, *, raw: bool) -> None:
+        live.listen(subscription, raw=raw)
+        self._subscriptions[subscription] = live
+
+    def unsubscribe(self, subscription: str) -> None:
+        live = self._subscriptions.pop(subscription, None)
+        if live is None:
+            raise not_found("subscription", subscription)
+        live.stop_listening(subscription)
+
+    async def shut_down(self, id: str) -> bool:
+        """End one in good order; False where it is not open."""
+        live = self._live.get(id)
+        if live is None:
+            return False
+        await live.shut_down()
+        return True
+
+    async def end_all(self) -> None:
+        """The client has left: end every conversation in good order, all at once, telling nobody."""
+        async with anyio.create_task_group() as group:
+            for live in list(self._live.values()):
+                live.mute()
+                group.start_soon(live.shut_down)
+
+    async def _run(self, live: LiveConversation) -> None:
+        try:
+            await live.run()
+        except Exception:
+            # One broken conversation must not take the others along.
+            log.exception("conversation %s", live.id)
+        finally:
+            if self._live.get(live.id) is live:
+                del self._live[live.id]
+            for subscription in [key for key, value in self._subscriptions.items() if value is live]:
+                del self._subscriptions[subscription]

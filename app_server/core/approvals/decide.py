@@ -1,0 +1,67 @@
+"""Whether a command runs, waits for the user, or is refused. Pure.
+
+The order of the rules is the policy: what is known to only read runs under every policy, then each policy speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from app_server.core.commands.dangerous import is_dangerous
+from app_server.core.commands.safe import is_known_safe
+from protocol.policy import AskForApproval, DangerFullAccess, SandboxPolicy
+
+POLICY_NAMES = {
+    AskForApproval.UNTRUSTED: "UnlessTrusted",
+    AskForApproval.ON_FAILURE: "OnFailure",
+    AskForApproval.ON_REQUEST: "OnRequest",
+    AskForApproval.NEVER: "Never",
+}
+"""As the reference spells them in what it tells the model."""
+
+
+class Verdict(Enum):
+    RUN = "run"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRequest:
+    """A command that the model wants to run, as far as the decision goes."""
+
+    argv: Sequence[str]
+    cwd: str
+    escalated: bool = False
+    """The model asks to run outside of the sandbox."""
+
+
+def refusal(request: CommandRequest, approval: AskForApproval) -> str | None:
+    """What the model is told where the policy leaves nothing to decide; None: go on."""
+    if request.escalated and approval is not AskForApproval.ON_REQUEST:
+        name = POLICY_NAMES[approval]
+        return (
+            f"approval policy is {name}; reject command — you should not ask for escalated permissions "
+            f"if the approval policy is {name}"
+        )
+    return None
+
+
+def decide(request: CommandRequest, approval: AskForApproval, sandbox: SandboxPolicy) -> Verdict:
+    """RUN means: in the sandbox that the policy names, without asking."""
+    unconfined = isinstance(sandbox, DangerFullAccess)
+    match approval:
+        case AskForApproval.NEVER | AskForApproval.ON_FAILURE:
+            return Verdict.RUN
+        case AskForApproval.ON_REQUEST:
+            if request.escalated:
+                return Verdict.ASK
+            return Verdict.ASK if unconfined and is_dangerous(request.argv) else Verdict.RUN
+        case AskForApproval.UNTRUSTED:
+            return Verdict.RUN if is_known_safe(request.argv) else Verdict.ASK
+
+
+def may_ask_after_denial(approval: AskForApproval) -> bool:
+    """Whether a command that the sandbox stopped may be offered to the user for a run without it."""
+    return approval in (AskForApproval.ON_FAILURE, AskForApproval.UNTRUSTED)

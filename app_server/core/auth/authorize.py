@@ -1,0 +1,62 @@
+"""The address that the user's browser is sent to, and the secrets that tie the answer to this login (PKCE).
+Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
+
+CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
+DEFAULT_ISSUER = "https://auth.openai.com"
+DEFAULT_ORIGINATOR = "codex_cli_rs"
+SCOPE = "openid profile email offline_access"
+CALLBACK_PATH = "/auth/callback"
+
+
+@dataclass(frozen=True, slots=True)
+class LoginSecrets:
+    """Known to this process only, until the verifier goes to the issuer."""
+
+    verifier: str = field(repr=False)
+    state: str = field(repr=False)
+
+    @property
+    def challenge(self) -> str:
+        return _base64url(hashlib.sha256(self.verifier.encode()).digest())
+
+
+def new_login_secrets(random: Callable[[int], bytes]) -> LoginSecrets:
+    return LoginSecrets(verifier=_base64url(random(64)), state=_base64url(random(32)))
+
+
+def redirect_uri(port: int) -> str:
+    """The issuer knows the client by `localhost`, though the listener is bound to 127.0.0.1 only."""
+    return f"http://localhost:{port}{CALLBACK_PATH}"
+
+
+def authorize_url(
+    issuer: str, port: int, secrets: LoginSecrets, *, originator: str, workspace_id: str | None = None
+) -> str:
+    query = {
+        "response_type": "code",
+        "client_id": CLIENT_ID,
+        "redirect_uri": redirect_uri(port),
+        "scope": SCOPE,
+        "code_challenge": secrets.challenge,
+        "code_challenge_method": "S256",
+        "id_token_add_organizations": "true",
+        "codex_cli_simplified_flow": "true",
+        "state": secrets.state,
+        "originator": originator,
+    }
+    if workspace_id is not None:
+        query["allowed_workspace_id"] = workspace_id
+    return f"{issuer.rstrip('/')}/oauth/authorize?{urlencode(query, quote_via=quote, safe='')}"
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,114 @@
+"""What the user's browser asks of the loopback listener, and what it is told: one small HTTP exchange,
+without I/O.
+
+Anything on this machine, and any web page, can reach the port. So nothing counts but a callback with this
+login's `state`, and a wrong one leaves the login waiting.
+"""
+
+from __future__ import annotations
+
+import hmac
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlsplit
+
+from app_server.core.auth.authorize import CALLBACK_PATH
+
+CANCEL_PATH = "/cancel"
+"""Another program that wants the port asks here for the login to end."""
+
+MAX_HEAD_BYTES = 16 * 1024
+HEAD_END = b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The user agreed; the code can be exchanged once."""
+
+    code: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The issuer sent the user back without a code."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """A program, not a page, asked for the end of the login."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Not an answer to this login."""
+
+    status: HTTPStatus
+    text: str
+
+
+Callback = Granted | Refused | CancelRequested | Ignored
+
+
+def read_callback(head: bytes, state: str) -> Callback:
+    """What the head of a request means for the login whose state this is."""
+    if HEAD_END not in head:
+        return Ignored(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "That request is too long.")
+    lines = head.split(HEAD_END)[0].decode("latin-1").split("\r\n")
+    parts = lines[0].split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+        return Ignored(HTTPStatus.BAD_REQUEST, "This is not a request that can be answered here.")
+    if parts[0] != "GET":
+        return Ignored(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered here.")
+    try:
+        target = urlsplit(parts[1])
+        query = dict(parse_qsl(target.query, max_num_fields=32))
+    except ValueError:
+        return Ignored(HTTPStatus.BAD_REQUEST, "This address cannot be read.")
+    if target.path == CANCEL_PATH and not _from_browser(lines[1:]):
+        return CancelRequested()
+    if target.path != CALLBACK_PATH:
+        return Ignored(HTTPStatus.NOT_FOUND, "There is nothing here.")
+    return _answer_to_login(query, state)
+
+
+def page(status: HTTPStatus, text: str) -> bytes:
+    """A complete response that shows one sentence, and that no cache keeps."""
+    body = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Login</title>'
+        f"<p>{html.escape(text)}</p></html>\n"
+    ).encode()
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        "Content-Type: text/html; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\n"
+        "Referrer-Policy: no-referrer\r\n"
+        "Content-Security-Policy: default-src 'none'\r\n"
+        "X-Content-Type-Options: nosniff\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _answer_to_login(query: Mapping[str, str], state: str) -> Callback:
+    if not hmac.compare_digest(query.get("state", "").encode(), state.encode()):
+        return Ignored(HTTPStatus.BAD_REQUEST, "This answer belongs to another login (state mismatch).")
+    if query.get("error"):
+        return Refused(_plain(query["error"]))
+    if not query.get("code"):
+        return Ignored(HTTPStatus.BAD_REQUEST, "The answer holds no authorization code.")
+    return Granted(query["code"])
+
+
+def _from_browser(header_lines: list[str]) -> bool:
+    """Browsers say where a request comes from; a page must not be able to end a login."""
+    return any(line.lower().startswith(("sec-fetch-", "origin:", "referer:")) for line in header_lines)
+
+
+def _plain(reason: str) -> str:
+    """An OAuth error code is letters and underscores; anything else is not repeated to the user."""
+    return reason if reason.replace("_", "").isalnum() and len(reason) <= 60 else "unknown reason"

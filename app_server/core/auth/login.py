@@ -1,0 +1,184 @@
+"""A ChatGPT login through the user's browser.
+
+Steps: listen on a loopback port, hand out the address for the browser, wait for its callback, exchange the
+code, store the tokens. The owner opens a flow, tells the client the address, then runs the flow in a task
+of its own: `run` always ends with an outcome. One flow is one attempt.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import assert_never
+
+import anyio
+from anyio.abc import Listener, SocketAttribute, SocketStream
+
+from app_server.core.auth.authorize import (
+    DEFAULT_ORIGINATOR,
+    LoginSecrets,
+    authorize_url,
+    new_login_secrets,
+)
+from app_server.core.auth.callback import (
+    HEAD_END,
+    MAX_HEAD_BYTES,
+    CancelRequested,
+    Granted,
+    Ignored,
+    Refused,
+    page,
+    read_callback,
+)
+from app_server.core.auth.manager import AuthManager, AuthMethod
+from app_server.core.errors import AuthError
+
+PORTS = (1455, 1457, 0)
+"""The first two are known to the issuer; any free one is for issuers that do not mind."""
+
+LIMIT_SECONDS = 600.0
+"""A login that nobody finishes ends by itself."""
+
+CONNECTION_SECONDS = 10.0
+"""For a browser to send its request; connections that it only keeps ready must not pile up."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginOutcome:
+    success: bool
+    error: str | None = None
+
+
+class LoginFlow:
+    """One attempt to log in. Made by `open_login`."""
+
+    def __init__(
+        self,
+        auth: AuthManager,
+        listener: Listener[SocketStream],
+        port: int,
+        secrets: LoginSecrets,
+        auth_url: str,
+    ) -> None:
+        self.auth_url = auth_url
+        self.port = port
+        self._auth = auth
+        self._listener = listener
+        self._secrets = secrets
+        self._outcome: LoginOutcome | None = None
+        self._ended = anyio.Event()
+        self._claimed = False
+
+    async def run(self, limit_seconds: float = LIMIT_SECONDS) -> LoginOutcome:
+        """Serve the callback until the login succeeds, fails, is cancelled or takes too long."""
+        try:
+            with anyio.move_on_after(limit_seconds):
+                async with anyio.create_task_group() as connections:
+                    connections.start_soon(self._listener.serve, self._serve)
+                    await self._ended.wait()
+                    connections.cancel_scope.cancel()
+        finally:
+            await self.close()
+        return self._outcome or LoginOutcome(False, "the login was not finished in time")
+
+    def cancel(self) -> None:
+        """End the flow without a login, from whatever task. A login that is already stored stays."""
+        self._decide(LoginOutcome(False, "the login was cancelled"))
+        self._ended.set()
+
+    async def close(self) -> None:
+        """Free the port. `run` does so itself; this is for a flow that is never run."""
+        with anyio.CancelScope(shield=True):
+            await self._listener.aclose()
+
+    async def _serve(self, stream: SocketStream) -> None:
+        async with stream:
+            try:
+                with anyio.fail_after(CONNECTION_SECONDS):
+                    head = await _read_head(stream)
+                answer = await self._answer(head)
+                with anyio.move_on_after(CONNECTION_SECONDS):
+                    await stream.send(answer)
+            except (TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                logger.debug("a connection to the login port was given up")
+        if self._outcome is not None:
+            self._ended.set()
+
+    async def _answer(self, head: bytes) -> bytes:
+        """The response to one request. If the request decides the login, that is noted at once."""
+        match read_callback(head, self._secrets.state):
+            case Ignored(status, text):
+                return page(status, text)
+            case CancelRequested():
+                self._decide(LoginOutcome(False, "the login was cancelled"))
+                return page(HTTPStatus.OK, "The login was cancelled.")
+            case Refused(reason):
+                self._decide(LoginOutcome(False, f"the login was refused: {reason}"))
+                return page(HTTPStatus.OK, "The login was refused. You may close this window.")
+            case Granted(code):
+                return await self._finish(code)
+            case unexpected:
+                assert_never(unexpected)
+
+    async def _finish(self, code: str) -> bytes:
+        if self._claimed:
+            return page(HTTPStatus.BAD_REQUEST, "This login is already being finished.")
+        self._claimed = True
+        issuer = self._auth.issuer
+        try:
+            tokens = await issuer.exchange_code(code, self._secrets.verifier, self.port)
+            self._auth.store_login(tokens, await issuer.exchange_api_key(tokens.id_token))
+        except AuthError as error:
+            self._decide(LoginOutcome(False, str(error)))
+            return page(HTTPStatus.BAD_GATEWAY, f"The login failed: {error}")
+        self._decide(LoginOutcome(True))
+        return page(HTTPStatus.OK, "You are logged in. You may close this window.")
+
+    def _decide(self, outcome: LoginOutcome) -> None:
+        """The first outcome counts; the flow ends when the browser has its answer."""
+        if self._outcome is None:
+            self._outcome = outcome
+
+
+async def open_login(
+    auth: AuthManager,
+    *,
+    random: Callable[[int], bytes],
+    originator: str = DEFAULT_ORIGINATOR,
+    ports: tuple[int, ...] = PORTS,
+) -> LoginFlow:
+    """Take a port and make the address for the browser. Raises AuthError when the settings forbid such
+    logins.
+    """
+    auth.rules.require(AuthMethod.CHATGPT)
+    listener, port = await _listen(ports)
+    secrets = new_login_secrets(random)
+    url = authorize_url(
+        auth.issuer.base_url, port, secrets, originator=originator, workspace_id=auth.rules.workspace_id
+    )
+    return LoginFlow(auth, listener, port, secrets, url)
+
+
+async def _listen(ports: tuple[int, ...]) -> tuple[Listener[SocketStream], int]:
+    for port in ports:
+        try:
+            listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise AuthError(f"no port for the login can be opened: {error.strerror}") from error
+        else:
+            return listener, listener.extra(SocketAttribute.local_port)
+    raise AuthError("no port for the login is free")
+
+
+async def _read_head(stream: SocketStream) -> bytes:
+    """A head that is too long is cut, and is then no callback."""
+    head = b""
+    while HEAD_END not in head and len(head) < MAX_HEAD_BYTES:
+        head += await stream.receive()
+    return head

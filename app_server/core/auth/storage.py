@@ -1,0 +1,146 @@
+"""auth.json in the home: the one place where credentials are kept.
+
+The file is read anew each time that credentials are needed, so what another server or another program wrote
+counts at once. It is written whole, readable by its owner only. Values of these types show no secret when
+printed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app_server.core.config.safe_file import (
+    UnreadableFileError,
+    read_regular_file,
+    sync_folder,
+    write_file_atomically,
+)
+from app_server.core.errors import AuthError
+from protocol.base import Json
+
+AUTH_FILE = "auth.json"
+FILE_MODE = 0o600
+MAX_BYTES = 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What a ChatGPT login yields."""
+
+    id_token: str = field(repr=False)
+    access_token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+    account_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAuth:
+    """The content of auth.json."""
+
+    api_key: str | None = field(default=None, repr=False)
+    tokens: Tokens | None = None
+    last_refresh: datetime | None = None
+
+
+def read_auth(home: Path) -> StoredAuth | None:
+    """What is stored, or None when nothing usable is. A damaged file is reported in the log, never its
+    content.
+    """
+    path = home / AUTH_FILE
+    try:
+        data = read_regular_file(path, MAX_BYTES)
+    except UnreadableFileError as problem:
+        logger.warning("%s is ignored: %s", path, problem)
+        return None
+    if data is None:
+        return None
+    try:
+        return _decode(json.loads(data))
+    except (ValueError, RecursionError):
+        logger.warning("%s is ignored: it does not have the form of stored credentials", path)
+        return None
+
+
+def write_auth(home: Path, auth: StoredAuth) -> None:
+    """Raises AuthError, and then what was stored before is still there."""
+    path = home / AUTH_FILE
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file_atomically(path, json.dumps(_encode(auth), indent=2).encode(), FILE_MODE)
+    except OSError as error:
+        raise AuthError(f"credentials cannot be stored in {path}: {error.strerror}") from error
+
+
+def delete_auth(home: Path) -> bool:
+    """Forget what is stored; whether there was something. Raises AuthError when it cannot be removed."""
+    path = home / AUTH_FILE
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise AuthError(f"{path} cannot be removed: {error.strerror}") from error
+    sync_folder(home)
+    return True
+
+
+def _decode(raw: Json) -> StoredAuth:
+    if not isinstance(raw, dict):
+        raise ValueError("not an object")
+    tokens = raw.get("tokens")
+    return StoredAuth(
+        api_key=_optional(raw.get("OPENAI_API_KEY")),
+        tokens=None if tokens is None else _decode_tokens(tokens),
+        last_refresh=_decode_time(raw.get("last_refresh")),
+    )
+
+
+def _decode_tokens(raw: Json) -> Tokens:
+    if not isinstance(raw, dict):
+        raise ValueError("tokens: not an object")
+    texts = [_optional(raw.get(key)) for key in ("id_token", "access_token", "refresh_token")]
+    id_token, access_token, refresh_token = texts
+    if access_token is None:
+        raise ValueError("tokens: no access token")
+    return Tokens(
+        id_token=id_token or "",
+        access_token=access_token,
+        refresh_token=refresh_token or "",
+        account_id=_optional(raw.get("account_id")),
+    )
+
+
+def _decode_time(raw: Json) -> datetime | None:
+    text = _optional(raw)
+    if text is None:
+        return None
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _encode(auth: StoredAuth) -> dict[str, Json]:
+    """The key of the API key is always there; the rest only where it is known."""
+    raw: dict[str, Json] = {"OPENAI_API_KEY": auth.api_key}
+    if auth.tokens is not None:
+        raw["tokens"] = {
+            "id_token": auth.tokens.id_token,
+            "access_token": auth.tokens.access_token,
+            "refresh_token": auth.tokens.refresh_token,
+            "account_id": auth.tokens.account_id,
+        }
+    if auth.last_refresh is not None:
+        time = auth.last_refresh.astimezone(UTC)
+        raw["last_refresh"] = time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return raw
+
+
+def _optional(value: Json) -> str | None:
+    if value is None or isinstance(value, str):
+        return value or None
+    raise ValueError("not a string")

@@ -1,0 +1,170 @@
+"""A script of plain commands, taken apart into the argument vectors that a shell would execute.
+
+`split_script` is for deciding: it answers only where bash, zsh and sh cannot but agree with it, and None otherwise.
+`split_for_display` is for showing what a script seems to do: it understands more, and proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from app_server.core.commands.shell_tree import parse, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Commands = tuple[tuple[str, ...], ...]
+
+MAX_CHARACTERS = 10_000
+MAX_COMMANDS = 100
+"""Beyond these a script is one opaque thing. No cap is followed by a weaker rule."""
+
+MAX_DISPLAY_CHARACTERS = 100_000
+OPERATORS = frozenset({"&&", "||", ";", "|"})
+
+_SHELLS = frozenset(folder + name for name in ("bash", "zsh", "sh") for folder in ("", "/bin/", "/usr/bin/"))
+_PLAIN_WORD = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*")
+"""No quote, glob, brace, tilde, caret, escape, expansion or comment; `=` not first, where zsh expands it."""
+
+
+def script_of(argv: Sequence[str]) -> str | None:
+    """The script, where `argv` is a known shell that runs exactly one and does nothing else."""
+    if len(argv) == 3 and argv[0] in _SHELLS and argv[1] in ("-c", "-lc"):
+        return argv[2]
+    return None
+
+
+def split_script(script: str) -> Commands | None:
+    """The commands of a script that is nothing but plain ones, joined by `&&`, `||`, `;` or `|`."""
+    if len(script) > MAX_CHARACTERS:
+        return None
+    script = script.strip(" \t\n")
+    # Control characters, newlines and exotic blanks: shells, parsers and screens disagree about them.
+    if not script.replace("\t", " ").isprintable():
+        return None
+    source = script.encode()
+    root = parse(source)
+    if root.type != "program" or root.has_error:
+        return None
+    reader = _PlainReader(source)
+    if not reader.read(root) or reader.ends_open:
+        return None
+    return tuple(reader.commands) if 0 < len(reader.commands) <= MAX_COMMANDS else None
+
+
+class _PlainReader:
+    """Walks a tree from left to right and accounts for every byte: what no accepted node covers must be blank."""
+
+    def __init__(self, source: bytes) -> None:
+        self.commands: list[tuple[str, ...]] = []
+        self.ends_open = False
+        self._source = source
+        self._at = 0
+
+    def read(self, node: Node) -> bool:
+        if node.type == "command":
+            return self._command(node)
+        if node.type not in ("program", "list", "pipeline"):
+            return False
+        for child in node.children:
+            if child.is_named:
+                if not self.read(child):
+                    return False
+            elif child.type in OPERATORS and self._covers(child):
+                self.ends_open = True
+            else:
+                return False
+        return True
+
+    def _command(self, node: Node) -> bool:
+        words = []
+        for child in node.children:
+            inner = child.children[0] if child.type == "command_name" and child.child_count == 1 else child
+            word = self._word(inner)
+            if word is None:
+                return False
+            words.append(word)
+        self.commands.append(tuple(words))
+        self.ends_open = False
+        return True
+
+    def _word(self, node: Node) -> str | None:
+        if node.type != "concatenation":
+            return self._part(node) if self._blank_before(node) else None
+        parts = []
+        for child in node.children:
+            if parts and child.start_byte != self._at:
+                return None
+            if not (self._blank_before(child) and (part := self._part(child)) is not None):
+                return None
+            parts.append(part)
+        return "".join(parts)
+
+    def _part(self, node: Node) -> str | None:
+        """What the shell makes of a word or a piece of one; None where it would do more than take quotes off."""
+        text = text_of(node)
+        self._at = node.end_byte
+        match node.type:
+            case "word" | "number":
+                return text if _PLAIN_WORD.fullmatch(text) or text == "!" else None
+            case "raw_string":
+                return text[1:-1]
+            case "string":
+                inner = text[1:-1]
+                return None if any(c in inner for c in '\\$`"') else inner
+            case _:
+                return None
+
+    def _covers(self, node: Node) -> bool:
+        blank = self._blank_before(node)
+        self._at = node.end_byte
+        return blank
+
+    def _blank_before(self, node: Node) -> bool:
+        return not self._source[self._at : node.start_byte].strip(b" \t")
+
+
+_SHOWN_NODES = frozenset(
+    ("program", "list", "pipeline", "command", "command_name", "word", "string", "string_content", "raw_string", "number")
+)
+
+
+def split_for_display(script: str) -> Commands | None:
+    """The commands as written: quotes taken off, escapes and globs left in."""
+    if len(script) > MAX_DISPLAY_CHARACTERS:
+        return None
+    root = parse(script.encode("utf-8", "replace"))
+    if root.has_error:
+        return None
+    commands: list[tuple[str, ...]] = []
+    return tuple(commands) if _collect_shown(root, commands) else None
+
+
+def _collect_shown(node: Node, commands: list[tuple[str, ...]]) -> bool:
+    if node.type == "command":
+        words = [_shown_word(child) for child in node.children]
+        commands.append(tuple(word for word in words if word is not None))
+        return None not in words
+    if node.type not in ("program", "list", "pipeline"):
+        return False
+    return all(
+        _collect_shown(child, commands) if child.is_named else child.type in OPERATORS or not child.type.strip()
+        for child in node.children
+    )
+
+
+def _shown_word(node: Node) -> str | None:
+    if node.type == "command_name":
+        node = node.children[0]
+        return text_of(node) if node.type == "word" else None
+    match node.type:
+        case "word" | "number":
+            return text_of(node)
+        case "raw_string":
+            return text_of(node)[1:-1]
+        case "string" if [child.type for child in node.children] == ['"', "string_content", '"']:
+            return text_of(node)[1:-1]
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Configuration: what the layers say, merged into one immutable `Config`."""

@@ -1,0 +1,174 @@
+"""The order of the layers, lowest first, and how one is laid over another.
+
+    the user's file < the profile < the command line < the request's `config` map < its named parameters
+
+Tables are merged key by key, everything else is replaced. Nothing is checked here but the shape of a dotted
+key. Earlier spellings of feature switches are rewritten layer by layer, so that an old name in a high layer
+still beats the new name in a low one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tomli
+
+from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, canonical_feature
+from app_server.core.config.reader import derive_error, shown
+from app_server.core.config.types import CliOverrides, RequestOverrides
+from protocol.base import Json
+
+MAX_DEPTH = 32
+"""Nothing in the settings is nested nearly as deeply; deeper keys are typing errors or worse."""
+
+TOOL_SWITCHES: Mapping[str, str] = {
+    "web_search": "web_search_request",
+    "web_search_request": "web_search_request",
+    "view_image": "view_image_tool",
+}
+"""Keys of `[tools]` that are features too; in a profile they are written `tools_web_search`,
+`tools_view_image`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """All layers laid over one another, and the name of the profile among them."""
+
+    settings: Mapping[str, Json]
+    profile: str | None
+
+
+def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides) -> Layered:
+    """Merge every layer. Raises ConfigError for an unusable dotted key or a profile that does not exist."""
+    below = with_features(file)
+    above = merge(with_features(cli_layer(cli)), request_layer(request))
+    everything = merge(below, above)
+    name = request.profile or _named_profile(everything, cli, request)
+    if name is None:
+        return Layered(everything, None)
+    profiles = everything.get("profiles")
+    profile = profiles.get(name) if isinstance(profiles, Mapping) else None
+    if not isinstance(profile, Mapping):
+        raise derive_error(f"config profile `{name}` not found")
+    chosen = {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
+    return Layered(merge(merge(below, with_features(chosen)), above), name)
+
+
+def cli_layer(cli: CliOverrides) -> dict[str, Json]:
+    layer: dict[str, Json] = {}
+    for key, text in cli.settings:
+        layer = merge(layer, _nested(key, toml_value(text)))
+    for key, value in (
+        ("model", cli.model),
+        ("approval_policy", cli.approval_policy),
+        ("sandbox_mode", cli.sandbox_mode),
+    ):
+        if value is not None:
+            layer[key] = str(value)
+    for names, switch in ((cli.enable, True), (cli.disable, False)):
+        for name in names:
+            layer = merge(layer, {"features": {name: switch}})
+    return layer
+
+
+def request_layer(request: RequestOverrides) -> dict[str, Json]:
+    """The `config` map with the named parameters that are settings over it. A null leaves a setting as it
+    was.
+    """
+    layer: dict[str, Json] = {}
+    for key, value in request.settings.items():
+        layer = merge(layer, _nested(key, value))
+    layer = with_features(layer)
+    named: Mapping[str, Json] = {
+        "model": request.model,
+        "model_provider": request.model_provider,
+        "approval_policy": request.approval_policy and str(request.approval_policy),
+        "sandbox_mode": request.sandbox,
+        "developer_instructions": request.developer_instructions,
+        "compact_prompt": request.compact_prompt,
+    }
+    layer.update({key: value for key, value in named.items() if value is not None})
+    if request.include_apply_patch_tool is not None:
+        layer = merge(layer, {"features": {"apply_patch_freeform": request.include_apply_patch_tool}})
+    return layer
+
+
+def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> dict[str, Json]:
+    """`high` over `low`; neither is changed, and nulls in `high` do not count."""
+    merged = dict(low)
+    for key, value in high.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping) and depth < MAX_DEPTH:
+            merged[key] = merge(below, value, depth + 1)
+        elif value is not None:
+            merged[key] = value
+    return merged
+
+
+def toml_value(text: str) -> Json:
+    """The value of `-c key=value`: TOML where it parses, else the text itself without its quotes."""
+    try:
+        table = tomli.loads(f"value = {text}")
+    except (ValueError, RecursionError, OverflowError):
+        table = {}
+    if list(table) != ["value"]:
+        return text.strip().strip("\"'")
+    return table["value"]
+
+
+def with_features(layer: Mapping[str, Json]) -> dict[str, Json]:
+    """The layer with every feature switch that it has, under whatever name, in `features` under its present
+    name.
+    """
+    switches: dict[str, Json] = {}
+    for old, feature in LEGACY_TOGGLES.items():
+        if old in layer:
+            switches[feature] = layer[old]
+    tools = layer.get("tools")
+    for key, feature in TOOL_SWITCHES.items():
+        if f"tools_{key}" in layer:
+            switches[feature] = layer[f"tools_{key}"]
+        if isinstance(tools, Mapping) and key in tools:
+            switches[feature] = tools[key]
+    written = layer.get("features", {})
+    if not isinstance(written, Mapping):
+        return dict(layer)
+    for name in sorted(written, key=lambda name: name not in ALIASES):
+        switches[canonical_feature(name) or name] = written[name]
+    return {**layer, "features": switches} if switches else dict(layer)
+
+
+def _named_profile(
+    everything: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides
+) -> str | None:
+    name = request.settings.get("profile") or cli.profile or everything.get("profile")
+    if name is None or isinstance(name, str):
+        return name or None
+    raise derive_error("`profile` must be a string")
+
+
+def _nested(key: str, value: Json) -> dict[str, Json]:
+    """`a.b.c` with a value as tables in tables. Quoted parts may hold dots, as in TOML."""
+    parts = _quoted_parts(key) if '"' in key or "'" in key else key.split(".")
+    if not parts or not all(parts) or len(parts) > MAX_DEPTH:
+        raise derive_error(f"{shown(key)} is not a key that settings can have")
+    for part in reversed(parts):
+        value = {part: value}
+    nested: dict[str, Json] = value
+    return nested
+
+
+def _quoted_parts(key: str) -> list[str]:
+    try:
+        table: Json = tomli.loads(f"{key} = 0")
+    except (ValueError, RecursionError):
+        return []
+    parts: list[str] = []
+    while isinstance(table, dict):
+        if len(table) != 1:
+            return []
+        ((part, table),) = table.items()
+        parts.append(part)
+    return parts

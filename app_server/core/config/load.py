@@ -1,0 +1,44 @@
+"""The way in: the home, the command line and a request become one `Config`.
+
+Steps: read the user's file, lay the layers over one another, check the result. The file is read again each
+time, so an edit counts from the next conversation on, and a broken file fails that conversation only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from app_server.core.config.layers import combine
+from app_server.core.config.reader import derive_error
+from app_server.core.config.resolve import Surroundings, resolve
+from app_server.core.config.toml_file import read_config_file
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+
+
+def load_config(
+    home: Path, *, cwd: Path, cli: CliOverrides, request: RequestOverrides, env: Mapping[str, str]
+) -> Config:
+    """What a conversation that begins now runs with. `cwd` is the server's; the request may name another.
+
+    Raises ConfigError; its text is complete, with `failed to load configuration: …` where the file itself
+    is at fault and `error deriving config: …` where a setting is.
+    """
+    where = _working_directory(cwd, request.cwd)
+    try:
+        layered = combine(read_config_file(home), cli, request)
+        return resolve(layered, Surroundings(home, where, env, request.base_instructions))
+    except RecursionError as error:
+        raise derive_error("the settings are nested too deeply") from error
+
+
+def _working_directory(server: Path, requested: str | None) -> Path:
+    if not requested:
+        return server
+    try:
+        requested.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise derive_error("the working directory is not a path") from error
+    if "\0" in requested:
+        raise derive_error("the working directory is not a path")
+    return server / requested

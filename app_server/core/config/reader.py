@@ -1,0 +1,184 @@
+"""Typed reading of a merged table: every accessor checks one key; a key that nobody asked for is unknown.
+
+So the code that reads the settings is also the list of the settings that exist. Wrong types are errors that
+name the key; unknown keys are warnings that name the nearest known one. Values are shown only where a
+choice of words is asked.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from app_server.core.errors import ConfigError
+from protocol.base import Json
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+MAX_INTEGER = 2**63 - 1
+
+
+def derive_error(problem: str) -> ConfigError:
+    return ConfigError(f"error deriving config: {problem}")
+
+
+class Table:
+    """One table under reading, with the path that leads to it."""
+
+    __slots__ = ("_children", "_known", "_path", "_raw")
+
+    def __init__(self, raw: Mapping[str, Json], path: tuple[str, ...] = ()) -> None:
+        self._raw = raw
+        self._path = path
+        self._known: set[str] = set()
+        self._children: list[Table] = []
+
+    def has(self, key: str) -> bool:
+        """Whether the key is set, whatever its value; the key counts as known from here on."""
+        return self._value(key) is not None
+
+    def ignore(self, *keys: str) -> None:
+        """These keys are known, and mean nothing here."""
+        self._known.update(keys)
+
+    def text(self, key: str) -> str | None:
+        value = self._value(key)
+        if value is None or isinstance(value, str):
+            return value
+        raise self._wrong(key, "a string", value)
+
+    def flag(self, key: str) -> bool | None:
+        value = self._value(key)
+        if value is None or isinstance(value, bool):
+            return value
+        raise self._wrong(key, "true or false", value)
+
+    def integer(self, key: str, minimum: int = 0) -> int | None:
+        value = self._value(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._wrong(key, "an integer", value)
+        if not minimum <= value <= MAX_INTEGER:
+            raise derive_error(f"`{self.name(key)}` must be at least {minimum} and fit into 64 bits")
+        return value
+
+    def seconds(self, key: str) -> float | None:
+        value = self._value(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(key, "a number of seconds", value)
+        # The upper bound, some thirty years, also turns away infinity; NaN fails every comparison.
+        if not 0 < value <= 1e9:
+            raise derive_error(f"`{self.name(key)}` must be a number of seconds above zero")
+        return float(value)
+
+    def choice(self, key: str, kind: type[Choice]) -> Choice | None:
+        value = self.text(key)
+        if value is None:
+            return None
+        try:
+            return kind(value)
+        except ValueError:
+            words = ", ".join(f"`{member.value}`" for member in kind)
+            raise derive_error(f"`{self.name(key)}` must be one of {words}, not {shown(value)}") from None
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        value = self._value(key)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list of strings", value)
+        for item in value:
+            if not isinstance(item, str):
+                raise self._wrong(key, "a list of strings", item, "a list with ")
+        return tuple(value)
+
+    def text_map(self, key: str) -> dict[str, str] | None:
+        value = self._value(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self._wrong(key, "a table of strings", value)
+        for item in value.values():
+            if not isinstance(item, str):
+                raise self._wrong(key, "a table of strings", item, "a table with ")
+        return dict(value)
+
+    def table(self, key: str) -> Table:
+        """The table under `key`, empty when it is not set."""
+        value = self._value(key)
+        if value is None:
+            return Table({}, (*self._path, key))
+        if not isinstance(value, Mapping):
+            raise self._wrong(key, "a table", value)
+        child = Table(value, (*self._path, key))
+        self._children.append(child)
+        return child
+
+    def table_or_text(self, key: str) -> Table | str | None:
+        """A setting that is either a word or a table."""
+        return self.table(key) if isinstance(self._value(key), Mapping) else self.text(key)
+
+    def tables(self) -> dict[str, Table]:
+        """Every entry of a table whose keys are names that the user chose."""
+        return {key: self.table(key) for key, value in self._raw.items() if value is not None}
+
+    def keys(self) -> list[str]:
+        return [key for key, value in self._raw.items() if value is not None]
+
+    def path(self) -> str:
+        return ".".join(_part(part) for part in self._path)
+
+    def name(self, key: str) -> str:
+        return ".".join(_part(part) for part in (*self._path, key))
+
+    def unknown_keys(self) -> Iterator[str]:
+        """One warning for each key that nothing asked for, in the order of the file."""
+        for key in self._raw:
+            if key not in self._known:
+                yield f"unknown setting `{self.name(key)}` is ignored{nearest(key, self._known)}"
+        for child in self._children:
+            yield from child.unknown_keys()
+
+    def _value(self, key: str) -> Json:
+        self._known.add(key)
+        return self._raw.get(key)
+
+    def _wrong(self, key: str, wanted: str, value: Json, inside: str = "") -> ConfigError:
+        return derive_error(f"`{self.name(key)}` must be {wanted}, not {inside}{_type_name(value)}")
+
+
+def nearest(word: str, known: set[str]) -> str:
+    """`; did you mean …?` when a known word is close, else nothing."""
+    close = difflib.get_close_matches(word[:100], sorted(known), n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def shown(value: str) -> str:
+    """A value as it may stand in a message: on one line and short."""
+    return repr(value if len(value) <= 60 else value[:60] + "…")
+
+
+def _part(part: str) -> str:
+    bare = part.isascii() and part.replace("_", "").replace("-", "").isalnum()
+    return part if bare and len(part) <= 60 else shown(part)
+
+
+def _type_name(value: Json) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int):
+        return "an integer"
+    if isinstance(value, float):
+        return "a float"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, Mapping):
+        return "a table"
+    return "nothing" if value is None else "a date or time"

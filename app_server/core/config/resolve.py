@@ -1,0 +1,254 @@
+"""From merged settings to a `Config`: every key is checked, every default applied, odd keys become warnings.
+
+Reads the two instruction files that settings may name, and nothing else; nothing below the workspace is
+ever read for settings. Which layer a value came from no longer matters here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+
+from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
+from app_server.core.config.layers import Layered
+from app_server.core.config.providers import OPENAI
+from app_server.core.config.reader import Table, derive_error, nearest, shown
+from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
+from app_server.core.config.sections import (
+    read_history,
+    read_mcp_servers,
+    read_otel,
+    read_providers,
+    read_shell_environment,
+)
+from app_server.core.config.trust import TRUST_LEVELS, trust_of
+from app_server.core.config.types import Config, ProviderConfig
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    ReasoningEffort,
+    ReasoningSummary,
+    SandboxMode,
+    SandboxPolicy,
+    Verbosity,
+    WorkspaceWrite,
+)
+
+DEFAULT_MODEL = "gpt-5-codex"
+DEFAULT_REVIEW_MODEL = "gpt-5-codex"
+DEFAULT_CHATGPT_BASE_URL = "https://chatgpt.com/backend-api/"
+
+MAX_INSTRUCTIONS_BYTES = 1024 * 1024
+"""A model reads none of them whole beyond this."""
+
+MAX_WARNINGS = 20
+"""A file with more than these has one problem, not many; and finding near names takes time."""
+
+LOGIN_METHODS = ("chatgpt", "api")
+
+NOT_USED_HERE = (
+    "instructions", "profile", "profiles", "tui", "file_opener", "disable_paste_burst", "notice",
+    "oss_provider", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
+    "windows_wsl_setup_acknowledged", "check_for_update_on_startup", "disable_response_storage",
+    "experimental_resume", "personality", "analytics", "feedback", "suppress_unstable_features_warning",
+    "log_dir", "sqlite_home", "skills", "apps", "plugins", "ghost_snapshot", "service_tier",
+    "project_root_markers", "background_terminal_max_timeout", "web_search", "model_catalog_json",
+    "plan_mode_reasoning_effort", "commit_attribution", "mcp_oauth_callback_port",
+)  # fmt: skip
+"""Settings of terminals and of other programs that share the file: known, and without meaning here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a resolution needs besides the settings."""
+
+    home: Path
+    cwd: Path
+    env: Mapping[str, str]
+    base_instructions: str | None = None
+
+
+def resolve(layered: Layered, around: Surroundings) -> Config:
+    """Raises ConfigError, `error deriving config: …`, for the first setting that cannot be used."""
+    table = Table(layered.settings)
+    table.ignore(*NOT_USED_HERE)
+    warnings: list[str] = []
+    providers = read_providers(table.table("model_providers"), around.env, warnings)
+    provider = _provider(table.text("model_provider") or OPENAI, providers)
+    trusted = trust_of(around.cwd, _trust_levels(table.table("projects"), warnings))
+    features = _features(table, warnings)
+    forced = table.text("forced_login_method")
+    if forced not in (None, *LOGIN_METHODS):
+        raise derive_error("`forced_login_method` must be one of `chatgpt`, `api`")
+    config = Config(
+        home=around.home,
+        cwd=around.cwd,
+        profile=layered.profile,
+        model=_filled(table, "model", DEFAULT_MODEL),
+        review_model=_filled(table, "review_model", DEFAULT_REVIEW_MODEL),
+        model_provider_id=provider.id,
+        provider=provider,
+        providers=providers,
+        model_context_window=table.integer("model_context_window", minimum=1),
+        model_max_output_tokens=table.integer("model_max_output_tokens", minimum=1),
+        model_auto_compact_token_limit=table.integer("model_auto_compact_token_limit", minimum=1),
+        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary)
+        or ReasoningSummary.AUTO,
+        model_verbosity=table.choice("model_verbosity", Verbosity),
+        model_supports_reasoning_summaries=table.flag("model_supports_reasoning_summaries"),
+        model_reasoning_summary_format=table.text("model_reasoning_summary_format"),
+        approval_policy=table.choice("approval_policy", AskForApproval) or AskForApproval.ON_REQUEST,
+        sandbox_policy=_sandbox(table, around, trusted),
+        shell_environment_policy=read_shell_environment(table.table("shell_environment_policy")),
+        project_trusted=trusted,
+        base_instructions=_base_instructions(table, around),
+        developer_instructions=table.text("developer_instructions"),
+        compact_prompt=_compact_prompt(table, around),
+        hide_agent_reasoning=table.flag("hide_agent_reasoning") or False,
+        show_raw_agent_reasoning=table.flag("show_raw_agent_reasoning") or False,
+        project_doc_max_bytes=_or(table.integer("project_doc_max_bytes"), 32 * 1024),
+        project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
+        tool_output_token_limit=table.integer("tool_output_token_limit"),
+        mcp_servers=read_mcp_servers(table.table("mcp_servers"), around.cwd),
+        features=features,
+        include_apply_patch_tool=features.enabled("apply_patch_freeform"),
+        web_search=features.enabled("web_search_request"),
+        view_image=features.enabled("view_image_tool"),
+        notify=table.texts("notify") or (),
+        history=read_history(table.table("history")),
+        otel=read_otel(table.table("otel")),
+        forced_login_method=forced,
+        forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
+        chatgpt_base_url=table.text("chatgpt_base_url") or DEFAULT_CHATGPT_BASE_URL,
+        warnings=(),
+    )
+    return replace(config, warnings=tuple(islice(chain(warnings, table.unknown_keys()), MAX_WARNINGS)))
+
+
+def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig:
+    provider = providers.get(provider_id)
+    if provider is None:
+        raise derive_error(f"Model provider `{provider_id}` not found")
+    return provider
+
+
+def _sandbox(table: Table, around: Surroundings, trusted: bool | None) -> SandboxPolicy:
+    """A folder that the user trusts may be written to unless settings say otherwise; any other may not."""
+    settings = table.table("sandbox_workspace_write")
+    roots = settings.texts("writable_roots") or ()
+    workspace = WorkspaceWrite(
+        writable_roots=tuple(_absolute(root, around) for root in roots),
+        network_access=settings.flag("network_access") or False,
+        exclude_tmpdir_env_var=settings.flag("exclude_tmpdir_env_var") or False,
+        exclude_slash_tmp=settings.flag("exclude_slash_tmp") or False,
+    )
+    match table.choice("sandbox_mode", SandboxMode):
+        case SandboxMode.DANGER_FULL_ACCESS:
+            return DangerFullAccess()
+        case SandboxMode.WORKSPACE_WRITE:
+            return workspace
+        case SandboxMode.READ_ONLY:
+            return ReadOnly()
+        case None:
+            return workspace if trusted else ReadOnly()
+
+
+def _features(table: Table, warnings: list[str]) -> Features:
+    tools = table.table("tools")
+    for key in ("web_search", "web_search_request", "view_image"):
+        tools.flag(key)
+        table.flag(f"tools_{key}")
+    for key in LEGACY_TOGGLES:
+        table.flag(key)
+    switches = table.table("features")
+    on: set[str] = set()
+    off: set[str] = set()
+    for name in switches.keys():  # noqa: SIM118 - a Table is not a dict
+        if name in FEATURES:
+            (on if switches.flag(name) else off).add(name)
+        else:
+            switches.ignore(name)
+            if len(warnings) < MAX_WARNINGS:
+                warnings.append(f"unknown feature {shown(name)} is ignored{nearest(name, set(FEATURES))}")
+    return Features().switched(on=on, off=off)
+
+
+def _trust_levels(table: Table, warnings: list[str]) -> Mapping[str, str]:
+    levels: dict[str, str] = {}
+    for path, entry in table.tables().items():
+        level = entry.text("trust_level")
+        if level is not None and level in TRUST_LEVELS:
+            levels[path] = level
+        elif level is not None:
+            warnings.append(
+                f"`{entry.name('trust_level')}` is ignored: it is neither `trusted` nor `untrusted`"
+            )
+    return levels
+
+
+def _base_instructions(table: Table, around: Surroundings) -> str | None:
+    """What the request says, else the content of the file that the settings name."""
+    older = table.text("experimental_instructions_file")
+    name = table.text("model_instructions_file") or older
+    return around.base_instructions or _instructions_file(name, around)
+
+
+def _compact_prompt(table: Table, around: Surroundings) -> str | None:
+    name = table.text("experimental_compact_prompt_file")
+    prompt = (table.text("compact_prompt") or "").strip()
+    return prompt or _instructions_file(name, around)
+
+
+def _instructions_file(name: str | None, around: Surroundings) -> str | None:
+    """The text of a file of the user. A relative name starts at the home: a workspace must not supply it."""
+    if not name:
+        return None
+    path = around.home / _expanded(name, around.env)
+    try:
+        data = read_regular_file(path, MAX_INSTRUCTIONS_BYTES)
+        if data is None:
+            raise UnreadableFileError("it does not exist")
+        text = data.decode("utf-8-sig").strip()
+    except UnreadableFileError as problem:
+        raise derive_error(f"the instructions file {path} cannot be read: {problem}") from problem
+    except ValueError as error:
+        raise derive_error(f"the instructions file {shown(name)} is not valid UTF-8 text") from error
+    if not text:
+        raise derive_error(f"the instructions file {path} is empty")
+    return text
+
+
+def _absolute(path: str, around: Surroundings) -> str:
+    return os.path.normpath(around.cwd / _expanded(path, around.env))
+
+
+def _expanded(path: str, env: Mapping[str, str]) -> str:
+    user_home = env.get("HOME")
+    if user_home and (path == "~" or path.startswith("~/")):
+        return user_home + path[1:]
+    return path
+
+
+def _file_names(table: Table, key: str) -> tuple[str, ...]:
+    """Names without a folder in them: project documents are never looked for elsewhere."""
+    names = table.texts(key) or ()
+    for name in names:
+        if "/" in name or "\0" in name or name in ("..", "."):
+            raise derive_error(f"`{key}` must hold plain file names, not {shown(name)}")
+    return tuple(name for name in names if name)
+
+
+def _filled(table: Table, key: str, default: str) -> str:
+    value = table.text(key)
+    if value is not None and not value.strip():
+        raise derive_error(f"`{key}` must not be empty")
+    return default if value is None else value
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

@@ -1,0 +1,114 @@
+"""The user's saved settings as a client shows them: what the file says, with no layer over it and no
+default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app_server.core.config.reader import Table, derive_error
+from app_server.core.config.resolve import LOGIN_METHODS
+from app_server.core.config.toml_file import read_config_file
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedProfile:
+    model: str | None
+    model_provider: str | None
+    approval_policy: AskForApproval | None
+    model_reasoning_effort: ReasoningEffort | None
+    model_reasoning_summary: ReasoningSummary | None
+    model_verbosity: Verbosity | None
+    chatgpt_base_url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedTools:
+    web_search: bool | None
+    view_image: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSandboxSettings:
+    writable_roots: tuple[str, ...]
+    network_access: bool
+    exclude_tmpdir_env_var: bool
+    exclude_slash_tmp: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedConfig:
+    """The fields are those of `UserSavedConfig` on the wire, in snake_case."""
+
+    approval_policy: AskForApproval | None
+    sandbox_mode: SandboxMode | None
+    sandbox_settings: SavedSandboxSettings | None
+    forced_chatgpt_workspace_id: str | None
+    forced_login_method: str | None
+    model: str | None
+    model_reasoning_effort: ReasoningEffort | None
+    model_reasoning_summary: ReasoningSummary | None
+    model_verbosity: Verbosity | None
+    tools: SavedTools | None
+    profile: str | None
+    profiles: Mapping[str, SavedProfile]
+
+
+def load_saved_config(home: Path) -> SavedConfig:
+    """Raises ConfigError where the file or one of these settings is unusable."""
+    table = Table(read_config_file(home))
+    forced = table.text("forced_login_method")
+    if forced not in (None, *LOGIN_METHODS):
+        raise derive_error("`forced_login_method` must be one of `chatgpt`, `api`")
+    return SavedConfig(
+        approval_policy=table.choice("approval_policy", AskForApproval),
+        sandbox_mode=table.choice("sandbox_mode", SandboxMode),
+        sandbox_settings=_sandbox_settings(table),
+        forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
+        forced_login_method=forced,
+        model=table.text("model"),
+        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
+        model_verbosity=table.choice("model_verbosity", Verbosity),
+        tools=_tools(table),
+        profile=table.text("profile"),
+        profiles={name: _profile(entry) for name, entry in table.table("profiles").tables().items()},
+    )
+
+
+def _sandbox_settings(table: Table) -> SavedSandboxSettings | None:
+    if not table.has("sandbox_workspace_write"):
+        return None
+    settings = table.table("sandbox_workspace_write")
+    return SavedSandboxSettings(
+        writable_roots=settings.texts("writable_roots") or (),
+        network_access=settings.flag("network_access") or False,
+        exclude_tmpdir_env_var=settings.flag("exclude_tmpdir_env_var") or False,
+        exclude_slash_tmp=settings.flag("exclude_slash_tmp") or False,
+    )
+
+
+def _tools(table: Table) -> SavedTools | None:
+    if not table.has("tools"):
+        return None
+    tools = table.table("tools")
+    web_search = tools.flag("web_search")
+    return SavedTools(
+        web_search=tools.flag("web_search_request") if web_search is None else web_search,
+        view_image=tools.flag("view_image"),
+    )
+
+
+def _profile(table: Table) -> SavedProfile:
+    return SavedProfile(
+        model=table.text("model"),
+        model_provider=table.text("model_provider"),
+        approval_policy=table.choice("approval_policy", AskForApproval),
+        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
+        model_verbosity=table.choice("model_verbosity", Verbosity),
+        chatgpt_base_url=table.text("chatgpt_base_url"),
+    )

@@ -1,0 +1,172 @@
+"""The tables of the settings that become values of their own: providers, MCP servers, environment,
+telemetry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from app_server.core.config.providers import MAX_RETRIES, built_in_providers
+from app_server.core.config.reader import Table, derive_error
+from app_server.core.config.types import (
+    NO_ENTRIES,
+    EnvInherit,
+    HistoryConfig,
+    HistoryPersistence,
+    HttpTransport,
+    McpServerConfig,
+    OtelConfig,
+    OtelExporter,
+    OtelProtocol,
+    ProviderConfig,
+    ShellEnvironmentPolicy,
+    StdioTransport,
+    WireApi,
+)
+
+STDIO_KEYS = ("command", "args", "env", "env_vars", "cwd")
+HTTP_KEYS = ("url", "bearer_token_env_var", "http_headers", "env_http_headers")
+
+
+def read_providers(table: Table, env: Mapping[str, str], warnings: list[str]) -> Mapping[str, ProviderConfig]:
+    """The built-in providers and the user's. A built-in one cannot be redefined: its key goes to its own
+    host.
+    """
+    built_in = built_in_providers(env)
+    user = {name: _provider(name, entry) for name, entry in table.tables().items()}
+    warnings.extend(
+        f"`model_providers.{name}` is ignored: `{name}` is built in and cannot be redefined"
+        for name in user
+        if name in built_in
+    )
+    return MappingProxyType({**user, **built_in})
+
+
+def read_mcp_servers(table: Table, cwd: Path) -> Mapping[str, McpServerConfig]:
+    return MappingProxyType({name: _mcp_server(name, entry, cwd) for name, entry in table.tables().items()})
+
+
+def read_shell_environment(table: Table) -> ShellEnvironmentPolicy:
+    return ShellEnvironmentPolicy(
+        inherit=table.choice("inherit", EnvInherit) or EnvInherit.ALL,
+        ignore_default_excludes=table.flag("ignore_default_excludes") or False,
+        exclude=table.texts("exclude") or (),
+        set=_entries(table.text_map("set")),
+        include_only=table.texts("include_only") or (),
+        use_profile=table.flag("experimental_use_profile") or False,
+    )
+
+
+def read_history(table: Table) -> HistoryConfig:
+    return HistoryConfig(
+        persistence=table.choice("persistence", HistoryPersistence) or HistoryPersistence.SAVE_ALL,
+        max_bytes=table.integer("max_bytes"),
+    )
+
+
+def read_otel(table: Table) -> OtelConfig:
+    """`exporter` is a word, or a table with one entry: the kind of exporter and its settings."""
+    table.ignore("trace_exporter", "metrics_exporter")
+    environment = table.text("environment") or "dev"
+    log_user_prompt = table.flag("log_user_prompt") or False
+    exporter = table.table_or_text("exporter")
+    if not isinstance(exporter, Table):
+        if exporter not in (None, OtelExporter.NONE):
+            raise derive_error(f"`{table.name('exporter')}` must be `none` or a table with an endpoint")
+        return OtelConfig(environment=environment, log_user_prompt=log_user_prompt)
+    kinds = exporter.keys()
+    if len(kinds) != 1 or kinds[0] not in (OtelExporter.OTLP_HTTP, OtelExporter.OTLP_GRPC):
+        raise derive_error(f"`{table.name('exporter')}` must hold either `otlp-http` or `otlp-grpc`")
+    settings = exporter.table(kinds[0])
+    endpoint = settings.text("endpoint")
+    if endpoint is None:
+        raise derive_error(f"`{settings.name('endpoint')}` is missing")
+    settings.ignore("tls")
+    return OtelConfig(
+        environment=environment,
+        exporter=OtelExporter(kinds[0]),
+        endpoint=endpoint,
+        headers=_entries(settings.text_map("headers")),
+        protocol=settings.choice("protocol", OtelProtocol) or OtelProtocol.BINARY,
+        log_user_prompt=log_user_prompt,
+    )
+
+
+def _provider(provider_id: str, table: Table) -> ProviderConfig:
+    name = table.text("name")
+    if name is None:
+        raise derive_error(f"`{table.name('name')}` is missing")
+    return ProviderConfig(
+        id=provider_id,
+        name=name,
+        base_url=table.text("base_url"),
+        env_key=table.text("env_key"),
+        env_key_instructions=table.text("env_key_instructions"),
+        wire_api=table.choice("wire_api", WireApi) or WireApi.CHAT,
+        query_params=_entries(table.text_map("query_params")),
+        http_headers=_entries(table.text_map("http_headers")),
+        env_http_headers=_entries(table.text_map("env_http_headers")),
+        request_max_retries=_retries(table.integer("request_max_retries"), 4),
+        stream_max_retries=_retries(table.integer("stream_max_retries"), 5),
+        stream_idle_timeout_ms=table.integer("stream_idle_timeout_ms", minimum=1) or 300_000,
+        requires_openai_auth=table.flag("requires_openai_auth") or False,
+        experimental_bearer_token=table.text("experimental_bearer_token"),
+    )
+
+
+def _retries(count: int | None, default: int) -> int:
+    return default if count is None else min(count, MAX_RETRIES)
+
+
+def _mcp_server(name: str, table: Table, cwd: Path) -> McpServerConfig:
+    startup_ms = table.integer("startup_timeout_ms", minimum=1)
+    enabled = table.flag("enabled")
+    enabled_tools = table.texts("enabled_tools")
+    return McpServerConfig(
+        name=name,
+        transport=_transport(table, cwd),
+        enabled=True if enabled is None else enabled,
+        startup_timeout_sec=table.seconds("startup_timeout_sec") or (startup_ms or 10_000) / 1000,
+        tool_timeout_sec=table.seconds("tool_timeout_sec") or 60.0,
+        enabled_tools=None if enabled_tools is None else frozenset(enabled_tools),
+        disabled_tools=frozenset(table.texts("disabled_tools") or ()),
+    )
+
+
+def _transport(table: Table, cwd: Path) -> StdioTransport | HttpTransport:
+    command, url = table.text("command"), table.text("url")
+    if table.has("bearer_token"):
+        raise derive_error(
+            f"`{table.name('bearer_token')}` is not supported; name a variable in `bearer_token_env_var`"
+        )
+    if command is not None:
+        _refuse(table, HTTP_KEYS, "a server that is started by `command`")
+        folder = table.text("cwd")
+        return StdioTransport(
+            command=command,
+            args=table.texts("args") or (),
+            env=_entries(table.text_map("env")),
+            env_vars=table.texts("env_vars") or (),
+            cwd=None if folder is None else cwd / folder,
+        )
+    if url is not None:
+        _refuse(table, STDIO_KEYS, "a server that is reached by `url`")
+        return HttpTransport(
+            url=url,
+            bearer_token_env_var=table.text("bearer_token_env_var"),
+            http_headers=_entries(table.text_map("http_headers")),
+            env_http_headers=_entries(table.text_map("env_http_headers")),
+        )
+    raise derive_error(f"`{table.path()}` needs a `command` or a `url`")
+
+
+def _refuse(table: Table, keys: tuple[str, ...], where: str) -> None:
+    for key in keys:
+        if table.has(key):
+            raise derive_error(f"`{table.name(key)}` is not supported for {where}")
+
+
+def _entries(entries: Mapping[str, str] | None) -> Mapping[str, str]:
+    return MappingProxyType(dict(entries)) if entries else NO_ENTRIES

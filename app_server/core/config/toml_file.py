@@ -1,0 +1,70 @@
+"""From a path to a TOML table, or to an error that says where the text is wrong.
+
+Knows nothing of keys. A missing file is an empty table. The parse is remembered by the bytes that were
+parsed, so it cannot be stale however the file was changed, and a file that stays the same is parsed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import tomli
+
+from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
+from app_server.core.errors import ConfigError
+from protocol.base import Json
+
+CONFIG_FILE = "config.toml"
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Far above any real settings file; a parse of this size takes about a second."""
+
+
+def read_config_file(home: Path) -> Mapping[str, Json]:
+    """The user's settings as written. The result is shared: treat it as read-only."""
+    path = home / CONFIG_FILE
+    return parse_toml(read_config_bytes(path) or b"", path)
+
+
+def read_config_bytes(path: Path) -> bytes | None:
+    try:
+        return read_regular_file(path, MAX_BYTES)
+    except UnreadableFileError as problem:
+        raise ConfigError(f"failed to load configuration: {path} cannot be read: {problem}") from problem
+
+
+def parse_toml(data: bytes, path: Path) -> Mapping[str, Json]:
+    """Parse the content of `path`; errors name it with line and column."""
+    try:
+        return _parse(data)
+    except UnicodeDecodeError as error:
+        line, column = _position(data, error.start)
+        raise _error(path, line, column, "the text is not valid UTF-8") from error
+    except tomli.TOMLDecodeError as error:
+        raise _error(path, error.lineno, error.colno, _sentence(error.msg)) from error
+    except RecursionError as error:
+        raise _error(path, None, None, "arrays or tables are nested too deeply") from error
+    except (ValueError, OverflowError) as error:
+        # The parser leaves a few oversized numbers and dates to the constructors of Python.
+        raise _error(path, None, None, "a number or date is out of range") from error
+
+
+@lru_cache(maxsize=2)
+def _parse(data: bytes) -> Mapping[str, Json]:
+    return tomli.loads(data.decode("utf-8-sig"))
+
+
+def _position(data: bytes, offset: int) -> tuple[int, int]:
+    before = data[:offset]
+    return before.count(b"\n") + 1, offset - (before.rfind(b"\n") + 1) + 1
+
+
+def _error(path: Path, line: int | None, column: int | None, problem: str) -> ConfigError:
+    where = str(path) if line is None else f"{path}:{line}:{column}"
+    return ConfigError(f"failed to load configuration: {where}: {problem}")
+
+
+def _sentence(message: str) -> str:
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,77 @@
+"""Whether the user has said that a folder is trusted, in `[projects."/path"] trust_level`.
+
+The user's word for a repository holds in all of it and in its linked worktrees. What a repository says of
+itself is not believed: a `.git` file counts as a worktree only if the repository that it names points back
+to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
+
+MAX_POINTER_BYTES = 8192
+"""A `.git` file is one line with one path."""
+
+TRUST_LEVELS: Mapping[str, bool] = {"trusted": True, "untrusted": False}
+
+
+def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
+    """What the user said of `cwd` itself, else of the repository that it lies in; None when nothing was
+    said.
+    """
+    if not levels:
+        return None
+    here = os.path.realpath(cwd)
+    for folder in (here, main_worktree(Path(here))):
+        level = _level(folder, levels) if folder is not None else None
+        if level is not None:
+            return TRUST_LEVELS.get(level)
+    return None
+
+
+def main_worktree(folder: Path) -> str | None:
+    """The top of the repository that `folder` lies in; for a linked worktree, the top of its main one."""
+    for top in (folder, *folder.parents):
+        marker = top / ".git"
+        if marker.is_dir():
+            return str(top)
+        if os.path.lexists(marker):
+            return _main_of_linked(marker) or str(top)
+    return None
+
+
+def _level(folder: str, levels: Mapping[str, str]) -> str | None:
+    exact = levels.get(folder)
+    if exact is not None:
+        return exact
+    for path, level in levels.items():
+        if os.path.isabs(path) and "\0" not in path and os.path.realpath(path) == folder:
+            return level
+    return None
+
+
+def _main_of_linked(marker: Path) -> str | None:
+    """The main worktree of a linked one, if its administrative folder confirms the link."""
+    pointer = _one_line(marker)
+    if pointer is None or not pointer.startswith("gitdir: "):
+        return None
+    admin = Path(os.path.realpath(marker.parent / pointer.removeprefix("gitdir: ")))
+    if admin.parent.name != "worktrees" or admin.parent.parent.name != ".git":
+        return None
+    back = _one_line(admin / "gitdir")
+    if back is None or os.path.realpath(admin / back) != os.path.realpath(marker):
+        return None
+    return str(admin.parent.parent.parent)
+
+
+def _one_line(path: Path) -> str | None:
+    try:
+        data = read_regular_file(path, MAX_POINTER_BYTES)
+    except UnreadableFileError:
+        return None
+    text = os.fsdecode(data or b"").strip()
+    return text if text and "\0" not in text else None

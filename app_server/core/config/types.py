@@ -1,0 +1,242 @@
+"""The configuration as the engine sees it: frozen values, every default applied, nothing left to look up.
+
+Owns the shapes only. Reading files is `toml_file`, merging is `layers`, checking is `resolve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+from app_server.core.config.features import Features
+from protocol.base import Json
+from protocol.policy import (
+    AskForApproval,
+    ReadOnly,
+    ReasoningEffort,
+    ReasoningSummary,
+    SandboxPolicy,
+    Verbosity,
+)
+
+NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
+
+
+def _no_entries() -> Mapping[str, str]:
+    return NO_ENTRIES
+
+
+class WireApi(StrEnum):
+    """Which HTTP API a provider speaks."""
+
+    RESPONSES = "responses"
+    CHAT = "chat"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderConfig:
+    """Where a model is reached and how a request to it is dressed."""
+
+    id: str
+    name: str
+    base_url: str | None = None
+    env_key: str | None = None
+    env_key_instructions: str | None = None
+    wire_api: WireApi = WireApi.CHAT
+    query_params: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    http_headers: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    env_http_headers: Mapping[str, str] = field(default_factory=_no_entries)
+    request_max_retries: int = 4
+    stream_max_retries: int = 5
+    stream_idle_timeout_ms: int = 300_000
+    requires_openai_auth: bool = False
+    experimental_bearer_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StdioTransport:
+    """An MCP server that is a child process."""
+
+    command: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    env_vars: tuple[str, ...] = ()
+    cwd: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTransport:
+    """An MCP server that is reached over streamable HTTP."""
+
+    url: str
+    bearer_token_env_var: str | None = None
+    http_headers: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    env_http_headers: Mapping[str, str] = field(default_factory=_no_entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerConfig:
+    """One `[mcp_servers.NAME]` table."""
+
+    name: str
+    transport: StdioTransport | HttpTransport
+    enabled: bool = True
+    startup_timeout_sec: float = 10.0
+    tool_timeout_sec: float = 60.0
+    enabled_tools: frozenset[str] | None = None
+    disabled_tools: frozenset[str] = frozenset()
+
+
+class EnvInherit(StrEnum):
+    """Which variables of the server a command starts from."""
+
+    ALL = "all"
+    CORE = "core"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellEnvironmentPolicy:
+    """How the environment of a command is made from the server's."""
+
+    inherit: EnvInherit = EnvInherit.ALL
+    ignore_default_excludes: bool = False
+    exclude: tuple[str, ...] = ()
+    set: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    include_only: tuple[str, ...] = ()
+    use_profile: bool = False
+
+
+class HistoryPersistence(StrEnum):
+    """Whether what the user typed is appended to history.jsonl."""
+
+    SAVE_ALL = "save-all"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryConfig:
+    persistence: HistoryPersistence = HistoryPersistence.SAVE_ALL
+    max_bytes: int | None = None
+
+
+class OtelExporter(StrEnum):
+    NONE = "none"
+    OTLP_HTTP = "otlp-http"
+    OTLP_GRPC = "otlp-grpc"
+
+
+class OtelProtocol(StrEnum):
+    BINARY = "binary"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelConfig:
+    """Where telemetry goes; nowhere unless the user asked."""
+
+    environment: str = "dev"
+    exporter: OtelExporter = OtelExporter.NONE
+    endpoint: str | None = None
+    headers: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
+    protocol: OtelProtocol = OtelProtocol.BINARY
+    log_user_prompt: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything a conversation needs to know from its user, resolved once when it begins."""
+
+    home: Path
+    cwd: Path
+    model: str
+    review_model: str
+    model_provider_id: str
+    provider: ProviderConfig
+    providers: Mapping[str, ProviderConfig]
+    profile: str | None = None
+
+    model_context_window: int | None = None
+    model_max_output_tokens: int | None = None
+    model_auto_compact_token_limit: int | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    model_reasoning_summary: ReasoningSummary = ReasoningSummary.AUTO
+    model_verbosity: Verbosity | None = None
+    model_supports_reasoning_summaries: bool | None = None
+    model_reasoning_summary_format: str | None = None
+
+    approval_policy: AskForApproval = AskForApproval.ON_REQUEST
+    sandbox_policy: SandboxPolicy = field(default_factory=ReadOnly)
+    shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
+    project_trusted: bool | None = None
+    """What `[projects]` says of the working directory; None when it says nothing."""
+
+    base_instructions: str | None = None
+    developer_instructions: str | None = None
+    compact_prompt: str | None = None
+    hide_agent_reasoning: bool = False
+    show_raw_agent_reasoning: bool = False
+    project_doc_max_bytes: int = 32 * 1024
+    project_doc_fallback_filenames: tuple[str, ...] = ()
+    tool_output_token_limit: int | None = None
+
+    mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=lambda: MappingProxyType({}))
+    features: Features = field(default_factory=Features)
+    include_apply_patch_tool: bool = False
+    web_search: bool = False
+    view_image: bool = True
+
+    notify: tuple[str, ...] = ()
+    history: HistoryConfig = HistoryConfig()
+    otel: OtelConfig = OtelConfig()
+    forced_login_method: str | None = None
+    """`chatgpt` or `api`: the only way in that the user allows."""
+    forced_chatgpt_workspace_id: str | None = None
+    chatgpt_base_url: str = "https://chatgpt.com/backend-api/"
+    disable_response_storage: bool = False
+    warnings: tuple[str, ...] = ()
+    """What was odd but not fatal, one sentence each, fit for a user."""
+
+    def credential_variables(self) -> frozenset[str]:
+        """Environment variables that hold the keys of any configured provider; no command sees them."""
+        names = {provider.env_key for provider in self.providers.values()}
+        names.update(
+            name for provider in self.providers.values() for name in provider.env_http_headers.values()
+        )
+        return frozenset(name for name in names if name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CliOverrides:
+    """What the command line said: it counts for every conversation of this process."""
+
+    settings: tuple[tuple[str, str], ...] = ()
+    """`-c key=value`, split at the first `=`, in the order given."""
+    profile: str | None = None
+    model: str | None = None
+    approval_policy: AskForApproval | None = None
+    sandbox_mode: str | None = None
+    enable: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOverrides:
+    """What one `newConversation` or `resumeConversation` said."""
+
+    settings: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+    """The `config` map; its keys may be dotted."""
+    model: str | None = None
+    model_provider: str | None = None
+    profile: str | None = None
+    cwd: str | None = None
+    approval_policy: AskForApproval | None = None
+    sandbox: str | None = None
+    """A sandbox mode by its wire name."""
+    base_instructions: str | None = None
+    developer_instructions: str | None = None
+    compact_prompt: str | None = None
+    include_apply_patch_tool: bool | None = None

@@ -1,0 +1,68 @@
+"""A history made shorter: the opening messages, what the user said, and a summary of the rest. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app_server.core.context.environment import user_text
+from app_server.core.context.instructions import is_session_prefix
+from protocol.responses import InputText, MessageItem, OutputText, ResponseItem
+
+USER_MESSAGES_MAX_TOKENS = 20_000
+"""How much of the user's own words a compacted history keeps, newest first; the reference keeps as much."""
+
+BYTES_PER_TOKEN = 4
+"""A rule of thumb for text in any language, good enough for budgets."""
+
+NO_SUMMARY = "(no summary available)"
+
+
+def collect_user_messages(items: Sequence[ResponseItem], summary: str | None = None) -> list[str]:
+    """The user's own texts, oldest first: not the opening messages, not an earlier summary."""
+    out = []
+    for item in items:
+        if isinstance(item, MessageItem) and item.role == "user":
+            text = message_text(item)
+            if text and text != summary and not is_session_prefix(text):
+                out.append(text)
+    return out
+
+
+def message_text(item: MessageItem) -> str:
+    return "\n".join(part.text for part in item.content if isinstance(part, InputText | OutputText))
+
+
+def build_compacted_history(
+    opening: Sequence[ResponseItem], user_messages: Sequence[str], summary: str
+) -> list[ResponseItem]:
+    """`opening` first, then the newest user messages that fit the budget in their order, then the summary."""
+    kept: list[str] = []
+    left = USER_MESSAGES_MAX_TOKENS
+    for text in reversed(user_messages):
+        size = estimate_tokens(text)
+        if size > left:
+            kept.append(_cut(text, left))
+            break
+        kept.append(text)
+        left -= size
+    return [*opening, *(user_text(text) for text in reversed(kept) if text), user_text(summary or NO_SUMMARY)]
+
+
+def _cut(text: str, tokens: int) -> str:
+    if tokens <= 0:
+        return ""
+    half = tokens * BYTES_PER_TOKEN // 2
+    data = text.encode("utf-8", "replace")
+    dropped = estimate_tokens(text) - tokens
+    head, tail = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
+    return f"{head}…{dropped} tokens truncated…{tail}"
+
+
+def estimate_tokens(text: str) -> int:
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
+
+def estimate_history(items: Sequence[ResponseItem], instructions: str) -> int:
+    """What a request with this history is likely to cost, in tokens."""
+    size = sum(len(item.to_json()) for item in items) + len(instructions)
+    return -(-size // BYTES_PER_TOKEN)

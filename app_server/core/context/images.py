@@ -1,0 +1,44 @@
+"""Image files as data URLs, the form in which a model can be sent them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from pathlib import Path
+
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+"""Of one image; providers take no larger ones."""
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+)
+
+
+class ImageUnreadable(Exception):
+    """Why the file cannot be sent as an image, in a few words."""
+
+
+def image_data_url(path: Path) -> str:
+    """Reads the file; call it in a thread. Raises ImageUnreadable, or OSError where it cannot be opened."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
+            raise ImageUnreadable("not a file")
+        if facts.st_size > MAX_IMAGE_BYTES:
+            raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes")
+        data = file.read(MAX_IMAGE_BYTES)
+    mime = _mime(data)
+    if mime is None:
+        raise ImageUnreadable("not a PNG, JPEG, GIF, BMP or WebP image")
+    return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _mime(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for magic, mime in _MAGIC if data.startswith(magic)), None)

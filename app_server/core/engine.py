@@ -1,0 +1,281 @@
+"""Builds sessions: a configuration and an origin become a conversation that can be told things.
+
+Owns the order of opening: the rollout is taken or made first, the history is set up, and only then does the
+session exist. Nothing here waits for the network, for MCP servers or for git.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import anyio.to_thread
+
+from app_server.core.approvals.broker import ApprovalBroker
+from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.config.types import Config
+from app_server.core.context.compaction import build_compacted_history, collect_user_messages
+from app_server.core.context.instructions import opening_messages
+from app_server.core.context.project_docs import find_instructions
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.info import read_git_info
+from app_server.core.git.snapshot import Git
+from app_server.core.mcp.manager import McpManager
+from app_server.core.model.client import ModelClient
+from app_server.core.rollout.history_file import MessageHistory
+from app_server.core.rollout.names import new_rollout_path, utc_timestamp
+from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.resume import Rebuild, rebuild_history, reopen
+from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.session.elicitations import Elicitations
+from app_server.core.session.outbox import Outbox
+from app_server.core.session.services import Instructions, Services, TurnCompleted
+from app_server.core.session.session import Session
+from app_server.core.session.state import SessionState, Settings
+from app_server.core.session.task_factory import TaskFactory
+from app_server.core.session.transcript import StoredTranscript
+from protocol.events.msg import EventMsg
+from protocol.events.notices import WarningEvent
+from protocol.ids import ConversationId
+from protocol.policy import ReasoningEffort
+from protocol.responses import ResponseItem
+from protocol.rollout import CompactedItem, SessionMetaLine
+
+OPENING_ID = "auto-compact-0"
+"""The id that the opening's events carry; the reference numbers them with the turns that it starts by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewConversation:
+    """Begins with nothing but its opening."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRollout:
+    """Goes on from a file."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class GivenHistory:
+    """Begins with items that the client hands over."""
+
+    items: tuple[ResponseItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Begins, under an id of its own, where a stored one stands."""
+
+    path: Path
+
+
+Origin = NewConversation | StoredRollout | GivenHistory | Fork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """An open conversation, and what its client is told of it."""
+
+    conversation_id: ConversationId
+    session: Session
+    model: str
+    effort: ReasoningEffort | None
+    rollout_path: Path
+    initial_messages: tuple[EventMsg, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the process is: passed in, never looked up below the composition root."""
+
+    home: Path
+    environment: Mapping[str, str] = field(repr=False)
+    version: str
+    shell_path: str
+    now: Callable[[], datetime]
+    """Local time with its zone."""
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    new_conversation_id: Callable[[], ConversationId]
+    new_id: Callable[[], str]
+
+
+class ModelClients(Protocol):
+    """Where sessions get their model from."""
+
+    def of(self, config: Config) -> ModelClient: ...
+
+
+class Extras(Protocol):
+    """What surrounds an agent, as the composition root provides it."""
+
+    def originator(self) -> str: ...
+
+    def elicitation(self) -> bool:
+        """Whether the client answers questions of MCP servers."""
+        ...
+
+    def mcp(self, config: Config, elicitations: Elicitations) -> McpManager: ...
+
+    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted: ...
+
+
+class Engine:
+    """Opens conversations for one server."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        runner: CommandRunner,
+        models: ModelClients,
+        git: Git,
+        extras: Extras,
+    ) -> None:
+        self._around, self._runner, self._models, self._git, self._extras = (
+            surroundings,
+            runner,
+            models,
+            git,
+            extras,
+        )
+
+    async def open(self, config: Config, origin: Origin) -> Opened:
+        """Raises ConversationError where the stored one cannot be read or somebody else writes it."""
+        match origin:
+            case NewConversation():
+                return self._begin(config, None)
+            case GivenHistory():
+                return self._begin(config, origin.items)
+            case Fork():
+                return await self._fork(config, origin.path)
+            case StoredRollout():
+                return await self._resume(config, origin.path)
+
+    # --- the four origins
+    def _begin(
+        self, config: Config, given: Sequence[ResponseItem] | None, messages: tuple[EventMsg, ...] = ()
+    ) -> Opened:
+        conversation_id = self._around.new_conversation_id()
+        instructions = self._instructions(config)
+        path = new_rollout_path(self._around.home, self._around.now(), conversation_id)
+        writer = RolloutWriter.create(
+            path, self._around.now, [self._meta(config, conversation_id, instructions)]
+        )
+        opened = self._session(config, conversation_id, writer, instructions, messages)
+        items = given if given is not None else self._opening(config, instructions)
+        state, outbox = opened.session.state, opened.session.services.outbox
+        StoredTranscript(state.history, outbox).record(OPENING_ID, items)
+        outbox.store()
+        return opened
+
+    async def _fork(self, config: Config, path: Path) -> Opened:
+        stored = await anyio.to_thread.run_sync(read_rollout, path)
+        instructions = self._instructions(config)
+        items = rebuild_history(stored.items, self._rebuild(config, instructions))
+        return self._begin(config, items, stored.initial_messages)
+
+    async def _resume(self, config: Config, path: Path) -> Opened:
+        reopened = await anyio.to_thread.run_sync(reopen, path, self._around.now)
+        stored, instructions = reopened.stored, self._instructions(config)
+        opened = self._session(config, stored.meta.id, reopened.writer, instructions, stored.initial_messages)
+        opened.session.state.history.replace(
+            rebuild_history(stored.items, self._rebuild(config, instructions))
+        )
+        if stored.last_model is not None and stored.last_model != config.model:
+            opened.session.services.outbox.emit(
+                OPENING_ID, WarningEvent(message=_other_model(stored.last_model, config.model))
+            )
+        return opened
+
+    # --- parts of a session
+    def _session(
+        self,
+        config: Config,
+        conversation_id: ConversationId,
+        writer: RolloutWriter,
+        instructions: Instructions,
+        messages: tuple[EventMsg, ...],
+    ) -> Opened:
+        outbox = Outbox(writer)
+        state = SessionState(Settings.of(config))
+        elicitations = Elicitations(
+            lambda event: outbox.emit("", event), supported=self._extras.elicitation()
+        )
+        services = Services(
+            conversation_id=conversation_id,
+            config=config,
+            instructions=instructions,
+            model=self._models.of(config),
+            outbox=outbox,
+            broker=ApprovalBroker(),
+            approved=ApprovalMemory(),
+            runner=self._runner,
+            mcp=self._extras.mcp(config, elicitations),
+            clock=self._around.clock,
+            now=self._around.now,
+            new_id=self._around.new_id,
+            rollout_path=writer.path,
+            history_file=MessageHistory(self._around.home, config.history),
+            turn_completed=self._extras.turn_completed(config, conversation_id),
+            git=self._git,
+            elicitations=elicitations,
+        )
+        for warning in config.warnings:
+            outbox.emit("", WarningEvent(message=warning))
+        session = Session(services, state, TaskFactory(services, state), writer.close)
+        return Opened(
+            conversation_id=conversation_id,
+            session=session,
+            model=config.model,
+            effort=config.model_reasoning_effort,
+            rollout_path=writer.path,
+            initial_messages=messages,
+        )
+
+    def _instructions(self, config: Config) -> Instructions:
+        agents = find_instructions(
+            self._around.home, config.cwd, config.project_doc_max_bytes, config.project_doc_fallback_filenames
+        )
+        shell = self._around.shell_path
+        return Instructions(agents=agents, shell=os.path.basename(shell), shell_path=shell)
+
+    def _opening(self, config: Config, instructions: Instructions) -> list[ResponseItem]:
+        return opening_messages(
+            Settings.of(config).environment(instructions.shell),
+            developer=config.developer_instructions,
+            agents=instructions.agents,
+        )
+
+    def _meta(self, config: Config, id: ConversationId, instructions: Instructions) -> SessionMetaLine:
+        return SessionMetaLine(
+            id=id,
+            timestamp=utc_timestamp(self._around.now()),
+            cwd=str(config.cwd),
+            originator=self._extras.originator(),
+            cli_version=self._around.version,
+            instructions=instructions.agents,
+            model_provider=config.model_provider_id,
+            git=read_git_info(config.cwd),
+        )
+
+    def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:
+        def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
+            if line.replacement_history is not None:
+                return line.replacement_history
+            opening = self._opening(config, instructions)
+            return build_compacted_history(opening, collect_user_messages(before), line.message)
+
+        return rebuild
+
+
+def _other_model(before: str, now: str) -> str:
+    return (
+        f"This session was recorded with model `{before}` but is resuming with `{now}`. "
+        f"Consider switching back to `{before}` as it may affect Codex performance."
+    )

@@ -1,0 +1,60 @@
+"""The error family of the engine. Messages are fit for a user; whoever raises one has left out secrets.
+
+Expected outcomes (an exit code, a denial, a time-out) are values elsewhere. What is here means: cannot go on.
+"""
+
+from __future__ import annotations
+
+
+class CoreError(Exception):
+    """Anything the engine cannot go on from. `str(error)` is what a client may be shown."""
+
+
+class ConfigError(CoreError):
+    """The configuration cannot be used as written; the message names file, line and key where known."""
+
+
+class ConversationError(CoreError):
+    """A conversation cannot be opened, found or stored."""
+
+
+class RolloutNotFound(ConversationError):
+    """No stored conversation has that id or path."""
+
+
+class SandboxUnavailable(CoreError):
+    """The sandbox that a command needs cannot be built here; the command was not run."""
+
+
+class LaunchError(CoreError):
+    """A command could not be started at all (no such program, no such directory)."""
+
+
+class GitError(CoreError):
+    """Git is missing, or refused what was asked of it."""
+
+
+class AuthError(CoreError):
+    """Credentials are missing, refused or cannot be stored."""
+
+
+class ModelError(CoreError):
+    """A request to the model failed. `retryable` says whether the turn loop may try the stream again."""
+
+    retryable = False
+    retry_after: float | None = None
+    """Seconds that the provider asked to wait before the next attempt; None leaves it to the back-off."""
+
+
+class StreamDisconnected(ModelError):
+    """The stream broke, went idle or ended before the response was complete."""
+
+    retryable = True
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(f"stream disconnected before completion: {reason}")
+        self.retry_after = retry_after
+
+
+class ContextWindowExceeded(ModelError):
+    """The conversation no longer fits into the model's context window."""

@@ -1,0 +1,1 @@
+"""Running commands: the launcher, capture, time limits, environment, terminals."""

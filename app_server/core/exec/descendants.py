@@ -1,0 +1,57 @@
+"""Finds and kills the processes below one process, for systems and policies without a pid namespace.
+
+Runs in the launcher. A reaper process sees every orphan of its tree become its own child, so killing and
+reaping children until there are none ends the tree, whatever sessions and groups its members moved to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+
+def kill_below(root: int, leader: int) -> None:
+    """Sends SIGKILL to every process below `root`, and to the process group of `leader`."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    for pid in below(root, parents()):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def below(root: int, parent_of: dict[int, int]) -> list[int]:
+    """All descendants of `root` in a table of parents, nearest first."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parent_of.items():
+        children.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    level = [root]
+    while level:
+        level = [pid for parent in level for pid in children.get(parent, ())]
+        found += level
+    return found
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process that can be seen."""
+    return _from_ps() if sys.platform == "darwin" else _from_proc()
+
+
+def _from_proc() -> dict[int, int]:
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with (
+                contextlib.suppress(OSError, ValueError, IndexError),
+                open(f"/proc/{name}/stat", "rb") as file,
+            ):
+                found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    return found
+
+
+def _from_ps() -> dict[int, int]:
+    with os.popen("/bin/ps -axo pid=,ppid=") as listing:
+        pairs = [line.split() for line in listing]
+    return {int(pair[0]): int(pair[1]) for pair in pairs if len(pair) == 2}

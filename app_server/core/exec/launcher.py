@@ -1,0 +1,181 @@
+"""The launcher: a small process that starts every command. Run as `python -I -S launcher.py FD`.
+
+It reads requests from the server's socket and forks a supervisor per command, straight for unconfined
+commands, through a prepared parent (see `prepared`) for confined ones. It keeps the names that plans
+reserve, takes over what outlives its commands, and when the server is gone it ends everything that it
+started. Standard library only; its own package is found by path, since it runs without site-packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+
+if __name__ == "__main__":
+    sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
+
+from app_server.core.exec import descendants, prepared, supervisor, wire
+from app_server.core.exec.reserved import ReservedNames
+from app_server.core.exec.spare import Spare
+
+if sys.platform == "linux":
+    from app_server.core.sandbox.confine import layers, privileges
+
+FAREWELL_SECONDS = 1.5
+"""So long the commands are given to end by themselves when the server is gone; each is killed by its
+supervisor.
+"""
+
+
+@dataclass(slots=True)
+class Launcher:
+    server: socket.socket
+    wakeup: int
+    parents: list[prepared.PreparedParent] = field(default_factory=list)
+    supervisors: set[int] = field(default_factory=set)
+    spare: Spare = field(init=False)
+    reserved: ReservedNames = field(default_factory=ReservedNames)
+
+    def __post_init__(self) -> None:
+        self.spare = Spare(os.fork, self._supervise)
+        self.spare.replace()
+
+    def serve(self) -> None:
+        """Handles requests until the server closes its end."""
+        while True:
+            ready = self._wait(None)
+            if self.server.fileno() in ready:
+                message = wire.receive(self.server)
+                if message is None:
+                    return
+                self._handle(*message)
+
+    def farewell(self) -> None:
+        """The server is gone: every command ends, and so does what they left behind."""
+        self.server.close()
+        self.spare.dismiss()
+        for parent in self.parents:
+            parent.retire()
+        deadline = time.monotonic() + FAREWELL_SECONDS
+        while time.monotonic() < deadline:
+            table = descendants.parents()
+            ours = self.supervisors | {parent.pid for parent in self.parents}
+            left = [pid for pid, parent in table.items() if parent == os.getpid() and pid not in ours]
+            for pid in left:
+                descendants.kill_below(pid, pid)
+                _kill(pid)
+            if not left and not ours:
+                break
+            self._wait(20)
+        for pid in descendants.below(os.getpid(), descendants.parents()):
+            _kill(pid)
+        self.reserved.give_back_all()
+
+    def _wait(self, milliseconds: int | None) -> set[int]:
+        """Waits for news; reaps children and hears the prepared parents. Gives the descriptors that are
+        ready.
+        """
+        poll = select.poll()
+        numbers = [self.wakeup, *(parent.socket.fileno() for parent in self.parents)]
+        for number in numbers if self.server.fileno() < 0 else [*numbers, self.server.fileno()]:
+            poll.register(number, select.POLLIN)
+        ready = {number for number, _ in poll.poll(milliseconds)}
+        if self.wakeup in ready:
+            supervisor.drain(self.wakeup)
+            self.supervisors.difference_update(pid for pid, _ in supervisor.reap())
+        for parent in [one for one in self.parents if one.socket.fileno() in ready]:
+            if (names := parent.hear()) is None:
+                self.parents.remove(parent)
+                parent.socket.close()
+            self.reserved.give_back(names if names is not None else parent.forget())
+        return ready
+
+    def _handle(self, request: wire.Value, descriptors: list[int]) -> None:
+        confine = request["confine"]
+        try:
+            if confine is not None and confine["namespaces"]:
+                self._run_prepared(request, descriptors)
+            else:
+                self._run_direct(request, descriptors)
+        except OSError as error:
+            supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
+        finally:
+            for number in descriptors:
+                os.close(number)
+        self.spare.replace()  # only now: a new child must not hold this command's pipes open
+
+    def _run_direct(self, request: wire.Value, descriptors: list[int]) -> None:
+        self.supervisors.add(self.spare.hand_over(request, descriptors))
+
+    def _supervise(self, commands: socket.socket) -> None:
+        """The life of a supervisor without namespaces: it waits for its command, and sees it to its end."""
+        self._leave([])
+        if sys.platform == "linux":
+            privileges.become_reaper()
+        wakeup = supervisor.watch_children()
+        message = wire.receive(commands)
+        if message is not None:
+            commands.close()
+            request, descriptors = message
+            confine = request["confine"]
+            before = None if confine is None else layers.without_namespaces(confine)
+            supervisor.supervise(request, descriptors, wakeup, before, whole=False)
+
+    def _run_prepared(self, request: wire.Value, descriptors: list[int]) -> None:
+        confine = request["confine"]
+        for parent in self.parents:
+            if parent.stale():
+                parent.retire()
+        current = [one for one in self.parents if one.network == confine["network"] and not one.retired]
+        if not current:
+            current = [prepared.prepare(confine["network"], lambda: self._leave(descriptors))]
+            self.parents += current
+        names = self.reserved.take(confine["reserved"])
+        request = {**request, "confine": {**confine, "fences": [*confine["fences"], *names]}}
+        try:
+            current[0].hand_over(request, descriptors, names)
+        except OSError:
+            self.reserved.give_back(names)
+            raise
+
+    def _leave(self, descriptors: list[int]) -> None:
+        """In a new child: lets go of the launcher's sockets, and of a command that is not this child's."""
+        self.server.close()
+        self.spare.dismiss()
+        for number in descriptors:
+            os.close(number)
+        for parent in self.parents:
+            parent.socket.close()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    server = socket.socket(fileno=int(sys.argv[1]))
+    server.set_inheritable(False)
+    server.setblocking(True)
+    if sys.platform == "linux":
+        privileges.become_reaper()
+        privileges.hide()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    launcher = Launcher(server, supervisor.watch_children())
+    try:
+        launcher.serve()
+    finally:
+        launcher.farewell()
+
+
+if __name__ == "__main__":
+    main()

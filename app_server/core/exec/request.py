@@ -1,0 +1,57 @@
+"""Builds what the launcher is asked: a command and its plan as plain bytes and numbers. Pure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from app_server.core.errors import LaunchError
+from app_server.core.exec.command import CommandSpec
+from app_server.core.exec.wire import Value
+from app_server.core.sandbox.plan import SandboxPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """How this machine can confine, as the probe found."""
+
+    namespaces: bool
+    landlock: dict[str, int] | None
+
+
+def build(spec: CommandSpec, confinement: Confinement | None, *, terminal: bool = False) -> Value:
+    """The request for one command. `confinement` goes with `spec.sandbox`; both or neither."""
+    if not spec.argv or not spec.argv[0]:
+        raise LaunchError("command args are empty")
+    plan = spec.sandbox
+    return {
+        "argv": [_encode(argument) for argument in spec.argv],
+        "cwd": _encode(spec.cwd),
+        "env": {
+            _encode(name): _encode(value) for name, value in spec.env.items() if name and "=" not in name
+        },
+        "tty": terminal,
+        "confine": None if plan is None or confinement is None else _confine(plan, confinement),
+    }
+
+
+def _confine(plan: SandboxPlan, confinement: Confinement) -> dict[str, Value]:
+    return {
+        "namespaces": confinement.namespaces,
+        "landlock": confinement.landlock,
+        "roots": [_encode(root) for root in plan.writable_roots],
+        "fences": [_encode(fence) for fence in plan.fences],
+        "reserved": [_encode(name) for name in plan.reserved] if confinement.namespaces else [],
+        "home": _encode(plan.home),
+        "secrets": [_encode(name) for name in plan.secrets],
+        "network": plan.network,
+        "private_temp": plan.private_temp and confinement.namespaces,
+        "foreign_files": plan.foreign_files,
+    }
+
+
+def _encode(text: str) -> bytes:
+    data = os.fsencode(text)
+    if b"\0" in data:
+        raise LaunchError("nul byte found in provided data")
+    return data

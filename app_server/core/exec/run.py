@@ -1,0 +1,198 @@
+"""Runs one command to its end: hands it to the launcher, reads what it says, keeps its time limit.
+
+Returns only when the command's whole tree is dead or the launcher said that it is done; a cancelled caller
+leaves after the tree is killed, within a bound.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import selectors
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from app_server.core.errors import LaunchError, SandboxUnavailable
+from app_server.core.exec import request
+from app_server.core.exec.command import (
+    SIGNAL_EXIT_BASE,
+    TIMEOUT_EXIT_CODE,
+    CommandSpec,
+    ExecResult,
+    OnOutput,
+    Stream,
+)
+from app_server.core.exec.launcher_process import LauncherProcess
+from app_server.core.exec.output import HeadTail
+from app_server.core.exec.report import KILLED, Report, ReportReader, execution_error
+from app_server.core.sandbox.denial import looks_denied
+
+READ_SIZE = 1 << 18
+F_SETPIPE_SZ = 1031
+"""Linux: pipes as large as one read, so that much output comes in few pieces."""
+
+KILL_SECONDS = 3.0
+"""So long the launcher may take to report a kill; its own bound for the tree is two seconds."""
+
+DRAIN_SECONDS = 0.5
+"""So long the pipes are read after the command's end, where something that it left behind holds them open."""
+
+
+@dataclass(slots=True)
+class Running:
+    """One command from the server's side: what to read, and the channel that is its lifeline."""
+
+    channel: socket.socket
+    streams: dict[int, Stream]
+    on_output: OnOutput
+    selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+    captured: dict[Stream, HeadTail] = field(
+        default_factory=lambda: {stream: HeadTail() for stream in Stream}
+    )
+    aggregated: HeadTail = field(default_factory=HeadTail)
+    report: Report | None = None
+    reader: ReportReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = ReportReader(self.channel)
+
+    def watch(self) -> None:
+        for number in (self.channel.fileno(), *self.streams):
+            self.selector.register(number, selectors.EVENT_READ)
+
+    async def pump(self) -> None:
+        """Waits for news and takes in what there is, once."""
+        await anyio.wait_readable(self.selector.fileno())
+        for key, _ in self.selector.select(0):
+            if key.fd == self.channel.fileno():
+                self._hear()
+            else:
+                self._read(key.fd)
+
+    async def until_reported(self) -> None:
+        while self.report is None:
+            await self.pump()
+
+    async def until_drained(self) -> None:
+        while self.streams:
+            await self.pump()
+
+    def kill(self) -> None:
+        """Tells the launcher to end the whole tree; it still reports."""
+        try:
+            self.channel.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
+
+    def _read(self, number: int) -> None:
+        try:
+            chunk = os.read(number, READ_SIZE)
+        except BlockingIOError:
+            return
+        stream = self.streams[number]
+        if not chunk:
+            self.selector.unregister(number)
+            del self.streams[number]
+            os.close(number)
+            return
+        self.captured[stream].add(chunk)
+        self.aggregated.add(chunk)
+        self.on_output(stream, chunk)
+
+    def _hear(self) -> None:
+        self.report = self.reader.read()
+        if self.report is not None:
+            self.selector.unregister(self.channel)
+
+    def close(self) -> None:
+        for number in self.streams:
+            os.close(number)
+        self.selector.close()
+        self.channel.close()
+
+
+async def run(
+    launcher: LauncherProcess, spec: CommandSpec, confinement: request.Confinement | None, on_output: OnOutput
+) -> ExecResult:
+    """Runs `spec`, confined where it has a plan. `LaunchError` where it cannot be executed at all."""
+    message = request.build(spec, confinement)
+    started = anyio.current_time()
+    with _pipes() as (running, remote):
+        running.on_output = on_output
+        await launcher.submit(message, remote)
+        for number in remote:
+            os.close(number)
+        remote.clear()
+        running.watch()
+        timed_out = await _to_end(running, spec.timeout_ms)
+        report = running.report or KILLED
+        _raise_unless_run(report)
+        with anyio.move_on_after(DRAIN_SECONDS):
+            await running.until_drained()
+    return _result(spec, running, report, anyio.current_time() - started, timed_out)
+
+
+@contextmanager
+def _pipes() -> Iterator[tuple[Running, list[int]]]:
+    """The server's ends, and the descriptors for the launcher; whatever of both is left is closed."""
+    ours, theirs = socket.socketpair()
+    out, out_writer = os.pipe()
+    err, err_writer = os.pipe()
+    ours.setblocking(False)
+    for number in (out, err):
+        os.set_blocking(number, False)
+        try:
+            fcntl.fcntl(number, F_SETPIPE_SZ, READ_SIZE)
+        except OSError:
+            pass  # another system, or the user's share of pipe memory is used up
+    remote = [theirs.detach(), out_writer, err_writer]
+    running = Running(ours, {out: Stream.STDOUT, err: Stream.STDERR}, lambda stream, chunk: None)
+    try:
+        yield running, remote
+    finally:
+        running.close()
+        for number in remote:
+            os.close(number)
+
+
+async def _to_end(running: Running, timeout_ms: int | None) -> bool:
+    """Waits for the report, killing at the time limit or when cancelled. True where the limit struck."""
+    try:
+        with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
+            await running.until_reported()
+    finally:
+        timed_out = running.report is None
+        if timed_out:
+            running.kill()
+            with anyio.move_on_after(KILL_SECONDS, shield=True):
+                await running.until_reported()
+    return timed_out
+
+
+def _raise_unless_run(report: Report) -> None:
+    if report.kind == "failed":
+        raise LaunchError(execution_error(report.code))
+    if report.kind == "unavailable":
+        raise SandboxUnavailable(f"the sandbox for this command cannot be built: {report.detail}")
+
+
+def _result(
+    spec: CommandSpec, running: Running, report: Report, seconds: float, timed_out: bool
+) -> ExecResult:
+    code = report.code if report.code >= 0 else SIGNAL_EXIT_BASE - report.code
+    stdout, stderr = (running.captured[stream].value() for stream in (Stream.STDOUT, Stream.STDERR))
+    return ExecResult(
+        exit_code=TIMEOUT_EXIT_CODE if timed_out else code,
+        stdout=stdout,
+        stderr=stderr,
+        aggregated=running.aggregated.value(),
+        duration_s=seconds,
+        timed_out=timed_out,
+        denied=spec.sandbox is not None and not timed_out and looks_denied(code, stdout, stderr),
+    )

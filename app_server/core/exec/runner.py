@@ -1,0 +1,130 @@
+"""The one door to running commands: owns the launcher, knows what the machine can confine, makes plans.
+
+Owned by the composition root as a context manager. What it is given at construction is all that it knows
+of the server's surroundings.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.errors import SandboxUnavailable
+from app_server.core.exec import probing, pty, run
+from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
+from app_server.core.exec.launcher_process import LauncherProcess
+from app_server.core.exec.request import Confinement
+from app_server.core.sandbox import landlock_rights, macos
+from app_server.core.sandbox.inspect import inspect
+from app_server.core.sandbox.plan import SandboxPlan, make_plan
+from app_server.core.sandbox.probe import SandboxState
+from protocol.policy import SandboxPolicy
+
+
+@dataclass(slots=True)
+class CommandRunner:
+    """Runs commands for all conversations of one server."""
+
+    python: str
+    """The interpreter that runs the launcher."""
+    home: str
+    """The server's home: read-only for commands, its secrets hidden."""
+    tmpdir: str | None
+    """$TMPDIR of the server, or None."""
+    environment: Mapping[str, str] = field(repr=False)
+    """The server's own environment, which policies filter."""
+    platform: str = sys.platform
+    namespaces: bool = True
+    """False leaves out the layer of namespaces, as a kernel without them would."""
+    _launcher: LauncherProcess = field(init=False, repr=False)
+    _state: SandboxState | None = field(init=False, default=None)
+    _sessions: TaskGroup = field(init=False, repr=False)
+    _probing: anyio.Lock = field(init=False, default_factory=anyio.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        self._launcher = LauncherProcess(self.python, self.environment)
+        self._sessions = anyio.create_task_group()
+
+    async def __aenter__(self) -> Self:
+        await self._sessions.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        finally:
+            self._sessions.cancel_scope.cancel()
+            await self._sessions.__aexit__(kind, error, trace)
+
+    @property
+    def launcher_pid(self) -> int | None:
+        """The process that starts commands; None before the first."""
+        return self._launcher.pid
+
+    def warm_up(self) -> None:
+        """Starts the launcher ahead of the first command; costs the server about two milliseconds."""
+        self._launcher.start()
+
+    def plan(self, policy: SandboxPolicy, cwd: str) -> SandboxPlan | None:
+        """The plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk."""
+        return make_plan(policy, inspect(policy, cwd, home=self.home, tmpdir=self.tmpdir))
+
+    async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
+        """Runs a command to its end. Raises `LaunchError` or `SandboxUnavailable` where nothing ran."""
+        confinement = await self._confinement(spec)
+        return await run.run(self._launcher, self._wrapped(spec), confinement, on_output)
+
+    async def open_session(self, spec: CommandSpec, *, columns: int = 80, rows: int = 24) -> pty.PtySession:
+        """Starts a command on a terminal of its own; it lives until it ends or is closed. `timeout_ms` is
+        not kept.
+        """
+        confinement = await self._confinement(spec)
+        session = await pty.open_session(self._launcher, self._wrapped(spec), confinement, columns, rows)
+        self._sessions.start_soon(session.serve, name="terminal session")
+        return session
+
+    async def sandbox_state(self) -> SandboxState:
+        """What this machine's kernel really confines, found out once by running a victim."""
+        if self._state is None:
+            async with self._probing:
+                if self._state is None:
+                    self._state = await self._find_state()
+        return self._state
+
+    async def close(self) -> None:
+        """Ends the launcher and every process that it started."""
+        await self._launcher.close()
+
+    async def _confinement(self, spec: CommandSpec) -> Confinement | None:
+        if spec.sandbox is None:
+            return None
+        state = await self.sandbox_state()
+        if state.level == "none":
+            raise SandboxUnavailable(f"this machine cannot confine commands: {state.reason}")
+        if self.platform == "darwin":
+            return None
+        return Confinement(
+            namespaces=state.level == "full",
+            landlock=landlock_rights.rights(network=spec.sandbox.network, version=state.landlock_abi),
+        )
+
+    def _wrapped(self, spec: CommandSpec) -> CommandSpec:
+        if spec.sandbox is None or self.platform != "darwin":
+            return spec
+        return replace(spec, argv=macos.wrap(spec.argv, spec.sandbox))
+
+    async def _find_state(self) -> SandboxState:
+        if self.platform == "linux":
+            return await probing.find_state(self._launcher, self.python, namespaces=self.namespaces)
+        if self.platform == "darwin" and os.access(macos.SANDBOX_EXEC, os.X_OK):
+            return SandboxState("full")
+        return SandboxState("none", "no sandbox is known for this system")

@@ -1,0 +1,219 @@
+"""Scores how well a typed word fits a path, and says which characters fit. Pure.
+
+The word's characters must occur in order. A run of neighbours scores higher than scattered ones, as does a
+match at the beginning of a path, of a part of it, of a word or of a hump. The best way of all to place the
+word counts; it is found over the places where its characters occur, not over the whole path.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MATCH = 16
+GAP_START = 3
+GAP_EXTENSION = 1
+CONSECUTIVE = 4
+BOUNDARY = 8
+BOUNDARY_WHITE = 10
+BOUNDARY_DELIMITER = 9
+HUMP = 5
+FIRST_FACTOR = 2
+
+_DELIMITERS = frozenset("/,:;|")
+_WHITE, _NON_WORD, _DELIMITER, _LOWER, _UPPER, _LETTER, _DIGIT = range(7)
+_SPLIT = re.compile(r"(?:\\.|\S)+", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a query. `text` is folded unless it has a capital, which then must be met."""
+
+    text: str
+    cased: bool
+    accented: bool
+
+
+def parse_query(query: str) -> tuple[Word, ...]:
+    """The words of a query. They are separated by white space; a backslash keeps a space in a word."""
+    return tuple(_word(found.replace("\\ ", " ")) for found in _SPLIT.findall(query))
+
+
+def _word(text: str) -> Word:
+    return Word(text, cased=any(c.isupper() for c in text), accented=not text.isascii())
+
+
+def folded(text: str, word: Word) -> str:
+    """`text` as that word is looked up in it, character by character."""
+    if text.isascii():
+        return text if word.cased else text.lower()
+    return text.translate(_FOLDS[word.cased, word.accented])
+
+
+class _Fold(dict[int, int]):
+    """Maps each character to one character: without its accent, and in lower case, where asked."""
+
+    def __init__(self, cased: bool, accented: bool) -> None:
+        super().__init__()
+        self._cased = cased
+        self._accented = accented
+
+    def __missing__(self, code: int) -> int:
+        char = chr(code)
+        if not self._accented:
+            char = unicodedata.normalize("NFD", char)[0]
+        if not self._cased and len(char.lower()) == 1:
+            char = char.lower()
+        self[code] = ord(char)
+        return ord(char)
+
+
+_FOLDS = {(c, a): _Fold(c, a) for c in (False, True) for a in (False, True)}
+
+
+def subsequence_pattern(word: Word, separator: str) -> str:
+    """A regular expression of the folded paths, each behind a separator, that have the word's characters in
+    order."""
+    end = re.escape(separator)
+    parts = (f"[^{re.escape(char)}{end}]*+{re.escape(char)}" for char in word.text)
+    return end + "".join(parts)
+
+
+def shape_table(words: Sequence[Word]) -> dict[int, int]:
+    """Translates ASCII paths into shapes: characters that no word has become one of their class.
+
+    Two paths of the same shape have the same score, since only classes and the words' characters count.
+    """
+    kept = {char for word in words for char in word.text + word.text.lower() + word.text.upper()}
+    return {
+        code: _STAND_INS[kind] for code, kind in enumerate(_ASCII_CLASSES) if code and chr(code) not in kept
+    }
+
+
+def score(word: Word, path: str, fold: str) -> int:
+    """How well the word fits; `fold` is the folded path, and is known to have its characters in order."""
+    return max(cell[1] for cell in _last_row(word.text, path, fold, None))
+
+
+def positions(word: Word, path: str, fold: str) -> list[int]:
+    """Which characters of the path the best placing takes."""
+    back: list[dict[int, int]] = []
+    row = _last_row(word.text, path, fold, back)
+    best = max(cell[1] for cell in row)
+    ends = [place for place, value, _ in row if value == best]
+    # Among equals a single character is the first, a longer word the last.
+    place = ends[0] if len(word.text) == 1 else ends[-1]
+    found = [place]
+    for before in reversed(back):
+        place = before[place]
+        found.append(place)
+    return found[::-1]
+
+
+Row = list[tuple[int, int, int]]
+"""The places of one character of the word: place, best score up to there, bonus that a neighbour inherits."""
+
+
+def _last_row(text: str, path: str, fold: str, back: list[dict[int, int]] | None) -> Row:
+    places = _places(text, fold)
+    row: Row = []
+    for place in places[0]:
+        bonus = _bonus(path, place)
+        row.append((place, bonus * FIRST_FACTOR + MATCH, bonus))
+    for following in places[1:]:
+        origins: dict[int, int] = {}
+        row = _next_row(row, following, path, origins)
+        if back is not None:
+            back.append(origins)
+    return row
+
+
+def _places(text: str, fold: str) -> list[list[int]]:
+    """Where each character can be placed so that those before and after it can be, too."""
+    first: list[int] = []
+    at = -1
+    for char in text:
+        at = fold.index(char, at + 1)
+        first.append(at)
+    end = len(fold)
+    places: list[list[int]] = []
+    for char, start in zip(reversed(text), reversed(first), strict=True):
+        end = fold.rindex(char, start, end)
+        found = []
+        at = fold.find(char, start, end + 1)
+        while at >= 0:
+            found.append(at)
+            at = fold.find(char, at + 1, end + 1)
+        places.append(found)
+    return places[::-1]
+
+
+def _next_row(row: Row, places: Sequence[int], path: str, origins: dict[int, int]) -> Row:
+    out: Row = []
+    index = 0
+    # The best score before the gap, with the gap's price so far taken out: it falls by one with each place.
+    best = origin = -1
+    neighbour: tuple[int, int, int] | None = None
+    for place in places:
+        while index < len(row) and row[index][0] < place:
+            neighbour = row[index]
+            if neighbour[0] < place - 1 and neighbour[0] + neighbour[1] > best:
+                best, origin = neighbour[0] + neighbour[1], neighbour[0]
+            index += 1
+        bonus = _bonus(path, place)
+        skip = max(best - place - GAP_START + GAP_EXTENSION * 2, 0) + bonus if origin >= 0 else -1
+        if neighbour is not None and neighbour[0] == place - 1:
+            inherited = max(neighbour[2], CONSECUTIVE)
+            if bonus >= BOUNDARY:
+                inherited = max(inherited, bonus)
+            joined = neighbour[1] + max(inherited, bonus)
+            if joined > skip:
+                out.append((place, joined + MATCH, inherited))
+                origins[place] = neighbour[0]
+            else:
+                out.append((place, skip + MATCH, bonus))
+                origins[place] = origin
+            if neighbour[0] + neighbour[1] > best:
+                best, origin = neighbour[0] + neighbour[1], neighbour[0]
+        elif origin >= 0:
+            out.append((place, skip + MATCH, bonus))
+            origins[place] = origin
+    return out
+
+
+def _bonus(path: str, place: int) -> int:
+    before = _class(path[place - 1]) if place else _WHITE
+    here = _class(path[place])
+    if here > _NON_WORD and before <= _DELIMITER:
+        return (BOUNDARY_WHITE, BOUNDARY, BOUNDARY_DELIMITER)[before]
+    if (before == _LOWER and here == _UPPER) or (before != _DIGIT and here == _DIGIT):
+        return HUMP
+    return (BOUNDARY_WHITE, BOUNDARY, 0)[min(here, _DELIMITER)]
+
+
+def _make_class(char: str) -> int:
+    if char.islower():
+        return _LOWER
+    if char.isupper():
+        return _UPPER
+    if char.isnumeric():
+        return _DIGIT
+    if char.isalpha():
+        return _LETTER
+    if char.isspace():
+        return _WHITE
+    return _DELIMITER if char in _DELIMITERS else _NON_WORD
+
+
+_STAND_INS = [ord("\x10") + kind for kind in range(7)]
+"""One character for each class that hardly any path has; one that has it is scored like another of its
+shape."""
+
+_ASCII_CLASSES = [_make_class(chr(code)) for code in range(128)]
+
+
+def _class(char: str) -> int:
+    code = ord(char)
+    return _ASCII_CLASSES[code] if code < 128 else _make_class(char)

@@ -1,0 +1,105 @@
+"""Decides what `.gitignore` files hide. Pure: texts in, decisions out.
+
+Within a file the last rule that matches decides; a file deeper in the tree goes before one above it. Rules
+that are a plain name or a plain ending are looked up, the others are matched.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from app_server.core.files.wildmatch import translate
+
+_SPECIAL = re.compile(r"[*?\[\\]")
+_ENDING = re.compile(r"\*(\.[^*?\[\\./]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of an ignore file."""
+
+    pattern: str
+    hides: bool
+    folders_only: bool
+    anchored: bool
+    """Whether it is matched against the path below the file's folder, not against the name."""
+
+
+def parse_rules(text: str) -> list[Rule]:
+    lines = text.removeprefix("\ufeff").split("\n")
+    return [rule for line in lines if (rule := _parse_rule(line.removesuffix("\r"))) is not None]
+
+
+def _parse_rule(line: str) -> Rule | None:
+    if line.startswith("#"):
+        return None
+    line = _without_trailing_spaces(line)
+    hides = not line.startswith("!")
+    line = line if hides else line[1:]
+    folders_only = line.endswith("/")
+    line = line[:-1] if folders_only else line
+    anchored = "/" in line
+    line = line.removeprefix("/") if anchored else line
+    return Rule(line, hides, folders_only, anchored) if line else None
+
+
+def _without_trailing_spaces(line: str) -> str:
+    end = len(line)
+    while end and line[end - 1] == " ":
+        end -= 1
+    slashes = len(line[:end]) - len(line[:end].rstrip("\\"))
+    # A backslash before it keeps the first of the spaces, unless it is escaped itself.
+    return line[: end + 1] if slashes % 2 and end < len(line) else line[:end]
+
+
+class RuleSet:
+    """The rules of one folder, with all that apply above it."""
+
+    def __init__(self, rules: list[Rule], above: RuleSet | None, *, base: str = "", prefix: str = "") -> None:
+        """`base` is the folder of the rules; for rules from outside, `prefix` leads from theirs to here."""
+        self.above = above
+        self._skip = len(base)
+        self._prefix = prefix
+        self._rules = rules
+        self._names: dict[str, list[int]] = {}
+        self._endings: dict[str, list[int]] = {}
+        self._patterns: list[tuple[int, re.Pattern[str]]] = []
+        for number, rule in enumerate(rules):
+            ending = _ENDING.fullmatch(rule.pattern)
+            if not rule.anchored and not _SPECIAL.search(rule.pattern):
+                self._names.setdefault(rule.pattern, []).append(number)
+            elif not rule.anchored and ending:
+                self._endings.setdefault(ending[1], []).append(number)
+            else:
+                source = translate(rule.pattern, whole_path=rule.anchored)
+                self._patterns.append((number, re.compile(source, re.DOTALL)))
+
+    def hides(self, folder: str, name: str, is_folder: bool) -> bool:
+        """Whether `name` in `folder` (a path with a slash at its end, or empty) is ignored."""
+        rules: RuleSet | None = self
+        while rules is not None:
+            decision = rules._decide(folder, name, is_folder)
+            if decision is not None:
+                return decision
+            rules = rules.above
+        return False
+
+    def _decide(self, folder: str, name: str, is_folder: bool) -> bool | None:
+        best = -1
+        for number in self._names.get(name, ()):
+            best = self._later(best, number, is_folder)
+        if self._endings and (dot := name.rfind(".")) >= 0:
+            for number in self._endings.get(name[dot:], ()):
+                best = self._later(best, number, is_folder)
+        if self._patterns:
+            path = self._prefix + folder[self._skip :] + name
+            for number, pattern in self._patterns:
+                if number > best and pattern.fullmatch(path if self._rules[number].anchored else name):
+                    best = self._later(best, number, is_folder)
+        return self._rules[best].hides if best >= 0 else None
+
+    def _later(self, best: int, number: int, is_folder: bool) -> int:
+        if number > best and (is_folder or not self._rules[number].folders_only):
+            return number
+        return best

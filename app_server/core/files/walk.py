@@ -1,0 +1,233 @@
+"""Lists the files below a root that are not ignored, remembering folders that have not changed since.
+
+A folder is read again when its modification time or its ignore rules changed; else looking at that time is
+all it costs. Links to folders are followed once and only inside of the root. `.git` is never entered.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app_server.core.files.ignore import RuleSet, parse_rules
+
+IGNORE_FILES = (".gitignore", ".ignore")
+"""In one folder the later one goes before the earlier one."""
+MAX_IGNORE_BYTES = 1024 * 1024
+MAX_FILES = 1_000_000
+SEPARATOR = "\0"
+"""Stands before every path of a listing; no name can have it."""
+
+_SETTLED_NS = 50_000_000
+_SETTLED_COARSE_NS = 2_500_000_000
+"""A folder that was read so soon after a change may change again without its time telling."""
+
+Signature = tuple[int, int, int]
+_NO_FILE: Signature = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What was in a folder, less what is ignored."""
+
+    mtime_ns: int
+    above: RuleSet | None
+    rules: RuleSet | None
+    signatures: tuple[Signature, ...]
+    listing: str
+    count: int
+    folders: tuple[str, ...]
+    links: tuple[str, ...]
+    has_ignore_files: bool
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass over the tree."""
+
+    stop: Callable[[], bool]
+    listings: list[str] = field(default_factory=list)
+    count: int = 0
+    followed: set[tuple[int, int]] = field(default_factory=set)
+
+
+class Tree:
+    """The files below one root. Not for several threads at once."""
+
+    def __init__(self, root: str, now_ns: Callable[[], int]) -> None:
+        self._root = root
+        self._now_ns = now_ns
+        self._folders: dict[str, _Folder] = {}
+        self._outer: RuleSet | None = None
+        self._outer_signatures: tuple[tuple[str, Signature], ...] = ()
+
+    def listing(self, stop: Callable[[], bool]) -> str | None:
+        """The paths of all files relative to the root, each behind a NUL; None when stopped."""
+        self._refresh_outer()
+        walk = _Walk(stop)
+        seen: dict[str, _Folder] = {}
+        pending: list[tuple[str, RuleSet | None]] = [("", self._outer)]
+        while pending:
+            if walk.count > MAX_FILES:
+                break
+            if stop():
+                return None
+            path, above = pending.pop()
+            folder = self._look(path, above)
+            if folder is None:
+                continue
+            seen[path] = folder
+            walk.listings.append(folder.listing)
+            walk.count += folder.count
+            pending += [(f"{path}{name}/", folder.rules) for name in folder.folders]
+            for name in folder.links:
+                self._take_link(f"{path}{name}", folder.rules, walk, pending)
+        self._folders = seen
+        return "".join(walk.listings)
+
+    def _look(self, path: str, above: RuleSet | None) -> _Folder | None:
+        try:
+            mtime_ns = os.stat(self._root + path).st_mtime_ns
+        except (OSError, ValueError):
+            return None
+        known = self._folders.get(path)
+        if known is not None and known.mtime_ns == mtime_ns and known.above is above:
+            same_rules = not known.has_ignore_files or known.signatures == self._signatures(path)
+            if same_rules:
+                return known
+        settled = self._now_ns() - mtime_ns > (
+            _SETTLED_NS if mtime_ns % 1_000_000_000 else _SETTLED_COARSE_NS
+        )
+        return self._read(path, above, mtime_ns if settled else -1)
+
+    def _read(self, path: str, above: RuleSet | None, mtime_ns: int) -> _Folder | None:
+        files: list[str] = []
+        folders: list[str] = []
+        links: list[str] = []
+        try:
+            with os.scandir(self._root + path) as entries:
+                for entry in entries:
+                    if entry.is_file(follow_symlinks=False):
+                        files.append(entry.name)
+                    elif entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.name)
+                    elif entry.is_symlink():
+                        links.append(entry.name)
+        except OSError:
+            return None
+        has_ignore_files = any(name in IGNORE_FILES for name in (*files, *links))
+        signatures = self._signatures(path) if has_ignore_files else ()
+        rules = self._rules(path, above) if has_ignore_files else above
+        if rules is not None:
+            files = [name for name in files if not rules.hides(path, name, False)]
+            folders = [name for name in folders if not rules.hides(path, name, True)]
+        head = SEPARATOR + path
+        return _Folder(
+            mtime_ns=mtime_ns,
+            above=above,
+            rules=rules,
+            signatures=signatures,
+            listing=head + head.join(files) if files else "",
+            count=len(files) + 1,
+            folders=tuple(name for name in folders if name != ".git"),
+            links=tuple(links),
+            has_ignore_files=has_ignore_files,
+        )
+
+    def _take_link(
+        self, path: str, rules: RuleSet | None, walk: _Walk, pending: list[tuple[str, RuleSet | None]]
+    ) -> None:
+        """A link is what it leads to: a file, or a folder inside of the root that was not followed yet."""
+        place = self._root + path
+        try:
+            status = os.stat(place)
+        except (OSError, ValueError):
+            return
+        folder, _, name = path.rpartition("/")
+        folder = folder + "/" if folder else ""
+        if rules is not None and rules.hides(folder, name, False):
+            return
+        if stat.S_ISREG(status.st_mode):
+            walk.listings.append(SEPARATOR + path)
+            walk.count += 1
+        elif stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) not in walk.followed:
+            target, root = os.path.realpath(place) + "/", os.path.realpath(self._root) + "/"
+            inside = target.startswith(root) and target != root
+            if inside and not (os.path.realpath(self._root + folder) + "/").startswith(target):
+                walk.followed.add((status.st_dev, status.st_ino))
+                pending.append((path + "/", rules))
+
+    # --- rules
+    def _refresh_outer(self) -> None:
+        """The rules from around the root, as far as its repository reaches."""
+        places = _outer_files(self._root)
+        signatures = tuple((place, _signature(place)) for _, place in places)
+        if signatures != self._outer_signatures:
+            rules: RuleSet | None = None
+            for prefix, place in places:
+                rules = _with_rules_of(place, rules, prefix=prefix)
+            self._outer, self._outer_signatures = rules, signatures
+
+    def _signatures(self, path: str) -> tuple[Signature, ...]:
+        return tuple(_signature(f"{self._root}{path}{name}") for name in IGNORE_FILES)
+
+    def _rules(self, path: str, above: RuleSet | None) -> RuleSet | None:
+        rules = above
+        for name in IGNORE_FILES:
+            rules = _with_rules_of(f"{self._root}{path}{name}", rules, base=path)
+        return rules
+
+
+def _outer_files(root: str) -> list[tuple[str, str]]:
+    """Ignore files outside of the root that hold for it, the weakest first; before each, how the root is
+    reached
+    from its folder."""
+    inner = Path(root)
+    for top in (inner, *inner.parents):
+        if os.path.lexists(top / ".git"):
+            break
+    else:
+        return []
+    path = "" if top == inner else f"{inner.relative_to(top).as_posix()}/"
+    found = [(path, str(top / ".git" / "info" / "exclude"))]
+    folder = top
+    while path:
+        found += [(path, str(folder / name)) for name in IGNORE_FILES]
+        part, _, path = path.partition("/")
+        folder = folder / part
+    return found
+
+
+def _with_rules_of(place: str, above: RuleSet | None, *, base: str = "", prefix: str = "") -> RuleSet | None:
+    text = _read_rules(place)
+    rules = parse_rules(text) if text else []
+    return RuleSet(rules, above, base=base, prefix=prefix) if rules else above
+
+
+def _read_rules(place: str) -> str | None:
+    """The text of an ignore file, if it is a file and not too long."""
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        with os.fdopen(os.dup(fd), "rb") as file:
+            data = file.read(MAX_IGNORE_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return os.fsdecode(data)
+
+
+def _signature(place: str) -> Signature:
+    try:
+        status = os.stat(place)
+    except (OSError, ValueError):
+        return _NO_FILE
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,63 @@
+"""What lies in a working tree and on no remote: the closest commit that a remote has, and the diff to it.
+
+Untracked files are part of the diff. New objects go to a scratch folder, so the repository is not written
+at all.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from app_server.core.errors import GitError
+from app_server.core.git.repository import Repository, find_repository
+from app_server.core.git.snapshot import Git, quoted, write_worktree
+
+
+@dataclass(frozen=True, slots=True)
+class DiffToRemote:
+    """A commit that a remote has, and what leads from it to the working tree."""
+
+    sha: str
+    diff: str
+
+
+async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
+    """None where there is no repository, no remote that is known, or git fails."""
+    repository = find_repository(folder)
+    if repository is None:
+        return None
+    try:
+        sha = await _closest_remote_commit(git, repository)
+        return None if sha is None else DiffToRemote(sha, await _diff_from(git, repository, sha))
+    except (GitError, OSError):
+        return None
+
+
+async def _closest_remote_commit(git: Git, repository: Repository) -> str | None:
+    """HEAD if a remote has it; else the first of its ancestors, along first parents, that a remote has."""
+    remotes = await git.output(repository, ["for-each-ref", "--count=1", "refs/remotes"])
+    if not remotes.strip():
+        return None
+    head = await git.output(repository, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
+    listed = await git.output(
+        repository, ["rev-list", "--first-parent", "--boundary", "HEAD", "--not", "--remotes"]
+    )
+    lines = listed.decode().split()
+    if not lines:
+        return head.decode().strip()
+    boundary = [line.removeprefix("-") for line in lines if line.startswith("-")]
+    return boundary[0] if boundary else None
+
+
+async def _diff_from(git: Git, repository: Repository, sha: str) -> str:
+    with git.scratch_folder() as folder:
+        env = {
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsdecode(quoted(os.fsencode(repository.objects_dir))),
+        }
+        snapshot = await write_worktree(git, repository, env=env)
+        flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+        diff = await git.output(repository, ["diff", *flags, sha, snapshot.tree], env=env)
+    return diff.decode("utf-8", "replace")

@@ -1,0 +1,57 @@
+"""What a conversation remembers of the repository that it began in. Costs a few small files; runs nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from app_server.core.git.config import parse_git_config
+from app_server.core.git.repository import Repository, find_repository, read_head, read_small
+from protocol.rollout import GitInfo
+
+MAX_CONFIG_BYTES = 1024 * 1024
+
+_WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#]*)@", re.IGNORECASE)
+
+
+def read_git_info(folder: Path) -> GitInfo | None:
+    """Commit, branch and remote of the repository around `folder`; None outside of one."""
+    repository = find_repository(folder)
+    if repository is None:
+        return None
+    head = read_head(repository)
+    return GitInfo(
+        commit_hash=head.commit,
+        # A branch that was never committed to does not exist yet.
+        branch=head.branch if head.commit else None,
+        repository_url=origin_url(repository),
+    )
+
+
+def origin_url(repository: Repository) -> str | None:
+    """Where `origin` lies, without credentials."""
+    values = parse_git_config(read_small(repository.common_dir / "config", MAX_CONFIG_BYTES) or "")
+    url = values.get("remote.origin.url")
+    return without_credentials(_rewritten(url, values)) if url else None
+
+
+def _rewritten(url: str, values: Mapping[str, str]) -> str:
+    """The URL after the repository's own `url.BASE.insteadOf`: the longest prefix wins."""
+    rules = [
+        (prefix, key.removeprefix("url.").removesuffix(".insteadof"))
+        for key, prefix in values.items()
+        if key.startswith("url.") and key.endswith(".insteadof") and url.startswith(prefix)
+    ]
+    prefix, base = max(rules, key=lambda rule: len(rule[0]), default=("", ""))
+    return base + url.removeprefix(prefix)
+
+
+def without_credentials(url: str) -> str:
+    """The URL without its password; over http also without the user, which may be a token."""
+    match = _WITH_USER.match(url)
+    if match is None:
+        return url
+    scheme, user = match[1], match[2].partition(":")[0]
+    keeps_user = user and scheme.lower() not in ("http://", "https://")
+    return scheme + (f"{user}@" if keeps_user else "") + url[match.end() :]

@@ -1,0 +1,120 @@
+"""Reads a git repository's own files, without git: where it is, what HEAD names, where its remote lies.
+
+Nothing of a repository is executed, and its files are not trusted: only regular files are read, only so
+much of them, and only names that git itself would write are followed. A bare repository is not taken for
+one, since a folder in a working tree can be made to look like it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_FILE_BYTES = 64 * 1024
+MAX_PACKED_REFS_BYTES = 16 * 1024 * 1024
+MAX_REF_DEPTH = 5
+
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_REF_NAME = re.compile(r"refs/(?!.*(?:^|/)\.)(?!.*\.\.)[^\x00-\x20\x7f~^:?*\[\\]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A working tree and where git keeps its data; for a linked worktree the shared data lies elsewhere."""
+
+    root: Path
+    git_dir: Path
+    common_dir: Path
+
+    @property
+    def objects_dir(self) -> Path:
+        return self.common_dir / "objects"
+
+
+def find_repository(folder: Path) -> Repository | None:
+    """The repository whose working tree `folder` is in."""
+    for root in (folder, *folder.parents):
+        entry = root / ".git"
+        try:
+            mode = entry.stat().st_mode
+        except (OSError, ValueError):
+            continue
+        git_dir = entry if stat.S_ISDIR(mode) else _linked_git_dir(entry)
+        if git_dir is None or not (git_dir / "HEAD").is_file():
+            continue
+        shared = (read_small(git_dir / "commondir") or "").strip()
+        common_dir = Path(os.path.normpath(git_dir / shared)) if shared else git_dir
+        return Repository(root, git_dir, common_dir)
+    return None
+
+
+def _linked_git_dir(entry: Path) -> Path | None:
+    """Where a `.git` file (of a worktree or a submodule) points."""
+    text = read_small(entry) or ""
+    target = text.removeprefix("gitdir:").strip()
+    if not text.startswith("gitdir:") or not target or "\n" in target or "\0" in target:
+        return None
+    return Path(os.path.normpath(entry.parent / target))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is checked out. A branch without a commit was never committed to; no branch is a detached HEAD."""
+
+    branch: str | None
+    commit: str | None
+
+
+def read_head(repository: Repository) -> Head:
+    text = (read_small(repository.git_dir / "HEAD") or "").strip()
+    if not text.startswith("ref:"):
+        return Head(None, text if _OBJECT_ID.fullmatch(text) else None)
+    ref = text.removeprefix("ref:").strip()
+    branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
+    if branch == ".invalid":
+        # What HEAD says where references are kept in tables, which are not read here.
+        return Head(None, None)
+    return Head(branch, resolve_ref(repository, ref))
+
+
+def resolve_ref(repository: Repository, ref: str) -> str | None:
+    """The object that a reference names."""
+    for _ in range(MAX_REF_DEPTH):
+        if not _REF_NAME.fullmatch(ref):
+            return None
+        text = read_small(repository.git_dir / ref) or read_small(repository.common_dir / ref)
+        if text is None:
+            return _packed_ref(repository, ref)
+        text = text.strip()
+        if not text.startswith("ref:"):
+            return text if _OBJECT_ID.fullmatch(text) else None
+        ref = text.removeprefix("ref:").strip()
+    return None
+
+
+def _packed_ref(repository: Repository, ref: str) -> str | None:
+    packed = read_small(repository.common_dir / "packed-refs", MAX_PACKED_REFS_BYTES) or ""
+    match = re.search(rf"^({_OBJECT_ID.pattern}) {re.escape(ref)}$", packed, re.MULTILINE)
+    return match[1] if match else None
+
+
+def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
+    """The text of a regular file that is not too long; None for everything else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        data = b""
+        while len(data) <= limit and (part := os.read(fd, limit + 1 - len(data))):
+            data += part
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return data.decode("utf-8", "replace") if len(data) <= limit else None

@@ -1,0 +1,1 @@
+"""MCP servers as a conversation uses them: started in the background, their tools, resources and faults."""

@@ -1,0 +1,134 @@
+"""What servers offer, made fit for the model: filtered, named, its schemas checked, its size bounded.
+Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from app_server.core.config.types import McpServerConfig
+from app_server.core.mcp.limits import (
+    MAX_DEFINITION_BYTES,
+    MAX_DESCRIPTION_CHARS,
+    MAX_TOOLS,
+    MAX_TOOLS_PER_SERVER,
+)
+from app_server.core.mcp.names import qualify
+from app_server.core.mcp.results import known_fields
+from app_server.core.mcp.schemas import UnfitSchema, fit_schema
+from protocol.base import Json
+from protocol.mcp import Tool, ToolInputSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """One tool as its server offers it, checked."""
+
+    server: str
+    tool: str
+    description: str
+    input_schema: Mapping[str, Json] = field(repr=False)
+    definition: Tool = field(repr=False)
+    """As the server wrote it, for lists that a client asks for."""
+
+    @property
+    def size(self) -> int:
+        return len(self.description) + len(to_json(self.input_schema)) + len(self.tool)
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool:
+    """One tool as the model sees it."""
+
+    name: str
+    server: str
+    tool: str
+    description: str
+    input_schema: Mapping[str, Json] = field(repr=False)
+    definition: Tool = field(repr=False)
+    digest: str
+    """Of name, description and schema: an approval that is bound to it ends when the tool changes."""
+
+
+def server_tools(
+    config: McpServerConfig, listed: Iterable[Json]
+) -> tuple[tuple[ServerTool, ...], tuple[str, ...]]:
+    """The tools of one server that its table allows, and sentences about those that were left out."""
+    kept: list[ServerTool] = []
+    notices: list[str] = []
+    for raw in listed:
+        name = raw.get("name") if isinstance(raw, dict) else None
+        if not isinstance(name, str) or not name.strip():
+            notices.append(f"A tool of MCP server `{config.name}` has no name and is left out.")
+            continue
+        if not allowed(config, name):
+            continue
+        if len(kept) == MAX_TOOLS_PER_SERVER:
+            notices.append(
+                f"MCP server `{config.name}` offers more than {MAX_TOOLS_PER_SERVER} tools; "
+                "the rest is left out."
+            )
+            break
+        try:
+            kept.append(_tool(config.name, name, raw))
+        except UnfitSchema as error:
+            notices.append(
+                f"Tool `{name[:64]}` of MCP server `{config.name}` is left out, its schema is unfit: {error}."
+            )
+    return tuple(kept), tuple(notices[:20])
+
+
+def allowed(config: McpServerConfig, tool: str) -> bool:
+    """`enabled_tools` picks first, `disabled_tools` takes away."""
+    return (
+        config.enabled_tools is None or tool in config.enabled_tools
+    ) and tool not in config.disabled_tools
+
+
+def model_tools(
+    offered: Iterable[ServerTool], taken: Collection[str]
+) -> tuple[dict[str, McpTool], tuple[str, ...]]:
+    """All tools under their qualified names, sorted, within the bounds; and sentences about what was left
+    out."""
+    found: dict[tuple[str, str], ServerTool] = {}
+    size, left = 0, 0
+    for tool in offered:
+        if (tool.server, tool.tool) in found:
+            continue
+        if len(found) == MAX_TOOLS or size + tool.size > MAX_DEFINITION_BYTES:
+            left += 1
+            continue
+        size += tool.size
+        found[tool.server, tool.tool] = tool
+    named = qualify(found, taken)
+    tools = {name: _named(name, found[named[name]]) for name in sorted(named)}
+    notice = (
+        f"{left} tools of MCP servers are left out: together they are too many or too long for the model."
+    )
+    return tools, (notice,) if left else ()
+
+
+def _named(name: str, tool: ServerTool) -> McpTool:
+    digest = hashlib.sha256(
+        to_json([tool.server, tool.tool, tool.description, tool.input_schema])
+    ).hexdigest()
+    return McpTool(name, tool.server, tool.tool, tool.description, tool.input_schema, tool.definition, digest)
+
+
+def _tool(server: str, name: str, raw: dict[str, Json]) -> ServerTool:
+    schema = fit_schema(raw.get("inputSchema"))
+    text = raw.get("description")
+    description = text if isinstance(text, str) else ""
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        description = description[:MAX_DESCRIPTION_CHARS] + " [cut]"
+    try:
+        definition = Tool.model_validate(known_fields(Tool, raw) | {"description": description or None})
+    except ValidationError:
+        definition = Tool(
+            name=name, description=description or None, input_schema=ToolInputSchema.model_validate(schema)
+        )
+    return ServerTool(server, name, description, schema, definition)

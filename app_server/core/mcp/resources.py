@@ -1,0 +1,159 @@
+"""The tools that list and read resources of servers: their arguments and the JSON that they answer. Pure.
+
+Asking the servers is `manager`'s; a message of `McpFailure` here is what the model is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from app_server.core.mcp.contract import McpFailure
+from app_server.core.mcp.limits import MAX_RESULT_CHARS
+from app_server.core.mcp.results import known_fields
+from protocol.base import Json
+from protocol.mcp import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
+
+ALL_SERVERS = "codex"
+"""How an event names the server where the model named none."""
+
+LIST_RESOURCES = "resources/list"
+LIST_TEMPLATES = "resources/templates/list"
+READ_RESOURCE = "resources/read"
+
+
+@dataclass(frozen=True, slots=True)
+class ListArguments:
+    """Arguments of `list_mcp_resources` and `list_mcp_resource_templates`."""
+
+    server: str | None = None
+    cursor: str | None = None
+
+    @property
+    def invoked_server(self) -> str:
+        """For the events of the call."""
+        return self.server or ALL_SERVERS
+
+
+@dataclass(frozen=True, slots=True)
+class ReadArguments:
+    """Arguments of `read_mcp_resource`."""
+
+    server: str
+    uri: str
+    invoked_server: str
+    """As the model wrote it, for the events of the call."""
+
+
+def list_arguments(raw: Mapping[str, Json]) -> ListArguments:
+    """Blank texts count as left out. Raises McpFailure for a value that is no text."""
+    return ListArguments(_trimmed(raw, "server"), _trimmed(raw, "cursor"))
+
+
+def check_cursor(arguments: ListArguments) -> None:
+    """A cursor belongs to one server. Raises McpFailure; checked once the call has begun."""
+    if arguments.server is None and arguments.cursor is not None:
+        raise McpFailure("cursor can only be used when a server is specified")
+
+
+def read_arguments(raw: Mapping[str, Json]) -> ReadArguments:
+    """Raises McpFailure where one is missing; the call has not begun then."""
+    values = {name: _trimmed(raw, name) for name in ("server", "uri")}
+    for name, value in values.items():
+        if value is None:
+            raise McpFailure(f"{name} must be provided")
+    return ReadArguments(str(values["server"]), str(values["uri"]), str(raw["server"]))
+
+
+def resources_output(
+    server: str | None, found: Iterable[tuple[str, Resource]], next_cursor: str | None = None
+) -> str:
+    """`found` are the resources, each with its server; `server` is None where all were asked."""
+    return _list_output(server, "resources", found, next_cursor)
+
+
+def templates_output(
+    server: str | None, found: Iterable[tuple[str, ResourceTemplate]], next_cursor: str | None = None
+) -> str:
+    return _list_output(server, "resourceTemplates", found, next_cursor)
+
+
+def read_output(
+    server: str, uri: str, contents: Iterable[TextResourceContents | BlobResourceContents]
+) -> str:
+    return _json({"server": server, "uri": uri, "contents": [one.to_value() for one in contents]})
+
+
+def parse_resources(raw: Iterable[Json]) -> tuple[Resource, ...]:
+    """Those that are resources; the others cost only themselves."""
+    found = []
+    for one in raw:
+        try:
+            found.append(Resource.model_validate(known_fields(Resource, one)))
+        except ValidationError:
+            continue
+    return tuple(found)
+
+
+def parse_templates(raw: Iterable[Json]) -> tuple[ResourceTemplate, ...]:
+    found = []
+    for one in raw:
+        try:
+            found.append(ResourceTemplate.model_validate(known_fields(ResourceTemplate, one)))
+        except ValidationError:
+            continue
+    return tuple(found)
+
+
+def parse_contents(raw: Iterable[Json]) -> tuple[TextResourceContents | BlobResourceContents, ...]:
+    """What a resource holds, cut to size."""
+    found: list[TextResourceContents | BlobResourceContents] = []
+    room = MAX_RESULT_CHARS
+    for one in raw:
+        if not isinstance(one, dict):
+            continue
+        try:
+            if isinstance(one.get("text"), str):
+                text = one["text"]
+                if len(text) > room:
+                    one = one | {"text": f"{text[:room]}\n[cut here: the text had {len(text)} characters]"}
+                found.append(TextResourceContents.model_validate(known_fields(TextResourceContents, one)))
+                room -= min(room, len(text))
+            elif isinstance(one.get("blob"), str):
+                size = len(one["blob"])
+                if size > room:
+                    note = f"[left out: {size} characters of base64]"
+                    found.append(TextResourceContents(uri=str(one.get("uri")), text=note))
+                    continue
+                found.append(BlobResourceContents.model_validate(known_fields(BlobResourceContents, one)))
+                room -= size
+        except ValidationError:
+            continue
+    return tuple(found)
+
+
+def _list_output(
+    server: str | None,
+    key: str,
+    found: Iterable[tuple[str, Resource | ResourceTemplate]],
+    next_cursor: str | None,
+) -> str:
+    listed = [{"server": name, **one.to_value()} for name, one in found]
+    output: dict[str, Json] = {key: listed} if server is None else {"server": server, key: listed}
+    if next_cursor is not None:
+        output["nextCursor"] = next_cursor
+    return _json(output)
+
+
+def _trimmed(raw: Mapping[str, Json], name: str) -> str | None:
+    value = raw.get(name)
+    if value is not None and not isinstance(value, str):
+        raise McpFailure(f"failed to parse function arguments: {name} is no text")
+    return (value or "").strip() or None
+
+
+def _json(value: Json) -> str:
+    return to_json(value).decode()

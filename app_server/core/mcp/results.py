@@ -1,0 +1,186 @@
+"""Results of tool calls: read leniently, cut to size, and turned into what the model is given. Pure.
+
+What an API would refuse a whole conversation for, an image that is none, becomes a sentence instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from app_server.core.mcp.limits import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
+from protocol.base import Json, Model
+from protocol.events.commands import Duration
+from protocol.mcp import (
+    CallToolResult,
+    ContentBlock,
+    ErrResult,
+    ImageContent,
+    McpResult,
+    OkResult,
+    TextContent,
+)
+from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
+
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
+
+
+@dataclass(frozen=True, slots=True)
+class McpCallOutcome:
+    """How a call ended: with a result, which may itself say that the tool failed, or with an error text."""
+
+    result: CallToolResult | None
+    error: str | None
+    seconds: float
+
+    @property
+    def is_error(self) -> bool:
+        return self.result is None or self.result.is_error is True
+
+    @property
+    def duration(self) -> Duration:
+        return Duration.from_seconds(self.seconds)
+
+    def payload(self) -> FunctionCallOutputPayload:
+        """What the model is given."""
+        if self.result is None:
+            return FunctionCallOutputPayload(content=self.error or "", success=False)
+        return payload_of(self.result)
+
+    def event_result(self) -> McpResult:
+        """What the client is told."""
+        if self.result is None:
+            return ErrResult(err=self.error or "")
+        return OkResult(ok=self.result)
+
+
+def parse_result(raw: Json) -> CallToolResult | None:
+    """The result that a server sent, cut to size; None where it is no result at all."""
+    if not isinstance(raw, dict):
+        return None
+    blocks, structured = raw.get("content"), raw.get("structuredContent")
+    if blocks is None and structured is not None:
+        blocks = []
+    if not isinstance(blocks, list):
+        return None
+    if structured is not None and len(to_json(structured)) > MAX_RESULT_CHARS:
+        blocks, structured = blocks or [_text(to_json(structured).decode())], None
+    flag = raw.get("isError")
+    return CallToolResult(
+        content=tuple(_cut([_block(one) for one in blocks[:MAX_RESULT_BLOCKS]], len(blocks))),
+        is_error=flag if isinstance(flag, bool) else None,
+        structured_content=structured,
+    )
+
+
+def payload_of(result: CallToolResult) -> FunctionCallOutputPayload:
+    """Structured content where there is some, else the blocks as JSON; images go as images."""
+    success = result.is_error is not True
+    if result.structured_content is not None:
+        return FunctionCallOutputPayload(content=_json(result.structured_content), success=success)
+    content = "[" + ",".join(_json(block) for block in result.content) + "]"
+    items = tuple(_item(block) for block in result.content)
+    if not any(isinstance(item, InputImage) for item in items):
+        return FunctionCallOutputPayload(content=content, success=success)
+    return FunctionCallOutputPayload(content=content, content_items=items, success=success)
+
+
+def text_result(text: str, *, is_error: bool | None = None) -> CallToolResult:
+    """A result of one text, as the tools that list and read resources answer."""
+    return CallToolResult(content=(_text(text),), is_error=is_error)
+
+
+def known_fields(model: type[Model], raw: Json) -> Json:
+    """`raw` without what its type does not name: icons and other ornaments only cost context."""
+    if not isinstance(raw, dict):
+        return raw
+    names = {info.alias or name for name, info in model.model_fields.items()}
+    return {key: value for key, value in raw.items() if key in names}
+
+
+def _block(raw: Json) -> ContentBlock:
+    try:
+        value = {key: part for key, part in raw.items() if key != "_meta"} if isinstance(raw, dict) else raw
+        return _BLOCK.validate_python(value)
+    except (ValidationError, AttributeError, TypeError):
+        return _text(_json(raw))
+
+
+def _cut(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
+    """The blocks with their text and images bounded."""
+    kept: list[ContentBlock] = []
+    text_left, image_left = MAX_RESULT_CHARS, MAX_IMAGE_CHARS
+    for block in blocks:
+        match block:
+            case TextContent():
+                if len(block.text) > text_left:
+                    note = f"{block.text[:text_left]}\n[cut here: the text had {len(block.text)} characters]"
+                    kept.append(_text(note))
+                    text_left = 0
+                    continue
+                text_left -= len(block.text)
+            case ImageContent():
+                if (fault := _image_fault(block, image_left)) is not None:
+                    kept.append(_text(f"[an image was left out: {fault}]"))
+                    continue
+                image_left -= len(block.data)
+            case _:
+                size = len(_json(block))
+                if size > text_left:
+                    kept.append(_text(f"[content of type {block.type[:40]} was left out: {size} characters]"))
+                    continue
+                text_left -= size
+        kept.append(block)
+    if count > len(blocks):
+        kept.append(_text(f"[{count - len(blocks)} more blocks were left out]"))
+    return kept
+
+
+def _image_fault(image: ImageContent, room: int) -> str | None:
+    """Why a model could not be shown this image."""
+    kind, data = _media(image)
+    if kind not in IMAGE_TYPES:
+        return f"its type is {kind[:40]!r}"
+    if len(data) > room:
+        return f"it has {len(data)} characters"
+    try:
+        return None if base64.b64decode(data, validate=True) else "it is empty"
+    except (binascii.Error, ValueError):
+        return "it is not base64"
+
+
+def _media(image: ImageContent) -> tuple[str, str]:
+    """Type and base64 of an image, also where the server already wrote a data URL."""
+    head, comma, data = image.data.partition(",") if image.data.startswith("data:") else ("", "", "")
+    if comma and head.endswith(";base64"):
+        return head.removeprefix("data:").removesuffix(";base64").lower(), data
+    return image.mime_type.lower(), image.data
+
+
+def _item(block: ContentBlock) -> InputText | InputImage:
+    match block:
+        case TextContent():
+            return InputText(text=block.text)
+        case ImageContent():
+            kind, data = _media(block)
+            return InputImage(image_url=f"data:{kind};base64,{data}")
+        case _:
+            return InputText(text=_json(block))
+
+
+def _text(text: str) -> TextContent:
+    return TextContent(text=text)
+
+
+def _json(value: Json) -> str:
+    if isinstance(value, Model):
+        return value.to_json().decode()
+    try:
+        return to_json(value).decode()
+    except ValueError:
+        return ascii(value)

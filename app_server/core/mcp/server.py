@@ -1,0 +1,191 @@
+"""One configured server in one conversation: started once, restarted at most as often as the limits say.
+
+A server that did not start stays away. One that died after it had started is started again by the next call;
+the tools that the model was told of stay what they were, so a server cannot trade them for others under way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+
+from app_server.core.config.types import McpServerConfig, StdioTransport
+from app_server.core.mcp.client import McpClient, RequestFailed
+from app_server.core.mcp.contract import Elicit, Link, McpFailure, ProcessSpawner
+from app_server.core.mcp.failures import TIMED_OUT_HANDSHAKING, TRANSPORT_CLOSED, StartFailure, start_failure
+from app_server.core.mcp.limits import MAX_TOOLS_PER_SERVER, RESTARTS
+from app_server.core.mcp.messages import METHOD_NOT_FOUND
+from app_server.core.mcp.names import SERVER_NAME
+from app_server.core.mcp.offer import ServerTool, server_tools
+from app_server.core.mcp.stdio import open_stdio
+from protocol.base import Json
+
+log = logging.getLogger(__name__)
+
+OnFailure = Callable[[StartFailure], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpSurroundings:
+    """What every server of a conversation is started with."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    """The user's; a server sees an allow-list of it."""
+    cwd: str
+    spawner: ProcessSpawner
+    version: str
+    """Of this program, for the handshake."""
+    elicit: Elicit | None = None
+    """Asks the user what a server wants to know; without it every question is declined."""
+    on_failure: OnFailure | None = None
+    """Told of each server that does not start, when it is known."""
+
+
+class McpServer:
+    """`run` is its life; everything else may be called while that runs, and before."""
+
+    def __init__(self, config: McpServerConfig, around: McpSurroundings) -> None:
+        self.config = config
+        self.settled = anyio.Event()
+        """Set once the server has started or failed to."""
+        self.failure: StartFailure | None = None
+        self.tools: tuple[ServerTool, ...] = ()
+        self.notices: tuple[str, ...] = ()
+        self.capabilities: frozenset[str] = frozenset()
+        self._around = around
+        self._client: McpClient | None = None
+        self._restarts = RESTARTS
+        self._wanted = anyio.Event()
+
+    @property
+    def running(self) -> bool:
+        return self.settled.is_set() and self.failure is None
+
+    async def run(self) -> None:
+        """Starts the server and serves it until it is cancelled or beyond help."""
+        try:
+            await self._live(first=True)
+            for _ in range(RESTARTS):
+                if self.failure is not None:
+                    break
+                log.warning("MCP server %s has ended", self.config.name)
+                await self._wanted.wait()
+                await self._live(first=False)
+        finally:
+            self._client = None
+            self.settled.set()
+
+    async def request(self, method: str, params: Json) -> Json:
+        """The result of one request within the time that the table allows. Raises RequestFailed."""
+        client = await self._alive(method)
+        return await client.request(method, params, self.config.tool_timeout_sec)
+
+    async def collect(self, method: str, key: str, limit: int) -> list[Json]:
+        client = await self._alive(method)
+        return await client.collect(method, key, limit, self.config.tool_timeout_sec)
+
+    async def _alive(self, method: str) -> McpClient:
+        dead = self._client is None or self._client.closed.is_set()
+        if dead and self.running and self._restarts > 0:
+            self._restarts -= 1
+            self.settled = anyio.Event()
+            self._wanted.set()
+        await self.settled.wait()
+        if self._client is None:
+            raise RequestFailed(f"{method} failed: {TRANSPORT_CLOSED}")
+        return self._client
+
+    async def _live(self, *, first: bool) -> None:
+        """One connection, from its opening to its end."""
+        client: McpClient | None = None
+        try:
+            async with _open(self.config, self._around) as link, anyio.create_task_group() as group:
+                client = McpClient(self.config.name, link, self._around.version, self._around.elicit)
+                group.start_soon(client.serve)
+                reason = await self._begin(client, first=first)
+                await self._settle(client if reason is None else None, reason, first=first)
+                if reason is None:
+                    await client.closed.wait()
+                group.cancel_scope.cancel()
+        except (
+            McpFailure,
+            OSError,
+            ValueError,
+        ) as error:  # what opening may raise: no program, no token, a NUL byte
+            await self._settle(None, _reason(error), first=first)
+        finally:
+            if self._client is client:
+                self._client = None
+
+    async def _begin(self, client: McpClient, *, first: bool) -> str | None:
+        """Handshake and list of tools, within the time for starting. Gives the reason where it fails."""
+        with anyio.move_on_after(self.config.startup_timeout_sec):
+            try:
+                await client.initialize()
+                if first:
+                    self.capabilities = client.capabilities
+                    self.tools, self.notices = server_tools(self.config, await _list_tools(client))
+            except McpFailure as error:
+                return str(error)
+            return None
+        return TIMED_OUT_HANDSHAKING
+
+    async def _settle(self, client: McpClient | None, reason: str | None, *, first: bool) -> None:
+        self._client = client
+        if reason is not None and first:
+            self.failure = start_failure(self.config, reason)
+            self.tools = ()
+        elif reason is not None:
+            log.warning("MCP server %s could not be started again: %s", self.config.name, reason)
+        self.settled.set()
+        if self.failure is not None and first and self._around.on_failure is not None:
+            await self._around.on_failure(self.failure)
+
+
+async def _list_tools(client: McpClient) -> list[Json]:
+    # Beyond what is kept, so that the filters of the table choose among all that a large server offers.
+    try:
+        return await client.collect("tools/list", "tools", 10 * MAX_TOOLS_PER_SERVER)
+    except RequestFailed as error:
+        if error.code == METHOD_NOT_FOUND:
+            return []
+        raise
+
+
+@contextlib.asynccontextmanager
+async def _open(config: McpServerConfig, around: McpSurroundings) -> AsyncIterator[Link]:
+    if not SERVER_NAME.fullmatch(config.name):
+        raise McpFailure(f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}")
+    if isinstance(config.transport, StdioTransport):
+        async with open_stdio(
+            config.name, config.transport, around.environment, around.cwd, around.spawner
+        ) as stdio:
+            yield stdio
+    else:
+        await anyio.to_thread.run_sync(_import_http)
+        from app_server.core.mcp.http import open_http  # noqa: PLC0415  heavy, and imported in a thread just now
+
+        async with open_http(config.name, config.transport, around.environment) as http:
+            yield http
+
+
+def _import_http() -> None:
+    import app_server.core.mcp.http  # noqa: F401, PLC0415
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        code = error.errno or errno.EIO
+        return f"{os.strerror(code)} (os error {code})"
+    return (
+        str(error)
+        if isinstance(error, McpFailure)
+        else "its table holds a value that no program can be given"
+    )

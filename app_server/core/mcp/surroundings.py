@@ -1,0 +1,86 @@
+"""What a server is given of the user's environment: variables, a program found by name, headers, a proxy.
+Pure but for looking where a program lies.
+
+A server process sees an allow-list and what its table names, never the rest: the server's own credentials are
+in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from app_server.core.config.types import HttpTransport, StdioTransport
+from app_server.core.mcp.contract import McpFailure
+
+PASSED_ON = frozenset(
+    {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
+     "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING"}
+)  # fmt: skip
+
+
+def process_environment(transport: StdioTransport, user: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a server process."""
+    names = PASSED_ON.union(transport.env_vars)
+    return {name: value for name, value in user.items() if name in names} | dict(transport.env)
+
+
+def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
+    """The absolute path of `command`. Raises OSError.
+
+    A name is looked up in the absolute entries of PATH only: the working directory is a repository, and what
+    lies in it is not started because a server's name happens to match.
+    """
+    if os.sep in command:
+        return os.path.join(cwd, command)
+    entries = environment.get("PATH", os.defpath).split(os.pathsep)
+    found = shutil.which(command, path=os.pathsep.join(entry for entry in entries if os.path.isabs(entry)))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
+    return found
+
+
+def request_headers(name: str, transport: HttpTransport, user: Mapping[str, str]) -> dict[str, str]:
+    """The headers of every request to a server. Raises McpFailure where the token that its table names is
+    missing."""
+    headers = dict(transport.http_headers)
+    headers |= {
+        header: user[source] for header, source in transport.env_http_headers.items() if user.get(source)
+    }
+    variable = transport.bearer_token_env_var
+    if variable is not None:
+        token = user.get(variable)
+        if not token:
+            state = "is not set" if token is None else "is empty"
+            raise McpFailure(f"Environment variable {variable} for MCP server '{name}' {state}")
+        headers = {key: value for key, value in headers.items() if key.lower() != "authorization"}
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
+
+
+def proxy_for(url: str, user: Mapping[str, str]) -> str | None:
+    """The proxy that the user's environment names for `url`."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    if host == "localhost" or host == "::1" or host.startswith("127."):
+        return None
+    for exception in _either(user, "no_proxy").lower().split(","):
+        domain = exception.strip().lstrip(".")
+        if domain and (domain == "*" or host == domain or host.endswith("." + domain)):
+            return None
+    return _either(user, f"{parts.scheme}_proxy") or _either(user, "all_proxy") or None
+
+
+def display_url(url: str) -> str:
+    """A URL fit for a message: no user, no query, since both may hold a secret."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+def _either(user: Mapping[str, str], name: str) -> str:
+    return user.get(name) or user.get(name.upper()) or ""

@@ -1,0 +1,1 @@
+"""The model client: requests to providers, their streams as events."""

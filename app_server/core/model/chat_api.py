@@ -1,0 +1,180 @@
+"""The Chat Completions stream as the same events that the Responses API gives. Does no I/O.
+
+Chunks carry pieces: of reasoning, of text, of tool calls whose pieces may interleave. They are put together
+into items, one after the other: reasoning ends where the text begins, the text where the answer ends, then
+come the calls in the order of their index. Reasoning that comes after the text has begun becomes an item of
+its own behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app_server.core.errors import StreamDisconnected
+from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
+from app_server.core.model.events import (
+    Completed,
+    ModelEvent,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputTextDelta,
+    ReasoningContentDelta,
+)
+from app_server.core.model.failures import reported_failure
+from app_server.core.model.payload import count, mapping, parse_object, text_of
+from app_server.core.model.sse import SseFrame
+from protocol.base import Json
+from protocol.events.tokens import TokenUsage
+from protocol.responses import FunctionCall, MessageItem, OutputText, ReasoningResponseItem, ReasoningText
+
+CUT_SHORT = ("length", "content_filter")
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class ChatDecoder:
+    """One answer's chunks. With `live`, deltas and token counts are passed on; otherwise whole items only."""
+
+    def __init__(self, *, live: bool) -> None:
+        self.completed = False
+        self._live = live
+        self._response_id: str | None = None
+        self._reasoning: list[str] = []
+        self._afterthought: list[str] = []
+        self._text: list[str] = []
+        self._calls: dict[int, _Call] = {}
+        self._usage: TokenUsage | None = None
+        self._finish: str | None = None
+
+    def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
+        """Append what the chunk says. Raises ModelError where it says that the answer failed."""
+        if self.completed:
+            return
+        if frame.data.strip() == b"[DONE]":
+            self._complete(out)
+            return
+        chunk = parse_object(frame.data)
+        if chunk is None:
+            return
+        if chunk.get("error"):
+            raise reported_failure(chunk["error"])
+        self._response_id = self._response_id or text_of(chunk.get("id"))
+        self._usage = _usage(chunk.get("usage")) or self._usage
+        choices = chunk.get("choices")
+        choice = mapping(choices[0]) if isinstance(choices, list) and choices else {}
+        self._piece(mapping(choice.get("delta")) or mapping(choice.get("message")), out)
+        self._finish = text_of(choice.get("finish_reason")) or self._finish
+
+    def end(self, out: list[ModelEvent]) -> None:
+        """The bytes have ended. An answer that said why it finished needs no closing mark."""
+        if self.completed:
+            return
+        if self._finish is None:
+            raise StreamDisconnected(CLOSED_EARLY)
+        self._complete(out)
+
+    def _piece(self, delta: dict[str, Json], out: list[ModelEvent]) -> None:
+        thought = _thought(delta.get("reasoning")) or _thought(delta.get("reasoning_content"))
+        if thought:
+            self._think(thought, out)
+        text = text_of(delta.get("content"))
+        if text:
+            self._say(text, out)
+        calls = delta.get("tool_calls")
+        for position, piece in enumerate(calls if isinstance(calls, list) else ()):
+            self._call(mapping(piece), position)
+
+    def _think(self, thought: str, out: list[ModelEvent]) -> None:
+        if self._text:
+            self._afterthought.append(thought)
+            return
+        if not self._reasoning:
+            out.append(OutputItemAdded(ReasoningResponseItem()))
+        self._reasoning.append(thought)
+        if self._live:
+            out.append(ReasoningContentDelta(thought, 0))
+
+    def _say(self, text: str, out: list[ModelEvent]) -> None:
+        if not self._text:
+            self._end_reasoning(out)
+            out.append(OutputItemAdded(MessageItem(role="assistant", content=())))
+        self._text.append(text)
+        if self._live:
+            out.append(OutputTextDelta(text))
+
+    def _call(self, piece: dict[str, Json], position: int) -> None:
+        index = count(piece.get("index"))
+        call_id = text_of(piece.get("id"))
+        if index is None:
+            index = self._place(call_id, position)
+        call = self._calls.setdefault(index, _Call())
+        function = mapping(piece.get("function"))
+        call.id = call.id or call_id or ""
+        # Some servers repeat the name in every piece, none cuts it.
+        call.name = call.name or text_of(function.get("name")) or ""
+        arguments = text_of(function.get("arguments"))
+        if arguments:
+            call.arguments.append(arguments)
+
+    def _place(self, call_id: str | None, position: int) -> int:
+        """Where a piece without an index belongs: to the call of its id, or to a new one."""
+        if call_id is None:
+            return max(self._calls, default=position)
+        known = [index for index, call in self._calls.items() if call.id == call_id]
+        return known[0] if known else max(self._calls, default=-1) + 1
+
+    def _complete(self, out: list[ModelEvent]) -> None:
+        if self._finish in CUT_SHORT and not self._text and not self._calls:
+            raise IncompleteResponse(self._finish)
+        self._end_reasoning(out)
+        if self._text:
+            out.append(OutputItemDone(_message("".join(self._text))))
+        if self._afterthought:
+            out.append(OutputItemDone(_reasoning("".join(self._afterthought))))
+        for index, call in sorted(self._calls.items()):
+            call_id = call.id or f"call_{self._response_id or 'chat'}_{index}"
+            item = FunctionCall(name=call.name, arguments="".join(call.arguments), call_id=call_id)
+            out.append(OutputItemDone(item))
+        self.completed = True
+        out.append(Completed(self._response_id, self._usage if self._live else None))
+
+    def _end_reasoning(self, out: list[ModelEvent]) -> None:
+        if self._reasoning:
+            out.append(OutputItemDone(_reasoning("".join(self._reasoning))))
+            self._reasoning.clear()
+
+
+def _message(text: str) -> MessageItem:
+    return MessageItem(role="assistant", content=(OutputText(text=text),))
+
+
+def _reasoning(text: str) -> ReasoningResponseItem:
+    return ReasoningResponseItem(content=(ReasoningText(text=text),))
+
+
+def _thought(value: Json) -> str | None:
+    """A piece of reasoning: text, or an object around it."""
+    if isinstance(value, dict):
+        return text_of(value.get("text")) or text_of(value.get("content"))
+    return text_of(value)
+
+
+def _usage(raw: Json) -> TokenUsage | None:
+    usage = mapping(raw)
+    prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    if prompt is None or completion is None:
+        return None
+    total = count(usage.get("total_tokens"))
+    return TokenUsage(
+        input_tokens=prompt,
+        cached_input_tokens=count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")) or 0,
+        output_tokens=completion,
+        reasoning_output_tokens=count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens"))
+        or 0,
+        total_tokens=prompt + completion if total is None else total,
+    )

@@ -1,0 +1,142 @@
+"""The body of a request to the Chat Completions API. Pure.
+
+The API knows messages, function calls and their outputs. Other calls of the history are told as functions, so
+that a conversation that began with another provider can go on. Reasoning goes back beside what it led to,
+within a turn only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from app_server.core.model.item_bytes import ItemBytes, json_bytes
+from app_server.core.model.prompt import FunctionTool, Prompt
+from app_server.core.model.request import SCHEMA_NAME, plainly, sendable
+from app_server.core.model.settings import RequestSettings
+from app_server.core.model.shell_outputs import command_calls, wants_plain_outputs
+from protocol.base import Json
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputPayload,
+    InputImage,
+    InputText,
+    LocalShellCall,
+    MessageItem,
+    OutputText,
+    ReasoningResponseItem,
+    ResponseItem,
+)
+
+Part = InputText | InputImage | OutputText
+
+
+def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes) -> bytes:
+    head = {"model": settings.model}
+    tail: dict[str, Json] = {
+        "stream": True,
+        "tools": [_tool(tool) for tool in prompt.tools if isinstance(tool, FunctionTool)],
+    }
+    if prompt.output_schema is not None:
+        schema = {"name": SCHEMA_NAME, "strict": True, "schema": prompt.output_schema}
+        tail["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if settings.live_chat:
+        tail["stream_options"] = {"include_usage": True}
+    messages = b",".join(_messages(prompt, cache))
+    return b'%b,"messages":[%b],%b' % (json_bytes(head)[:-1], messages, json_bytes(tail)[1:])
+
+
+def _messages(prompt: Prompt, cache: ItemBytes) -> list[bytes]:
+    items = sendable(prompt.input)
+    plain = wants_plain_outputs(prompt)
+    commands = command_calls(items) if plain else frozenset()
+
+    def write(item: ResponseItem) -> bytes:
+        message = _message(plainly(item, commands))
+        return b"" if message is None else json_bytes(message)
+
+    written = cache.of(items, f"chat {plain}", write)
+    for place, thought in _thoughts(items).items():
+        written[place] = b'%b,"reasoning":%b}' % (written[place][:-1], json_bytes(thought))
+    system = json_bytes({"role": "system", "content": prompt.instructions})
+    return [system, *(message for message in written if message)]
+
+
+def _tool(tool: FunctionTool) -> Json:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": tool.strict,
+    }
+    return {"type": "function", "function": function}
+
+
+def _message(item: ResponseItem) -> Json | None:
+    match item:
+        case MessageItem():
+            return {"role": item.role, "content": _content(item.content)}
+        case FunctionCall():
+            return _call(item.call_id, item.name, item.arguments)
+        case CustomToolCall():
+            return _call(item.call_id, item.name, json.dumps({"input": item.input}))
+        case LocalShellCall():
+            return _call(item.call_id or item.id or "", "local_shell", item.action.to_json().decode())
+        case FunctionCallOutput():
+            return {"role": "tool", "tool_call_id": item.call_id, "content": _output(item.output)}
+        case CustomToolCallOutput():
+            return {"role": "tool", "tool_call_id": item.call_id, "content": item.output}
+        case _:
+            return None
+
+
+def _call(call_id: str, name: str, arguments: str) -> Json:
+    call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def _output(output: FunctionCallOutputPayload) -> Json:
+    return output.content if output.content_items is None else [_part(part) for part in output.content_items]
+
+
+def _content(parts: Sequence[Part]) -> Json:
+    """Plain text where there is nothing else: not every server understands parts."""
+    texts = [part.text for part in parts if not isinstance(part, InputImage)]
+    return "".join(texts) if len(texts) == len(parts) else [_part(part) for part in parts]
+
+
+def _part(part: Part) -> Json:
+    if isinstance(part, InputImage):
+        return {"type": "image_url", "image_url": {"url": part.image_url}}
+    return {"type": "text", "text": part.text}
+
+
+def _thoughts(items: Sequence[ResponseItem]) -> dict[int, str]:
+    """Reasoning since the user last spoke, by the place of the message or call that it led to."""
+    start = max(
+        (n for n, item in enumerate(items) if isinstance(item, MessageItem) and item.role == "user"),
+        default=-1,
+    )
+    thoughts: dict[int, str] = {}
+    for n in range(start + 1, len(items)):
+        item = items[n]
+        text = (
+            "".join(part.text for part in item.content or ())
+            if isinstance(item, ReasoningResponseItem)
+            else ""
+        )
+        place = next(
+            (at for at in (n + 1, n - 1) if at > start and at < len(items) and _says(items[at])), None
+        )
+        if text and place is not None:
+            thoughts[place] = thoughts.get(place, "") + text
+    return thoughts
+
+
+def _says(item: ResponseItem) -> bool:
+    if isinstance(item, MessageItem):
+        return item.role == "assistant"
+    return isinstance(item, FunctionCall | CustomToolCall | LocalShellCall)

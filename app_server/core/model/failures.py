@@ -1,0 +1,149 @@
+"""What a provider reported, as one of our errors: the table of statuses and error codes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.model.errors import (
+    CONTEXT_FULL,
+    AccessBlocked,
+    InvalidPrompt,
+    ProviderFailing,
+    QuotaExceeded,
+    RetryLimitReached,
+    Unauthorized,
+    UnexpectedStatus,
+    UsageLimitReached,
+    UsageNotIncluded,
+    WaitTooLong,
+    excerpt,
+)
+from app_server.core.model.payload import count, mapping, parse_object, text_of
+from app_server.core.model.rate_limits import rate_limits
+from protocol.base import Json
+
+LONGEST_WAIT: Final = 120.0
+"""Seconds; a provider that asks for more gets no further attempt, and the user is told."""
+
+UNEXPLAINED: Final = "response.failed event received"
+
+_DELAY = re.compile(r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)")
+_PART = re.compile(r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)")
+_SECONDS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS: Final = {
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "min": "m",
+    "minute": "m",
+    "minutes": "m",
+}
+
+
+def reported_failure(error: Json) -> ModelError:
+    """The error object of a `response.failed` event, or of an error event of either API."""
+    details = mapping(error)
+    message = text_of(details.get("message")) or text_of(error) or UNEXPLAINED
+    code = details.get("code") or details.get("type")
+    known = known_failure(code if isinstance(code, str) else "", message)
+    if known is not None:
+        return known
+    delay = delay_in(message) if code == "rate_limit_exceeded" else None
+    return StreamDisconnected(excerpt(message), delay)
+
+
+def known_failure(code: str, message: str) -> ModelError | None:
+    """The codes for which another attempt would be in vain."""
+    match code:
+        case "context_length_exceeded":
+            return ContextWindowExceeded(CONTEXT_FULL)
+        case "insufficient_quota":
+            return QuotaExceeded()
+        case "usage_not_included":
+            return UsageNotIncluded()
+        case "invalid_prompt":
+            return InvalidPrompt(message)
+        case _:
+            return None
+
+
+def delay_in(message: str) -> float | None:
+    """Seconds in a text such as "Please try again in 1.3s"."""
+    found = _DELAY.search(message)
+    if found is None:
+        return None
+    seconds = None
+    for number, unit in _PART.findall(found[1]):
+        name = unit.lower()
+        factor = _SECONDS.get(_UNITS.get(name, name))
+        if factor is None:
+            break
+        seconds = (seconds or 0.0) + float(number) * factor
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A response that is no answer: whether to ask again, when, and what to raise otherwise."""
+
+    error: ModelError
+    again: bool = False
+    delay: float | None = None
+    """Seconds that the provider asks for; None leaves it to the back-off."""
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
+    """What a status other than 2xx means. Header names are in lower case."""
+    text = body.decode("utf-8", "replace")
+    details = mapping((_quiet_object(body) or {}).get("error"))
+    kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]
+    if status == 429 and "usage_limit_reached" in kinds:
+        plan, resets_at = text_of(details.get("plan_type")), count(details.get("resets_at"))
+        return Refusal(UsageLimitReached(plan, resets_at, rate_limits(headers)))
+    for kind in kinds:
+        known = known_failure(kind, text_of(details.get("message")) or text)
+        if known is not None:
+            return Refusal(known)
+    if status == 401:
+        return Refusal(Unauthorized())
+    if status in (408, 429) or status >= 500:
+        return _overloaded(status, headers)
+    if status == 403 and "Cloudflare" in text and "blocked" in text:
+        return Refusal(AccessBlocked(status))
+    return Refusal(UnexpectedStatus(status, text))
+
+
+def _overloaded(status: int, headers: Mapping[str, str]) -> Refusal:
+    delay = retry_after(headers)
+    if delay is not None and delay > LONGEST_WAIT:
+        return Refusal(WaitTooLong(status, delay))
+    if status == 500:
+        return Refusal(ProviderFailing(), again=True, delay=delay)
+    request_id = headers.get("x-request-id") or headers.get("cf-ray")
+    return Refusal(RetryLimitReached(status, request_id), again=True, delay=delay)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the headers ask to wait. A date is counted from the response's own date."""
+    for name, factor in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * factor
+        except (KeyError, ValueError):
+            continue
+        if 0.0 <= seconds < float("inf"):
+            return seconds
+    try:
+        until = parsedate_to_datetime(headers["retry-after"]) - parsedate_to_datetime(headers["date"])
+    except (KeyError, ValueError, TypeError):
+        return None
+    return max(until.total_seconds(), 0.0)
+
+
+def _quiet_object(body: bytes) -> dict[str, Json] | None:
+    return parse_object(body) if body.lstrip().startswith(b"{") else None

@@ -1,0 +1,165 @@
+"""What is known of the models, as a table: one row per family, matched by the beginning of a model's name.
+
+The first row that matches counts, so a longer beginning stands before a shorter one. A model that no row
+knows gets `UNKNOWN`, with nothing assumed that a plain chat model might lack. To add a model, add a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from protocol.policy import ReasoningEffort, Verbosity
+
+
+class ShellToolKind(StrEnum):
+    FUNCTION = "function"
+    """Our `shell` function."""
+    LOCAL_SHELL = "local_shell"
+    """The provider's own tool type."""
+
+
+class PatchToolKind(StrEnum):
+    FREEFORM = "freeform"
+    """`apply_patch` as a tool that takes plain text."""
+    FUNCTION = "function"
+    """`apply_patch` as a function with one string argument."""
+
+
+class InstructionsKind(StrEnum):
+    """Which base instructions suit the family."""
+
+    GENERAL = "general"
+    GPT_5_1 = "gpt_5_1"
+    CODEX = "codex"
+    """Short: these models were trained for this work."""
+
+
+class TruncationUnit(StrEnum):
+    BYTES = "bytes"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class TruncationPolicy:
+    """How much of one tool output the model is shown."""
+
+    unit: TruncationUnit = TruncationUnit.BYTES
+    limit: int = 10 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFamily:
+    name: str
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    supports_reasoning_summaries: bool = False
+    """Also: that the model reasons at all, and takes an effort."""
+    default_effort: ReasoningEffort | None = None
+    supports_parallel_tool_calls: bool = False
+    supports_verbosity: bool = False
+    default_verbosity: Verbosity | None = None
+    shell_tool: ShellToolKind = ShellToolKind.FUNCTION
+    patch_tool: PatchToolKind | None = None
+    """The patch tool that is offered even if the user's settings do not ask for one."""
+    knows_apply_patch: bool = True
+    """Without it the base instructions have to teach the patch format."""
+    instructions: InstructionsKind = InstructionsKind.GENERAL
+    truncation: TruncationPolicy = TruncationPolicy()
+
+    @property
+    def auto_compact_token_limit(self) -> int | None:
+        """Where the history is made shorter unless the user says otherwise: nine tenths of the window."""
+        return None if self.context_window is None else self.context_window * 9 // 10
+
+
+GPT_5_WINDOW = 272_000
+O_WINDOW = 200_000
+
+UNKNOWN = ModelFamily(name="unknown")
+
+_CODEX = ModelFamily(
+    name="gpt-5-codex",
+    context_window=GPT_5_WINDOW,
+    max_output_tokens=128_000,
+    supports_reasoning_summaries=True,
+    patch_tool=PatchToolKind.FREEFORM,
+    instructions=InstructionsKind.CODEX,
+)
+_GPT_5_1 = ModelFamily(
+    name="gpt-5.1",
+    context_window=GPT_5_WINDOW,
+    max_output_tokens=128_000,
+    supports_reasoning_summaries=True,
+    default_effort=ReasoningEffort.MEDIUM,
+    supports_verbosity=True,
+    default_verbosity=Verbosity.LOW,
+    patch_tool=PatchToolKind.FREEFORM,
+    instructions=InstructionsKind.GPT_5_1,
+)
+_GPT_5 = ModelFamily(
+    name="gpt-5",
+    context_window=GPT_5_WINDOW,
+    max_output_tokens=128_000,
+    supports_reasoning_summaries=True,
+    supports_verbosity=True,
+    knows_apply_patch=False,
+)
+_TEST = ModelFamily(
+    name="test-gpt-5-codex",
+    supports_reasoning_summaries=True,
+    supports_parallel_tool_calls=True,
+    supports_verbosity=True,
+    instructions=InstructionsKind.CODEX,
+)
+_CODEX_MINI = ModelFamily(
+    name="codex-mini-latest",
+    context_window=O_WINDOW,
+    max_output_tokens=100_000,
+    supports_reasoning_summaries=True,
+    shell_tool=ShellToolKind.LOCAL_SHELL,
+    knows_apply_patch=False,
+)
+_O_SERIES = ModelFamily(
+    name="o-series",
+    context_window=O_WINDOW,
+    max_output_tokens=100_000,
+    supports_reasoning_summaries=True,
+    knows_apply_patch=False,
+)
+_GPT_4_1 = ModelFamily(
+    name="gpt-4.1", context_window=1_047_576, max_output_tokens=32_768, knows_apply_patch=False
+)
+_GPT_4O = ModelFamily(
+    name="gpt-4o", context_window=128_000, max_output_tokens=16_384, knows_apply_patch=False
+)
+_GPT_3_5 = ModelFamily(
+    name="gpt-3.5", context_window=16_385, max_output_tokens=4_096, knows_apply_patch=False
+)
+_GPT_OSS = ModelFamily(
+    name="gpt-oss", context_window=96_000, max_output_tokens=32_000, patch_tool=PatchToolKind.FUNCTION
+)
+
+FAMILIES: tuple[tuple[str, ModelFamily], ...] = (
+    ("test-gpt-5-codex", _TEST),
+    ("codex-mini-latest", _CODEX_MINI),
+    ("gpt-5.1-codex", _CODEX),
+    ("gpt-5-codex", _CODEX),
+    ("codex-", _CODEX),
+    ("gpt-5.1", _GPT_5_1),
+    ("gpt-5", _GPT_5),
+    ("o3", _O_SERIES),
+    ("o4-mini", _O_SERIES),
+    ("gpt-4.1", _GPT_4_1),
+    ("gpt-4o", _GPT_4O),
+    ("gpt-3.5", _GPT_3_5),
+    ("gpt-oss", _GPT_OSS),
+    ("openai/gpt-oss", _GPT_OSS),
+)
+
+
+@cache
+def find_family(slug: str) -> ModelFamily:
+    """The family that the model of this name belongs to."""
+    return next((family for start, family in FAMILIES if slug.startswith(start)), UNKNOWN)

@@ -1,0 +1,162 @@
+"""The Responses API's stream: one frame becomes at most one event, or an error. Does no I/O.
+
+Frames that cannot be read and events that are not known are skipped. Nothing counts after
+`response.completed`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pydantic import ValidationError
+
+from app_server.core.errors import StreamDisconnected
+from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
+from app_server.core.model.events import (
+    Completed,
+    Created,
+    ModelEvent,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputTextDelta,
+    ReasoningContentDelta,
+    ReasoningSummaryDelta,
+    ReasoningSummaryPartAdded,
+)
+from app_server.core.model.failures import reported_failure
+from app_server.core.model.payload import count, mapping, parse_object, text_of
+from app_server.core.model.sse import SseFrame
+from protocol.base import Json
+from protocol.events.tokens import TokenUsage
+from protocol.responses import ResponseItem, parse_response_item
+
+log = logging.getLogger(__name__)
+
+Payload = dict[str, Json]
+
+
+class ResponsesDecoder:
+    """One answer's frames."""
+
+    def __init__(self) -> None:
+        self.completed = False
+
+    def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
+        """Append what the frame says. Raises ModelError where it says that the answer failed."""
+        if self.completed or frame.data == b"[DONE]":
+            return
+        payload = parse_object(frame.data)
+        if payload is None:
+            return
+        kind = payload.get("type") or frame.event
+        if kind == "response.output_text.delta":
+            delta = payload.get("delta")
+            if isinstance(delta, str):
+                out.append(OutputTextDelta(delta))
+            return
+        read = _READERS.get(kind) if isinstance(kind, str) else None
+        if read is None:
+            return
+        event = read(payload)
+        if event is not None:
+            self.completed = isinstance(event, Completed)
+            out.append(event)
+
+    def end(self, out: list[ModelEvent]) -> None:
+        """The bytes have ended. Raises where that is too early."""
+        if not self.completed:
+            raise StreamDisconnected(CLOSED_EARLY)
+
+
+def _created(payload: Payload) -> ModelEvent:
+    return Created(text_of(mapping(payload.get("response")).get("id")))
+
+
+def _item_added(payload: Payload) -> ModelEvent | None:
+    item = _item(payload)
+    return None if item is None else OutputItemAdded(item)
+
+
+def _item_done(payload: Payload) -> ModelEvent | None:
+    item = _item(payload)
+    return None if item is None else OutputItemDone(item)
+
+
+def _item(payload: Payload) -> ResponseItem | None:
+    raw = payload.get("item")
+    if not isinstance(raw, dict):
+        return None
+    if raw.get("type") in ("function_call", "custom_tool_call") and not isinstance(raw.get("call_id"), str):
+        # A call that nobody can answer is still a call: let the turn give it an id.
+        raw = {**raw, "call_id": text_of(raw.get("id")) or ""}
+    return parse_response_item(raw)
+
+
+def _summary_delta(payload: Payload) -> ModelEvent | None:
+    delta = payload.get("delta")
+    if not isinstance(delta, str):
+        return None
+    return ReasoningSummaryDelta(delta, count(payload.get("summary_index")) or 0)
+
+
+def _summary_part(payload: Payload) -> ModelEvent:
+    return ReasoningSummaryPartAdded(count(payload.get("summary_index")) or 0)
+
+
+def _content_delta(payload: Payload) -> ModelEvent | None:
+    delta = payload.get("delta")
+    if not isinstance(delta, str):
+        return None
+    return ReasoningContentDelta(delta, count(payload.get("content_index")) or 0)
+
+
+def _completed(payload: Payload) -> ModelEvent:
+    response = mapping(payload.get("response"))
+    return Completed(text_of(response.get("id")), token_usage(response.get("usage")))
+
+
+def _failed(payload: Payload) -> ModelEvent:
+    raise reported_failure(mapping(payload.get("response")).get("error"))
+
+
+def _error(payload: Payload) -> ModelEvent:
+    raise reported_failure(payload.get("error") or {key: payload.get(key) for key in ("code", "message")})
+
+
+def _incomplete(payload: Payload) -> ModelEvent:
+    details = mapping(mapping(payload.get("response")).get("incomplete_details"))
+    raise IncompleteResponse(text_of(details.get("reason")) or "unknown")
+
+
+_READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
+    "response.created": _created,
+    "response.output_item.added": _item_added,
+    "response.output_item.done": _item_done,
+    "response.reasoning_summary_text.delta": _summary_delta,
+    "response.reasoning_summary_part.added": _summary_part,
+    "response.reasoning_text.delta": _content_delta,
+    "response.completed": _completed,
+    "response.failed": _failed,
+    "response.incomplete": _incomplete,
+    "error": _error,
+}
+
+
+def token_usage(raw: Json) -> TokenUsage | None:
+    """Counted tokens; None when there are none, or none that make sense."""
+    if raw is None:
+        return None
+    usage = mapping(raw)
+    try:
+        return TokenUsage(
+            input_tokens=usage["input_tokens"],
+            cached_input_tokens=mapping(usage.get("input_tokens_details")).get("cached_tokens") or 0,
+            output_tokens=usage["output_tokens"],
+            reasoning_output_tokens=mapping(usage.get("output_tokens_details")).get("reasoning_tokens") or 0,
+            total_tokens=usage["total_tokens"],
+        )
+    except (KeyError, ValidationError):
+        log.warning("the provider's token counts make no sense and are not used")
+        return None

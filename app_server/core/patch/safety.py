@@ -1,0 +1,95 @@
+"""Whether a patch is applied, waits for the user, or is refused. Pure: all paths are already real ones.
+
+`Territory` is where patches may write without asking. What in it decides what the user's tools will execute
+later (git's directories, the agent's own settings, the server's home) counts as outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app_server.core.patch.plan import Place
+from protocol.policy import AskForApproval
+
+PROTECTED_NAMES = frozenset((".git", ".codex", ".agents"))
+
+IGNORED_IN_NAMES = dict.fromkeys(
+    (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
+)
+"""Characters that some file systems leave out when they compare names."""
+
+OUTSIDE = "writing outside of the project; rejected by user approval settings"
+EMPTY = "empty patch"
+
+
+@dataclass(frozen=True, slots=True)
+class Territory:
+    """Real, absolute directories."""
+
+    roots: tuple[str, ...] = ()
+    fences: tuple[str, ...] = ()
+    """Inside the roots, but not to be written: with everything below them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoApprove:
+    """Apply it, with the sandbox's rights."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskUser:
+    reason: str | None = None
+    """Only what the list of files does not show by itself."""
+    grant_root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    reason: str
+
+    def for_model(self) -> str:
+        return f"patch rejected: {self.reason}"
+
+
+Verdict = AutoApprove | AskUser | Reject
+
+
+def assess(places: Sequence[Place], approval: AskForApproval, territory: Territory | None) -> Verdict:
+    """`places` are all paths of the patch; without a `territory` everything may be written."""
+    if not places:
+        return Reject(EMPTY)
+    outside = [] if territory is None else [place for place in places if not may_write(place.real, territory)]
+    match approval:
+        case AskForApproval.UNTRUSTED:
+            return AskUser(_reason(places, outside))
+        case _ if not outside:
+            return AutoApprove()
+        case AskForApproval.NEVER:
+            return Reject(OUTSIDE)
+        case AskForApproval.ON_REQUEST | AskForApproval.ON_FAILURE:
+            return AskUser(_reason(places, outside))
+
+
+def may_write(real: str, territory: Territory) -> bool:
+    if any(_within(real, fence) for fence in territory.fences):
+        return False
+    return any(_within(real, root) and not _is_protected(real, root) for root in territory.roots)
+
+
+def _is_protected(real: str, root: str) -> bool:
+    """Compared without case, as the most tolerant file systems do: `.GIT` is `.git` there."""
+    below = real[len(root) :].split("/")
+    return any(name.translate(IGNORED_IN_NAMES).casefold() in PROTECTED_NAMES for name in below)
+
+
+def _within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _reason(places: Sequence[Place], outside: Sequence[Place]) -> str | None:
+    sentences = [f"{place.label} is a link to {place.real}" for place in places if place.linked]
+    protected = [place.label for place in outside if PROTECTED_NAMES & set(place.real.casefold().split("/"))]
+    if protected:
+        sentences.append(f"{', '.join(protected)} can change what git or the agent will run")
+    return "; ".join(sentences) or None

@@ -1,0 +1,175 @@
+"""A command line that is really a patch: `apply_patch PATCH`, or a shell script that does nothing but that.
+
+Recognised scripts are one `apply_patch` with a here-document or a single-quoted argument, and `cd DIR &&`
+before it. Anything else that mentions apply_patch is an ordinary command. The shell grammar is loaded on
+first need.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from app_server.core.patch.errors import PatchSyntaxError
+from app_server.core.patch.parse import BEGIN, parse_patch
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+PROGRAMS = ("apply_patch", "applypatch")
+SHELLS = ("bash", "sh", "zsh")
+SCRIPT_FLAGS = ("-c", "-lc")
+
+
+@dataclass(frozen=True, slots=True)
+class PatchCall:
+    patch: str
+    workdir: str | None = None
+    """The argument of `cd`, relative to where the command would run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParseProblem:
+    """It is meant as a patch but cannot be taken for one; the text is for the model."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotAPatch:
+    pass
+
+
+ShellForm = PatchCall | ParseProblem | NotAPatch
+
+WITHOUT_PROGRAM = ParseProblem(
+    "apply_patch verification failed: this is a patch without the command that applies it; "
+    'call ["apply_patch", "<patch>"]'
+)
+
+
+def find_patch(argv: Sequence[str]) -> ShellForm:
+    match list(argv):
+        case [program, patch] if program in PROGRAMS:
+            return PatchCall(patch)
+        case [patch] if _is_patch(patch):
+            return WITHOUT_PROGRAM
+        case [shell, flag, script] if os.path.basename(shell) in SHELLS and flag in SCRIPT_FLAGS:
+            if _is_patch(script):
+                return WITHOUT_PROGRAM
+            return _in_script(script)
+        case _:
+            return NotAPatch()
+
+
+def _is_patch(text: str) -> bool:
+    if BEGIN not in text:
+        return False
+    try:
+        parse_patch(text)
+    except PatchSyntaxError:
+        return False
+    return True
+
+
+def _in_script(script: str) -> ShellForm:
+    if not any(program in script for program in PROGRAMS):
+        return NotAPatch()
+    try:
+        source = script.encode("utf-8")
+    except UnicodeEncodeError:
+        return NotAPatch()
+    root = _parser().parse(source).root_node
+    if root.has_error or root.named_child_count != 1:
+        return NotAPatch()
+    statement = root.named_children[0]
+    heredoc = None
+    if statement.type == "redirected_statement":
+        if statement.named_child_count != 2 or statement.named_children[1].type != "heredoc_redirect":
+            return NotAPatch()
+        statement, redirect = statement.named_children
+        heredoc = _heredoc_body(redirect)
+        if heredoc is None:
+            return NotAPatch()
+    return _statement(statement, heredoc)
+
+
+def _statement(statement: Node, heredoc: str | None) -> ShellForm:
+    workdir = None
+    if statement.type == "list":
+        if [child.type for child in statement.children] != ["command", "&&", "command"]:
+            return NotAPatch()
+        workdir = _cd_argument(statement.children[0])
+        if workdir is None:
+            return NotAPatch()
+        statement = statement.children[2]
+    words = _words(statement)
+    match words, heredoc:
+        case [program], str() if program in PROGRAMS:
+            return PatchCall(heredoc, workdir)
+        case [program, patch], None if program in PROGRAMS:
+            return PatchCall(patch, workdir)
+        case _:
+            return NotAPatch()
+
+
+def _cd_argument(command: Node) -> str | None:
+    match _words(command):
+        case ["cd", folder] if folder and not folder.startswith("-"):
+            return folder
+        case _:
+            return None
+
+
+def _words(command: Node) -> list[str]:
+    """The words of a simple command, if the shell would take each as it stands; else nothing."""
+    if command.type != "command":
+        return []
+    words: list[str] = []
+    for child in command.named_children:
+        word = _literal(child.named_children[0] if child.type == "command_name" else child)
+        if word is None:
+            return []
+        words.append(word)
+    return words
+
+
+SPECIAL = frozenset("\\$`*?[]{}~")
+
+
+def _literal(node: Node) -> str | None:
+    text = _text(node)
+    if node.type == "raw_string":
+        return text[1:-1]
+    if node.type == "string":
+        inner = text[1:-1]
+        return inner if not SPECIAL & set(inner) - set("*?[]{}~") else None
+    return text if node.type == "word" and not SPECIAL & set(text) else None
+
+
+def _heredoc_body(redirect: Node) -> str | None:
+    """None where more happens on the heredoc's line, or other descriptors are fed."""
+    kinds = [child.type for child in redirect.children]
+    if kinds[:2] != ["<<", "heredoc_start"] or any(kind not in _HEREDOC for kind in kinds):
+        return None
+    bodies = [child for child in redirect.children if child.type == "heredoc_body"]
+    return _text(bodies[0]) if bodies else ""
+
+
+_HEREDOC = ("<<", "heredoc_start", "heredoc_body", "heredoc_end")
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8")
+
+
+@cache
+def _parser() -> Parser:
+    # Loading the grammar takes longer than everything else here, and few sessions need it.
+    import tree_sitter  # noqa: PLC0415
+    import tree_sitter_bash  # noqa: PLC0415
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))

@@ -1,0 +1,154 @@
+"""What the patches of one turn changed so far, as one diff in git's format.
+
+The tracker remembers each file as it was before the first patch touched it, and compares with the disk as
+it is now: so a later command's change to such a file shows as well. Object ids are computed here; git is
+not run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app_server.core.patch.apply import Snapshot, Unreadable
+from app_server.core.patch.diff import unified_hunks
+from app_server.core.patch.disk import read_regular
+from app_server.core.patch.plan import FileEdit, PatchPlan, Place
+
+CONTEXT = 3
+NO_OBJECT = "0" * 40
+NO_FILE = "/dev/null"
+
+
+@dataclass(slots=True)
+class _Tracked:
+    first: Place
+    """Where the file was before the turn."""
+    before: Snapshot | None
+    now: Place
+    """Where it is since patches moved it."""
+
+
+class TurnDiffTracker:
+    """One per turn. `record` before a patch is written; `unified_diff` blocks while it reads the disk."""
+
+    def __init__(self, read: Callable[[str], Snapshot | Unreadable] = read_regular) -> None:
+        self._read = read
+        self._files: list[_Tracked] = []
+        self._at: dict[str, _Tracked] = {}
+        self._roots: dict[str, str | None] = {}
+
+    @property
+    def touched(self) -> bool:
+        """Whether any patch was recorded; without one there is nothing to read."""
+        return bool(self._files)
+
+    def record(self, plan: PatchPlan) -> None:
+        for edit in plan.edits:
+            tracked = self._track(edit)
+            if edit.to is not None:
+                self._follow(tracked, edit.place, edit.to)
+
+    def unified_diff(self) -> str | None:
+        """None where nothing differs."""
+        parts = sorted((self._name(tracked.now), n, tracked) for n, tracked in enumerate(self._files))
+        return "".join([self._file_diff(name, tracked) for name, _, tracked in parts]) or None
+
+    def _track(self, edit: FileEdit) -> _Tracked:
+        tracked = self._at.get(edit.place.real)
+        if tracked is None:
+            before = None if edit.old is None else Snapshot(edit.old, edit.mode or 0)
+            tracked = _Tracked(edit.place, before, edit.place)
+            self._files.append(tracked)
+            self._at[edit.place.real] = tracked
+        return tracked
+
+    def _follow(self, tracked: _Tracked, source: Place, to: Place) -> None:
+        there = self._at.get(to.real)
+        if there is not None and there.before is not None:
+            return  # a file was there before the turn: it counts as changed, and the source as deleted
+        if there is not None:
+            self._files.remove(there)
+        del self._at[source.real]
+        tracked.now = to
+        self._at[to.real] = tracked
+
+    def _file_diff(self, name: str, tracked: _Tracked) -> str:
+        old, found = tracked.before, self._read(tracked.now.real)
+        if isinstance(found, Unreadable) and not found.absent:
+            return ""
+        new = None if isinstance(found, Unreadable) else found
+        old_name = self._name(tracked.first)
+        renamed = old is not None and new is not None and old_name != name
+        if not renamed and _same(old, new):
+            return ""
+        head = [f"diff --git a/{old_name} b/{name}\n", *_mode_lines(old, new)]
+        if old is not None and new is not None and old.content == new.content:
+            if renamed:
+                head += [f"similarity index 100%\nrename from {old_name}\nrename to {name}\n"]
+            return "".join(head)
+        head.append(f"index {_object_id(old)}..{_object_id(new)}\n")
+        return "".join([*head, _body(old, new, f"a/{old_name}", f"b/{name}")])
+
+    def _name(self, place: Place) -> str:
+        """Relative to the repository; outside of one the whole path, with its leading slash."""
+        root = self._repository(os.path.dirname(place.path))
+        return os.path.relpath(place.path, root) if root else place.path
+
+    def _repository(self, folder: str) -> str | None:
+        if folder not in self._roots:
+            parent = os.path.dirname(folder)
+            if os.path.lexists(os.path.join(folder, ".git")):
+                self._roots[folder] = folder
+            else:
+                self._roots[folder] = self._repository(parent) if parent != folder else None
+        return self._roots[folder]
+
+
+def _same(old: Snapshot | None, new: Snapshot | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return old.content == new.content and _git_mode(old) == _git_mode(new)
+
+
+def _git_mode(found: Snapshot) -> str:
+    return "100755" if found.mode & stat.S_IXUSR else "100644"
+
+
+def _mode_lines(old: Snapshot | None, new: Snapshot | None) -> list[str]:
+    if old is None:
+        return [f"new file mode {_git_mode(new)}\n"] if new is not None else []
+    if new is None:
+        return [f"deleted file mode {_git_mode(old)}\n"]
+    if _git_mode(old) != _git_mode(new):
+        return [f"old mode {_git_mode(old)}\nnew mode {_git_mode(new)}\n"]
+    return []
+
+
+def _object_id(found: Snapshot | None) -> str:
+    """The name that git gives this content as a blob."""
+    if found is None:
+        return NO_OBJECT
+    digest = hashlib.sha1(b"blob %d\0" % len(found.content), usedforsecurity=False)
+    digest.update(found.content)
+    return digest.hexdigest()
+
+
+def _body(old: Snapshot | None, new: Snapshot | None, old_name: str, new_name: str) -> str:
+    """From the names on; nothing for an empty file that comes or goes."""
+    before, after = _text(old), _text(new)
+    names = f"--- {old_name if old else NO_FILE}\n+++ {new_name if new else NO_FILE}\n"
+    if before is None or after is None:
+        return names + "Binary files differ\n"
+    hunks = unified_hunks(before, after, CONTEXT)
+    return names + hunks if hunks else ""
+
+
+def _text(found: Snapshot | None) -> str | None:
+    try:
+        return "" if found is None else found.content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,1 @@
+def discover_prompts(path): return []

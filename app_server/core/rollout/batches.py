@@ -1,0 +1,52 @@
+"""Validators for many payloads at once; built when the first conversation is resumed, not at start-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Final, get_args
+
+from pydantic import Field, TypeAdapter
+
+from app_server.core.rollout.policy import PERSISTED_EVENTS
+from protocol.events.messages import (
+    AgentMessageEvent,
+    AgentReasoningEvent,
+    AgentReasoningRawContentEvent,
+    UserMessageEvent,
+)
+from protocol.events.notices import UndoCompletedEvent
+from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from protocol.events.tokens import TokenCountEvent
+from protocol.events.turn import TurnAbortedEvent
+from protocol.responses import KnownItem
+
+StoredMessage = (
+    UserMessageEvent
+    | AgentMessageEvent
+    | AgentReasoningEvent
+    | AgentReasoningRawContentEvent
+    | TokenCountEvent
+    | TurnAbortedEvent
+    | EnteredReviewModeEvent
+    | ExitedReviewModeEvent
+    | UndoCompletedEvent
+)
+
+ITEM_NAMES: Final = frozenset(model.model_fields["type"].default.encode() for model in get_args(KnownItem))
+MESSAGE_NAMES: Final = frozenset(name.encode() for name in PERSISTED_EVENTS)
+
+
+@cache
+def item_batch() -> TypeAdapter[list[KnownItem]]:
+    return TypeAdapter(list[Annotated[KnownItem, Field(discriminator="type")]])
+
+
+@cache
+def message_batch() -> TypeAdapter[list[StoredMessage]]:
+    return TypeAdapter(list[Annotated[StoredMessage, Field(discriminator="type")]])
+
+
+def array_of(payloads: Sequence[bytes]) -> bytes:
+    """The JSON array of these values. Not to be trusted: a value may be torn or be several."""
+    return b"[" + b",".join(payloads) + b"]"

@@ -1,0 +1,156 @@
+"""What the beginning of a rollout tells about its conversation, without reading the rest."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.lines import parse_record
+from protocol.base import Json
+from protocol.ids import ConversationId
+from protocol.rollout import GitInfo, SessionOrigin, SessionSource, SubagentSessionSource
+
+FIRST_READ_BYTES = 16 * 1024
+MAX_HEAD_BYTES = 8 * 1024 * 1024
+"""Instructions and a first message with images may be long; a head beyond this says nothing more."""
+MAX_HEAD_LINES = 64
+
+_INJECTED = re.compile(
+    r"\s*(?:<environment_context>|<user_instructions>|<user_shell_command>|# AGENTS\.md instructions for )"
+)
+"""How messages begin that the server wrote in the user's name."""
+_REQUEST = "## My request for Codex:"
+"""Where a client that prefixes its context says that the user's own words begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSummary:
+    """One line of a list of conversations."""
+
+    conversation_id: ConversationId
+    path: Path
+    preview: str
+    timestamp: str | None
+    model_provider: str
+    cwd: str
+    cli_version: str
+    source: SessionSource
+    git_info: GitInfo | None
+    said_something: bool
+    """Whether the user has said anything in it."""
+
+
+def read_summary(path: Path, default_provider: str) -> ConversationSummary:
+    """Raises `RolloutUnreadable`; its text has nothing of the file."""
+    try:
+        fd = open_for_reading(path)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    except ValueError:
+        raise RolloutUnreadable("the path cannot be one of a file") from None
+    try:
+        return _summarise(path, fd, default_provider)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    finally:
+        os.close(fd)
+
+
+def _summarise(path: Path, fd: int, default_provider: str) -> ConversationSummary:
+    # Plain matching: a list is often the first thing asked, and building validators takes longer than the page.
+    meta: dict[str, Json] | None = None
+    said: str | None = None
+    shown: str | None = None
+    for line in _head_lines(fd):
+        match parse_record(line):
+            case {"type": "session_meta", "payload": dict() as found} if meta is None and _is_meta(found):
+                meta = found
+            case {
+                "type": "response_item",
+                "payload": {"type": "message", "role": "user", "content": list() as content},
+            } if said is None:
+                said = _own_words(content)
+            case {"type": "event_msg", "payload": {"type": "user_message", "message": str(text)}}:
+                shown = text
+        if meta and shown is not None:
+            break
+    if meta is None:
+        raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
+    return ConversationSummary(
+        conversation_id=meta["id"],
+        path=path,
+        preview=_request_in(said if said is not None else shown or ""),
+        timestamp=meta["timestamp"],
+        model_provider=_text(meta, "model_provider") or default_provider,
+        cwd=meta["cwd"],
+        cli_version=meta["cli_version"],
+        source=_source(meta.get("source")),
+        git_info=_git_info(meta.get("git")),
+        said_something=shown is not None,
+    )
+
+
+def _is_meta(found: Mapping[str, Json]) -> bool:
+    return all(
+        isinstance(found.get(key), str) for key in ("id", "timestamp", "cwd", "originator", "cli_version")
+    )
+
+
+def _text(found: Mapping[str, Json], key: str) -> str | None:
+    value = found.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _source(raw: Json) -> SessionSource:
+    match raw:
+        case None:
+            return SessionOrigin.VSCODE
+        case str():
+            return SessionOrigin(raw)
+    try:
+        return SubagentSessionSource.model_validate(raw)
+    except ValidationError:
+        return SessionOrigin.UNKNOWN
+
+
+def _git_info(raw: Json) -> GitInfo | None:
+    if not isinstance(raw, dict):
+        return None
+    commit, branch, url = (_text(raw, key) for key in ("commit_hash", "branch", "repository_url"))
+    return GitInfo(commit_hash=commit, branch=branch, repository_url=url)
+
+
+def _own_words(content: list[Json]) -> str | None:
+    """The text of a message, unless the server wrote it in the user's name."""
+    parts = (part for part in content if isinstance(part, dict) and part.get("type") == "input_text")
+    text = "".join(_text(part, "text") or "" for part in parts)
+    return None if _INJECTED.match(text) else text
+
+
+def _request_in(text: str) -> str:
+    _, mark, request = text.partition(_REQUEST)
+    return request.strip() if mark else text
+
+
+def _head_lines(fd: int) -> Iterator[bytes]:
+    """The first lines that are whole."""
+    rest = b""
+    size = FIRST_READ_BYTES
+    total = count = 0
+    while total < MAX_HEAD_BYTES and (chunk := os.read(fd, size)):
+        total += len(chunk)
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line
+            if (count := count + 1) == MAX_HEAD_LINES:
+                return
+        size = 1024 * 1024
+    if rest:
+        yield rest

@@ -1,0 +1,150 @@
+"""The user's message history over all conversations: `history.jsonl`, one line per message, oldest first.
+
+Several servers append to it, under a lock. A place in it is a log id and an offset. The log id is made of the
+file's inode and its first line, so once the file was cut, places of before are not found rather than found
+wrong.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from app_server.core.config.types import HistoryConfig, HistoryPersistence
+from app_server.core.rollout.disk import REAL_DISK, open_for_append, open_for_reading
+from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.lines import parse_object
+from protocol.events.lookups import HistoryEntry
+
+FILE_NAME = "history.jsonl"
+KEPT_SHARE = 0.8
+"""How full the file is after it was cut, so that not every message cuts it again."""
+LOCK_ATTEMPTS = 10
+MAX_HISTORY_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHistory:
+    """The history of one home. Everything here may be slow: use a thread."""
+
+    home: Path
+    config: HistoryConfig
+
+    @property
+    def path(self) -> Path:
+        return self.home / FILE_NAME
+
+    def append(self, entry: HistoryEntry) -> None:
+        """Add a message, and forget the oldest beyond the configured size. Raises `OSError`."""
+        if self.config.persistence is HistoryPersistence.NONE:
+            return
+        fields = {"session_id": entry.conversation_id, "ts": entry.ts, "text": entry.text}
+        line = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+        with _locked(self.path) as fd:
+            size = os.fstat(fd).st_size
+            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            data = b"\n" + line if torn else line
+            written = os.write(fd, data)
+            if written < len(data):
+                os.ftruncate(fd, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            limit = self.config.max_bytes
+            if limit is not None and size + written > limit:
+                _cut(self.path, fd, limit)
+
+    def metadata(self) -> tuple[int, int]:
+        """The log id and how many messages it has; zeros where there is no history."""
+        fd = _open(self.path)
+        if fd is None:
+            return 0, 0
+        try:
+            content = _read(fd)
+            return _log_id(fd, content), content.count(b"\n")
+        finally:
+            os.close(fd)
+
+    def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
+        """The message at a place; None if there is none, or the file is another by now."""
+        fd = _open(self.path)
+        if fd is None:
+            return None
+        try:
+            content = _read(fd)
+            if log_id != _log_id(fd, content):
+                return None
+        finally:
+            os.close(fd)
+        lines = content.split(b"\n")
+        match parse_object(lines[offset]) if 0 <= offset < len(lines) else None:
+            case {"session_id": str(conversation), "ts": int(ts), "text": str(text)}:
+                return HistoryEntry(conversation_id=conversation, ts=ts, text=text)
+            case _:
+                return None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file, locked; whoever cut it meanwhile put another one in its place, which is then taken."""
+    for _ in range(LOCK_ATTEMPTS):
+        fd = open_for_append(REAL_DISK, path, create=True)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if _is_at(fd, path):
+                yield fd
+                return
+        finally:
+            os.close(fd)
+    raise OSError("the history is replaced all the time")
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        there = os.lstat(path)
+    except OSError:
+        return False
+    here = os.fstat(fd)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _cut(path: Path, fd: int, max_bytes: int) -> None:
+    """Put the newest lines into a new file in place of this one; at least the last one stays."""
+    lines = _read(fd).splitlines(keepends=True)
+    kept, size = len(lines) - 1, len(lines[-1])
+    while kept and size + len(lines[kept - 1]) <= max_bytes * KEPT_SHARE:
+        kept -= 1
+        size += len(lines[kept])
+    beside = path.with_name(f".{FILE_NAME}.new")
+    beside.unlink(missing_ok=True)
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.writelines(lines[kept:])
+    os.replace(beside, path)
+
+
+def _log_id(fd: int, content: bytes) -> int:
+    """Fits into the 53 bits that every client's numbers have. An inode alone may be used again after a cut."""
+    first_line = content[: content.find(b"\n") + 1]
+    return (os.fstat(fd).st_ino & 0x1FFFFF) << 32 | zlib.crc32(first_line)
+
+
+def _open(path: Path) -> int | None:
+    try:
+        return open_for_reading(path)
+    except (OSError, RolloutUnreadable):
+        return None
+
+
+def _read(fd: int) -> bytes:
+    parts = []
+    at = 0
+    while at < MAX_HISTORY_BYTES and (part := os.pread(fd, 1 << 20, at)):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)

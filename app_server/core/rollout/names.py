@@ -1,0 +1,65 @@
+"""Where rollouts lie and how they are named: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation
+id>.jsonl`.
+
+A journal lies beside its rollout, under a name that no listing takes for a rollout. Nothing here touches
+the disk.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from protocol.ids import ConversationId
+
+SESSIONS = "sessions"
+ARCHIVED = "archived_sessions"
+
+_STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
+_ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_NAME = re.compile(rf"rollout-({_STAMP})-({_ID})\.jsonl")
+_KEY = re.compile(rf"({_STAMP})\|({_ID})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RolloutName:
+    """What a rollout's file name says. Names sort by time, then by id."""
+
+    stamp: str
+    conversation_id: ConversationId
+
+    @property
+    def file_name(self) -> str:
+        return f"rollout-{self.stamp}-{self.conversation_id}.jsonl"
+
+    @property
+    def key(self) -> str:
+        """The name as a cursor spells it."""
+        return f"{self.stamp}|{self.conversation_id}"
+
+
+def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:
+    """Where a conversation that begins now is stored."""
+    name = RolloutName(local_time.strftime("%Y-%m-%dT%H-%M-%S"), conversation_id)
+    return home / SESSIONS / local_time.strftime("%Y/%m/%d") / name.file_name
+
+
+def parse_rollout_name(file_name: str) -> RolloutName | None:
+    match = _NAME.fullmatch(file_name)
+    return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
+
+
+def parse_key(key: str) -> RolloutName | None:
+    match = _KEY.fullmatch(key)
+    return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
+
+
+def journal_path(rollout: Path) -> Path:
+    return rollout.with_name(f".{rollout.name}.pending")
+
+
+def utc_timestamp(moment: datetime) -> str:
+    """A moment as stored lines spell it: UTC with milliseconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -1,0 +1,206 @@
+"""Reads a stored conversation: who began it, what the model remembers, what a client was shown.
+
+Damaged and unknown lines are passed over and counted. The file is read in pieces and lines are bounded, so
+that one endless line costs no more than the longest that is taken.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from app_server.core.rollout.batches import (
+    ITEM_NAMES,
+    MESSAGE_NAMES,
+    array_of,
+    item_batch,
+    message_batch,
+)
+from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.journal import leftover_items
+from app_server.core.rollout.lines import cut_line, is_blank, parse_line, parse_object
+from app_server.core.rollout.names import journal_path
+from protocol.events.msg import EventMsg, parse_event_msg
+from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
+from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
+
+BATCH = 1024
+"""Lines validated in one call, which is several times faster than one call each."""
+
+HistoryLine = ResponseItem | CompactedItem
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConversation:
+    """What a rollout holds."""
+
+    path: Path
+    meta: SessionMetaLine
+    items: tuple[HistoryLine, ...]
+    """What the model remembers, in the order of the file."""
+    initial_messages: tuple[EventMsg, ...]
+    leftover: tuple[ResponseItem, ...]
+    """Items that a client was told of before a crash, and that are not among `items`."""
+    last_model: str | None
+    """The model of the last turn."""
+    skipped: int
+    """How many lines could not be read."""
+
+
+def read_rollout(path: Path) -> StoredConversation:
+    """Raises `RolloutUnreadable`; its text never has anything of the file. Slow for long files: use a
+    thread."""
+    try:
+        fd = open_for_reading(path)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    except ValueError:
+        raise RolloutUnreadable("the path cannot be one of a file") from None
+    try:
+        if (size := os.fstat(fd).st_size) > MAX_ROLLOUT_BYTES:
+            raise RolloutUnreadable(f"{path} is too large to be read ({size} bytes)")
+        with _without_collector():
+            found = _Collector()
+            for line in read_lines(fd):
+                found.take(line)
+            found.take_batches()
+            if found.meta is None:
+                raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
+            return StoredConversation(
+                path=path,
+                meta=found.meta,
+                items=tuple(found.items),
+                initial_messages=tuple(found.messages),
+                leftover=tuple(leftover_items(journal_path(path), fd)),
+                last_model=found.last_model(),
+                skipped=found.skipped,
+            )
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    finally:
+        os.close(fd)
+
+
+class _Collector:
+    """Sorts lines into what they are needed for, keeping the order within each."""
+
+    def __init__(self) -> None:
+        self.meta: SessionMetaLine | None = None
+        self.items: list[HistoryLine] = []
+        self.messages: list[EventMsg] = []
+        self.skipped = 0
+        self._item_payloads: list[bytes] = []
+        self._message_payloads: list[bytes] = []
+        self._turn_context: bytes | None = None
+
+    def take(self, line: bytes) -> None:
+        """Lines in their usual form wait for a batch; the others are taken one by one, in their place."""
+        kind, payload, name = cut_line(line)
+        if kind == b"response_item" and name in ITEM_NAMES:
+            self._item_payloads.append(payload)
+        elif kind == b"event_msg" and name in MESSAGE_NAMES:
+            self._message_payloads.append(payload)
+        elif kind == b"turn_context":
+            self._turn_context = payload
+            return
+        else:
+            self.take_batches()
+            self._take_any(line)
+            return
+        if len(self._item_payloads) >= BATCH or len(self._message_payloads) >= BATCH:
+            self.take_batches()
+
+    def take_batches(self) -> None:
+        """Validate what waits."""
+        before = len(self.items) + len(self.messages)
+        items, self._item_payloads = self._item_payloads, []
+        messages, self._message_payloads = self._message_payloads, []
+        good_items = _all_of(item_batch(), items)
+        self.items += _items_among(items) if good_items is None else good_items
+        good_messages = _all_of(message_batch(), messages)
+        self.messages += _messages_among(messages) if good_messages is None else good_messages
+        self.skipped += len(items) + len(messages) - (len(self.items) + len(self.messages) - before)
+
+    def last_model(self) -> str | None:
+        settings = parse_object(self._turn_context) if self._turn_context else None
+        model = settings.get("model") if settings else None
+        return model if isinstance(model, str) else None
+
+    def _take_any(self, line: bytes) -> None:
+        stored = parse_line(line)
+        if stored is None:
+            self.skipped += not is_blank(line)
+        elif isinstance(stored.payload, SessionMetaLine):
+            self.meta = self.meta or stored.payload
+        elif isinstance(stored.payload, CompactedItem | KnownItem):
+            self.items.append(stored.payload)
+        elif isinstance(stored.payload, TurnContextItem):
+            self._turn_context = stored.payload.to_json()
+        elif not isinstance(stored.payload, OtherItem):
+            self.messages.append(stored.payload)
+
+
+def _all_of(adapter: TypeAdapter[list[Kind]], payloads: list[bytes]) -> list[Kind] | None:
+    """The values of these payloads; None if even one is bad, or is not exactly one value."""
+    try:
+        values = adapter.validate_json(array_of(payloads))
+    except ValidationError:
+        return None
+    return values if len(values) == len(payloads) else None
+
+
+def _items_among(payloads: list[bytes]) -> list[HistoryLine]:
+    found = (parse_response_item(parse_object(payload)) for payload in payloads)
+    return [item for item in found if not isinstance(item, OtherItem)]
+
+
+def _messages_among(payloads: list[bytes]) -> list[EventMsg]:
+    found = (parse_event_msg(parse_object(payload)) for payload in payloads)
+    return [event for event in found if event is not None]
+
+
+def read_lines(fd: int) -> Iterator[bytes]:
+    """The file's lines without their ends. One that is too long comes as nothing but a NUL-free stub."""
+    carry: list[bytes] = []
+    carried = 0
+    while chunk := os.read(fd, CHUNK_BYTES):
+        head, *rest = chunk.split(b"\n")
+        if carried <= MAX_LINE_BYTES:
+            carry.append(head)
+        carried += len(head)
+        if not rest:
+            continue
+        yield b"".join(carry) if carried <= MAX_LINE_BYTES else TOO_LONG
+        yield from rest[:-1]
+        carry, carried = [rest[-1]], len(rest[-1])
+    if carried:
+        yield b"".join(carry) if carried <= MAX_LINE_BYTES else TOO_LONG
+
+
+TOO_LONG: Final = b"(too long)"
+"""Stands for a line that is longer than any that is taken; it is no record, so it is counted as skipped."""
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Nothing that is read here is garbage, and looking for it would take as long as the reading."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

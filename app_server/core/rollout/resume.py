@@ -1,0 +1,95 @@
+"""Opens a stored conversation again: takes the file, reads it, brings in what a crash left behind, and
+rebuilds the history that the model had.
+
+How a summary becomes a history again is `context`'s knowledge and comes in as a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from app_server.core.rollout.disk import REAL_DISK, Disk
+from app_server.core.rollout.reader import HistoryLine, StoredConversation, read_rollout
+from app_server.core.rollout.writer import RolloutWriter
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputPayload,
+    LocalShellCall,
+    ResponseItem,
+)
+from protocol.rollout import CompactedItem
+
+ABORTED = "aborted"
+"""The output of a call whose end nobody saw."""
+
+Rebuild = Callable[[Sequence[ResponseItem], CompactedItem], Sequence[ResponseItem]]
+"""The history after a compaction: from what was there before, and its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A stored conversation that goes on. `stored.items` has what was left over, and nothing is left over
+    any more."""
+
+    stored: StoredConversation
+    writer: RolloutWriter
+
+
+def reopen(path: Path, now: Callable[[], datetime], disk: Disk = REAL_DISK) -> Reopened:
+    """Raises `RolloutUnreadable` or `RolloutBusy`. Slow for long files: use a thread."""
+    # The lock comes first: nobody may append between reading and writing.
+    writer = RolloutWriter.resume(path, now, disk)
+    try:
+        stored = read_rollout(path)
+    except BaseException:
+        writer.close()
+        raise
+    if stored.leftover:
+        found = with_outputs(stored.leftover, stored.items)
+        writer.adopt(found)
+        stored = replace(stored, items=(*stored.items, *found), leftover=())
+    return Reopened(stored, writer)
+
+
+def with_outputs(items: Sequence[ResponseItem], before: Iterable[HistoryLine]) -> list[ResponseItem]:
+    """These items, and an end for each call among them that has none."""
+    answered = {
+        item.call_id
+        for item in (*before, *items)
+        if isinstance(item, FunctionCallOutput | CustomToolCallOutput)
+    }
+    out: list[ResponseItem] = list(items)
+    for item in items:
+        match item:
+            case CustomToolCall() if item.call_id not in answered:
+                out.append(CustomToolCallOutput(call_id=item.call_id, output=ABORTED))
+            case FunctionCall() if item.call_id not in answered:
+                out.append(_aborted(item.call_id))
+            case LocalShellCall() if (call_id := item.call_id or item.id) and call_id not in answered:
+                out.append(_aborted(call_id))
+            case _:
+                pass
+    return out
+
+
+def _aborted(call_id: str) -> FunctionCallOutput:
+    return FunctionCallOutput(call_id=call_id, output=FunctionCallOutputPayload(content=ABORTED))
+
+
+def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[ResponseItem]:
+    """What the model remembers after these lines: items are added, a compaction replaces what was there."""
+    history: list[ResponseItem] = []
+    for line in lines:
+        if not isinstance(line, CompactedItem):
+            history.append(line)
+        elif line.replacement_history is not None:
+            history = list(line.replacement_history)
+        else:
+            history = list(rebuild(history, line))
+    return history

@@ -1,0 +1,230 @@
+"""Appends a conversation to its rollout, line by line, and lets nothing of it be lost without a word.
+
+Steps of an append: encode, add to the backlog, write the backlog in one call, cut what was written only in
+part. What the disk refuses stays in the backlog (bounded) and is tried again at the next append or flush.
+One process writes a rollout: the lock is the kernel's, so it ends with its holder. Items that a client was
+told of before their turn to be recorded lie in the journal meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from app_server.core.rollout.disk import (
+    REAL_DISK,
+    Disk,
+    describe,
+    end_of_text,
+    open_for_append,
+    size_and_links,
+)
+from app_server.core.rollout.errors import RolloutBusy
+from app_server.core.rollout.journal import Journal
+from app_server.core.rollout.names import journal_path, parse_rollout_name, utc_timestamp
+from protocol.responses import OtherItem, ResponseItem
+from protocol.rollout import RolloutItem, RolloutLine
+
+log = logging.getLogger(__name__)
+
+MAX_BACKLOG_BYTES = 64 * 1024 * 1024
+"""What is held in memory for a disk that takes nothing; beyond it new lines are lost, and `problem` says
+so."""
+BATCH_BYTES = 1024 * 1024
+"""About what one write takes of a long backlog, so that retrying on a full disk stays cheap."""
+
+
+class RolloutWriter:
+    """The one writer of one rollout. Appending belongs to one thread; `flush` may run in another."""
+
+    def __init__(self, path: Path, now: Callable[[], datetime], disk: Disk, *, create: bool) -> None:
+        self.path = path
+        self.problem: str | None = None
+        """Why the newest lines are not on the disk yet, in a few words; None when they are."""
+        self._now = now
+        self._disk = disk
+        self._create = create
+        self._lock = threading.Lock()
+        self._fd: int | None = None
+        self._end = -1
+        self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
+        self._lost = 0
+        self._closed = False
+        self._journal = Journal(journal_path(path), disk)
+        self._journal_items: Sequence[ResponseItem] = ()
+        self._adopting = False
+
+    @classmethod
+    def create(
+        cls, path: Path, now: Callable[[], datetime], items: Iterable[RolloutItem], disk: Disk = REAL_DISK
+    ) -> RolloutWriter:
+        """Begin a rollout with these lines. A disk that refuses is no failure: see `problem`."""
+        writer = cls(path, now, disk, create=True)
+        writer.append(items)
+        return writer
+
+    @classmethod
+    def resume(cls, path: Path, now: Callable[[], datetime], disk: Disk = REAL_DISK) -> RolloutWriter:
+        """Go on with a stored one. Raises `RolloutBusy` while somebody else does."""
+        writer = cls(path, now, disk, create=False)
+        try:
+            writer._open()
+        except OSError as error:
+            writer._fail(error)
+        return writer
+
+    # --- storing
+    def append(self, items: Iterable[RolloutItem]) -> None:
+        """Store lines in this order. Never raises, and waits for nothing but one write."""
+        stamp = utc_timestamp(self._now())
+        # An item of no known kind could not be sent to a model again, so it is not kept.
+        stored = (item for item in items if not isinstance(item, OtherItem))
+        lines = [RolloutLine.of(stamp, item).to_json() + b"\n" for item in stored]
+        with self._lock:
+            for line in lines:
+                self._keep(line)
+            self._drain()
+
+    def write_journal(self, items: Sequence[ResponseItem]) -> None:
+        """Keep exactly these items until they are appended, so that a crash does not take them back."""
+        with self._lock:
+            self._journal_items = tuple(items)
+            self._drain()
+
+    def adopt(self, items: Sequence[RolloutItem]) -> None:
+        """Append what the journal of a server that crashed still held, and only then forget that journal."""
+        self._adopting = True
+        self.append(items)
+
+    def flush(self) -> None:
+        """Bring everything to the disk itself. Slow: call it in a thread."""
+        with self._lock:
+            self._drain()
+            if self._fd is None:
+                return
+            # A duplicate, so that the file may be closed meanwhile, and appending goes on without the lock.
+            fd = os.dup(self._fd)
+        try:
+            self._disk.fsync(fd)
+        except OSError as error:
+            self._fail(error)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Store what is left and let go of the file, so that others may write it."""
+        with self._lock:
+            if self._closed:
+                return
+            self._drain()
+            self._closed = True
+            self._journal.close()
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+
+    # --- with the lock held
+    def _keep(self, line: bytes) -> None:
+        if self._closed or self._backlog_bytes + len(line) > MAX_BACKLOG_BYTES:
+            self._lost += 1
+            return
+        self._backlog.append(line)
+        self._backlog_bytes += len(line)
+
+    def _drain(self) -> None:
+        if self._closed:
+            return
+        try:
+            if self._fd is None:
+                self._open()
+            while self._backlog:
+                self._write_batch()
+            # Only now: what a journal lets go of must be in the rollout.
+            if self._adopting:
+                self._journal.discard()
+                self._adopting = False
+            self._journal.hold(self._journal_items, self._size, self._now)
+        except OSError as error:
+            self._fail(error)
+        except RolloutBusy as error:
+            self.problem = str(error)
+        else:
+            self.problem = f"{self._lost} lines were lost" if self._lost else None
+
+    def _size(self) -> int:
+        return size_and_links(self._fd)[0] if self._fd is not None else 0
+
+    def _open(self) -> None:
+        if self._create and not self._backlog:
+            return
+        fd = open_for_append(self._disk, self.path, create=self._create)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            name = parse_rollout_name(self.path.name)
+            who = f"conversation {name.conversation_id}" if name else f"rollout {self.path}"
+            raise RolloutBusy(f"{who} already has an active writer") from None
+        except OSError as error:
+            # Some network file systems have no locks; a conversation is worth more than the promise.
+            log.warning("rollout: cannot lock %s: %s", self.path, error)
+        self._fd = fd
+
+    def _write_batch(self) -> None:
+        assert self._fd is not None
+        start = self._whole_end(self._fd)
+        data = memoryview(b"".join(self._batch()))
+        done = 0
+        try:
+            while done < len(data):
+                count = self._disk.write(self._fd, data[done:])
+                if count <= 0:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                done += count
+        finally:
+            self._forget(start, done)
+
+    def _batch(self) -> Iterator[bytes]:
+        size = 0
+        for line in self._backlog:
+            yield line
+            size += len(line)
+            if size >= BATCH_BYTES:
+                return
+
+    def _whole_end(self, fd: int) -> int:
+        """The file's size once its last line is whole: NULs cut off, a torn line ended."""
+        size, links = size_and_links(fd)
+        if not links:
+            raise OSError(errno.ENOENT, "its file was deleted")
+        if size == self._end or size == 0:
+            return size
+        end = end_of_text(fd, size)
+        if end < size:
+            self._disk.ftruncate(fd, end)
+        if end and os.pread(fd, 1, end - 1) != b"\n":
+            end += self._disk.write(fd, memoryview(b"\n"))
+        return end
+
+    def _forget(self, start: int, done: int) -> None:
+        """Drop the lines that `done` bytes from `start` cover; cut the one that they cover in part."""
+        assert self._fd is not None
+        whole = 0
+        while self._backlog and whole + len(self._backlog[0]) <= done:
+            whole += len(self._backlog.popleft())
+        self._backlog_bytes -= whole
+        self._end = start + whole
+        if whole < done:
+            # Should this fail as well, the size no longer fits and the next append ends the torn line.
+            self._disk.ftruncate(self._fd, self._end)
+
+    def _fail(self, error: OSError) -> None:
+        self.problem = f"{describe(error)}; {self._lost} lines were lost" if self._lost else describe(error)

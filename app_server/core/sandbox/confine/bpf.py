@@ -1,0 +1,91 @@
+"""Builds classic BPF programs for seccomp: a list of rules to bytes. Pure.
+
+A rule names a system call, and optionally a test of one of its arguments; the first rule that matches
+decides.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LOAD, AND, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+ALLOW = 0x7FFF0000
+KILL_PROCESS = 0x80000000
+ERRNO = 0x00050000
+OFFSET_NUMBER, OFFSET_ARCH, OFFSET_ARGUMENTS = 0, 4, 16
+X32_BIT = 0x40000000
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """Holds when the low half of the argument, masked, is one of `values` (or none of them, when
+    `negate`).
+
+    The kernel itself reads only 32 bits of the arguments that are tested this way; a pointer is tested
+    with `wide`, which looks at the high half too.
+    """
+
+    __test__ = False
+    argument: int
+    values: tuple[int, ...]
+    mask: int = 0xFFFFFFFF
+    negate: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    number: int
+    errno: int
+    when: Test | None = None
+
+
+def assemble(arch: int, rules: Iterable[Rule], *, x32: bool) -> bytes:
+    """The program: foreign machines are killed, the rules refuse with their error, the rest is allowed."""
+    code = [_load(OFFSET_ARCH), _op(JUMP_EQUAL, arch, 1, 0), _op(RETURN, KILL_PROCESS), _load(OFFSET_NUMBER)]
+    if x32:
+        code += [_op(JUMP_AT_LEAST, X32_BIT, 0, 1), _op(RETURN, KILL_PROCESS)]
+    for rule in rules:
+        body = _body(rule)
+        code += [_op(JUMP_EQUAL, rule.number, 0, len(body)), *body]
+    code.append(_op(RETURN, ALLOW))
+    return b"".join(code)
+
+
+def _body(rule: Rule) -> list[bytes]:
+    """What follows where the number matches; the accumulator holds the number again where the test fails."""
+    refuse = _op(RETURN, ERRNO | rule.errno)
+    if rule.when is None:
+        return [refuse]
+    test = rule.when
+    low = OFFSET_ARGUMENTS + 8 * test.argument
+    if test.wide:
+        # A pointer that is not null: refuse when either half is not zero.
+        return [
+            _load(low),
+            _op(JUMP_EQUAL, 0, 0, 2),
+            _load(low + 4),
+            _op(JUMP_EQUAL, 0, 1, 0),
+            refuse,
+            _load(OFFSET_NUMBER),
+        ]
+    code = [_load(low), _op(AND, test.mask)]
+    count = len(test.values)
+    for index, value in enumerate(test.values):
+        left = count - index - 1
+        # A hit goes to the refusal, or past it when negated; the last miss goes the other way.
+        hit, miss = (left + 1, 0) if test.negate else (left, 0)
+        if left == 0:
+            miss = 0 if test.negate else 1
+        code.append(_op(JUMP_EQUAL, value, hit, miss))
+    return [*code, refuse, _load(OFFSET_NUMBER)]
+
+
+def _load(offset: int) -> bytes:
+    return _op(LOAD, offset)
+
+
+def _op(code: int, value: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
+    return struct.pack("<HBBI", code, jump_true, jump_false, value)

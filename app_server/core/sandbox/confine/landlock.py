@@ -1,0 +1,57 @@
+"""Landlock: write rights for the roots and nothing else, TCP and scopes where the kernel has them. Linux.
+
+The server says which rights (see `landlock_rights`, which wraps the `landlock` package); here are the
+three system calls, since the launcher runs without site-packages and the package knows neither TCP nor
+scopes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from app_server.core.sandbox.confine.syscalls import call
+
+RULE_PATH_BENEATH = 1
+FILE_RIGHTS = (1 << 1) | (1 << 14) | (1 << 15)
+"""WRITE_FILE, TRUNCATE, IOCTL_DEV: all that a rule on a single file may grant of what is handled."""
+
+
+class RulesetAttributes(ctypes.Structure):
+    """struct landlock_ruleset_attr"""
+
+    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class PathBeneath(ctypes.Structure):
+    """struct landlock_path_beneath_attr"""
+
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def restrict(rights: dict[str, int], writable: list[bytes], devices: list[bytes]) -> None:
+    """Confines this thread and all that it starts; no_new_privs must be set."""
+    attributes = RulesetAttributes(rights["fs"], rights["net"], rights["scoped"])
+    ruleset = call("landlock_create_ruleset", ctypes.byref(attributes), rights["size"], 0)
+    try:
+        for path in writable:
+            _allow(ruleset, path, rights["grant"])
+        for path in devices:
+            _allow(ruleset, path, rights["fs"] & FILE_RIGHTS if not os.path.isdir(path) else rights["device"])
+        call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: bytes, rights: int) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        rule: Any = PathBeneath(rights, parent)
+        call("landlock_add_rule", ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+    finally:
+        os.close(parent)

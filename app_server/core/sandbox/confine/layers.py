@@ -1,0 +1,42 @@
+"""The layers in their order: namespaces, capabilities, Landlock, seccomp. Linux.
+
+Runs in the process to be confined. Any layer that fails raises OSError and the command does not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from app_server.core.sandbox.confine import landlock, namespaces, privileges, seccomp
+
+DEVICE_FOLDER = [b"/dev"]
+"""Inside namespaces /dev is private: all of it may be written."""
+
+HOST_DEVICES = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty"]
+
+
+def with_namespaces(confine: dict[str, Any], environment: dict[bytes, bytes]) -> None:
+    """Confines process 1 of a command's namespaces; `environment` is what the command will get."""
+    namespaces.open_roots(confine)
+    if confine["private_temp"]:
+        environment[b"TMPDIR"] = b"/dev/shm"
+    if confine["foreign_files"]:
+        privileges.keep_file_capabilities()
+    else:
+        privileges.drop_capabilities()
+    if confine["landlock"] is not None:
+        landlock.restrict(confine["landlock"], confine["roots"], DEVICE_FOLDER)
+    seccomp.install(network=confine["network"], namespaces=True, read_only=False)
+
+
+def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:
+    """What a command does to itself between fork and exec where there are no namespaces."""
+
+    def apply() -> None:
+        privileges.forgo()
+        privileges.drop_capabilities()
+        landlock.restrict(confine["landlock"], confine["roots"], HOST_DEVICES)
+        seccomp.install(network=confine["network"], namespaces=False, read_only=not confine["roots"])
+
+    return apply

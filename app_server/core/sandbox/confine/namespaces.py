@@ -1,0 +1,186 @@
+"""Namespaces: a world for commands in which all but the writable roots is read-only. Linux.
+
+Steps: a prepared parent calls `unshare`, has its maps written from outside (`write_maps`), then
+`prepare_mounts`. Each command is cloned with PER_COMMAND and calls `enter`, then `open_roots`. This is
+the only layer that covers metadata (mode, owner, times, attributes), other processes, and descendants
+that escaped into sessions of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from app_server.core.sandbox.confine.syscalls import (
+    AT_EMPTY_PATH,
+    AT_RECURSIVE,
+    AT_SYMLINK_NOFOLLOW,
+    ATTR_NODEV,
+    ATTR_NOSUID,
+    ATTR_RDONLY,
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    CLONE_NEWUTS,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    attach,
+    call,
+    mount,
+    open_tree,
+    set_attributes,
+)
+
+PER_COMMAND = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+LINKS = (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"))
+MORE_LINKS = (("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"))
+
+KERNEL_SETTINGS = (b"sys", b"sysrq-trigger", b"irq", b"bus", b"asound", b"acpi", b"fs", b"scsi", b"mtrr")
+"""Below /proc, writable by user 0 without any capability: read-only for commands."""
+
+KERNEL_SECRETS = (b"kcore", b"keys", b"timer_list", b"latency_stats", b"sched_debug")
+"""Below /proc, readable by user 0: covered by /dev/null."""
+
+MAX_HOME_ENTRIES = 200
+SHARED_MEMORY = b"mode=1777,size=25%"
+
+
+def unshare(network: bool) -> None:
+    """New user, mount and uts namespaces, and one for the network where that is off."""
+    call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS | (0 if network else CLONE_NEWNET))
+
+
+def write_maps(pid: int) -> None:
+    """Maps every user and group that this process may map to itself; called by the parent of `pid`."""
+    if os.geteuid() == 0:
+        for kind in ("uid_map", "gid_map"):
+            with open(f"/proc/self/{kind}") as file:
+                ranges = [line.split() for line in file]
+            _write(pid, kind, "".join(f"{inside} {inside} {count}\n" for inside, _, count in ranges))
+        return
+    _write(pid, "setgroups", "deny")
+    _write(pid, "uid_map", f"{os.geteuid()} {os.geteuid()} 1\n")
+    _write(pid, "gid_map", f"{os.getegid()} {os.getegid()} 1\n")
+
+
+def _write(pid: int, name: str, text: str) -> None:
+    number = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(number, text.encode())
+    finally:
+        os.close(number)
+
+
+def prepare_mounts() -> None:
+    """Cuts this process off from later mounts, makes all that is mounted read-only and /dev a small one of
+    its own.
+    """
+    mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
+    devices = [
+        (name, open_tree(f"/dev/{name}".encode())) for name in DEVICES if os.path.exists(f"/dev/{name}")
+    ]
+    set_attributes(b"/", add=ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, flags=AT_RECURSIVE)
+    mount(b"dev", b"/dev", b"tmpfs", MS_NOSUID | MS_NOEXEC, b"mode=755,size=64k")
+    for name, tree in devices:
+        path = f"/dev/{name}".encode()
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        attach(tree, path)
+    for name, target in (*LINKS, *MORE_LINKS):
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir("/dev/shm")
+    os.mkdir("/dev/pts")
+    set_attributes(b"/dev", add=ATTR_RDONLY)
+
+
+def enter() -> None:
+    """In a new process 1: gives it its own /proc, terminals and shared memory."""
+    mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if os.geteuid() == 0:
+        _close_kernel_files()
+    mount(b"shm", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY)
+    mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
+
+
+def open_roots(confine: dict[str, Any]) -> None:
+    """Makes the roots of this command writable, but for what is fenced in them, and hides the secrets."""
+    for root in confine["roots"]:
+        _open_root(root)
+    _hide_secrets(confine["home"], confine["secrets"])
+    for fence in confine["fences"]:
+        _fence(fence)
+
+
+def _open_root(root: bytes) -> None:
+    tree = open_tree(root, AT_RECURSIVE)
+    try:
+        set_attributes(b"", clear=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
+    except PermissionError:
+        # Something mounted below is read-only on the host and stays so; the root itself is opened.
+        set_attributes(b"", clear=ATTR_RDONLY, flags=AT_EMPTY_PATH, at=tree)
+    attach(tree, root)
+
+
+def _fence(path: bytes) -> None:
+    """Pins `path` read-only. A link is pinned as the link that it is: it cannot be replaced or removed."""
+    tree = open_tree(path, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW)
+    set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
+    attach(tree, path)
+
+
+def _hide_secrets(home: bytes, secrets: list[bytes]) -> None:
+    """Shows the server's home without its secrets, whatever files come to bear their names later."""
+    try:
+        entries = sorted(set(os.listdir(home)) - set(secrets))
+    except OSError:
+        return
+    if len(entries) > MAX_HOME_ENTRIES:
+        _cover_each(home, secrets)
+        return
+    trees: list[tuple[bytes, bool, int]] = []
+    for name in entries:
+        path = os.path.join(home, name)
+        with contextlib.suppress(OSError):
+            trees.append(
+                (
+                    path,
+                    os.path.isdir(path) and not os.path.islink(path),
+                    open_tree(path, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW),
+                )
+            )
+    mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
+    for path, folder, tree in trees:
+        if folder:
+            os.mkdir(path)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        attach(tree, path)
+    set_attributes(home, add=ATTR_RDONLY)
+
+
+def _cover_each(home: bytes, secrets: list[bytes]) -> None:
+    for name in secrets:
+        with contextlib.suppress(FileNotFoundError):
+            _cover(os.path.join(home, name))
+
+
+def _close_kernel_files() -> None:
+    """User 0 of this namespace is user 0 of the host where /proc is concerned."""
+    for name in KERNEL_SETTINGS:
+        with contextlib.suppress(FileNotFoundError):
+            _fence(b"/proc/" + name)
+    for name in KERNEL_SECRETS:
+        with contextlib.suppress(FileNotFoundError):
+            _cover(b"/proc/" + name)
+
+
+def _cover(path: bytes) -> None:
+    if os.path.exists(path):
+        attach(open_tree(b"/dev/null"), path)

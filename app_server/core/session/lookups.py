@@ -1,0 +1,48 @@
+"""Operations that only ask for something: the message history, MCP tools, custom prompts. Each answers with one
+event under the operation's id.
+"""
+
+from __future__ import annotations
+
+import anyio.to_thread
+
+from app_server.core.prompts.discover import discover_prompts
+from app_server.core.session.services import Services
+from protocol.events.lookups import (
+    GetHistoryEntryResponseEvent,
+    HistoryEntry,
+    ListCustomPromptsResponseEvent,
+)
+from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.ops import AddToHistoryOp, GetHistoryEntryRequestOp, ListCustomPromptsOp, ListMcpToolsOp
+
+Lookup = AddToHistoryOp | GetHistoryEntryRequestOp | ListMcpToolsOp | ListCustomPromptsOp
+
+
+async def answer(services: Services, id: str, op: Lookup) -> None:
+    match op:
+        case AddToHistoryOp():
+            await _add(services, op.text)
+        case GetHistoryEntryRequestOp():
+            await _entry(services, id, op)
+        case ListCustomPromptsOp():
+            prompts = await anyio.to_thread.run_sync(discover_prompts, services.config.home / "prompts")
+            services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
+        case ListMcpToolsOp():
+            services.outbox.emit(id, await _mcp_tools(services))
+
+
+async def _add(services: Services, text: str) -> None:
+    entry = HistoryEntry(
+        conversation_id=services.conversation_id, ts=int(services.now().timestamp()), text=text
+    )
+    await anyio.to_thread.run_sync(services.history_file.append, entry)
+
+
+async def _entry(services: Services, id: str, op: GetHistoryEntryRequestOp) -> None:
+    found = await anyio.to_thread.run_sync(services.history_file.lookup, op.log_id, op.offset)
+    services.outbox.emit(id, GetHistoryEntryResponseEvent(offset=op.offset, log_id=op.log_id, entry=found))
+
+
+async def _mcp_tools(services: Services) -> McpListToolsResponseEvent:
+    return await services.mcp.snapshot()

@@ -1,0 +1,148 @@
+"""What each operation means. Settings and answers take effect at once; what takes time becomes a task or goes on
+in the background, so that an interrupt is never behind something slow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Protocol
+
+from app_server.core.context.environment import difference
+from app_server.core.session import lookups
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.task_factory import TaskFactory
+from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
+from app_server.core.session.transcript import StoredTranscript
+from app_server.core.session.user_input import as_message
+from protocol.events.turn import TurnAbortReason
+from protocol.ops import (
+    AddToHistoryOp,
+    CompactOp,
+    ExecApprovalOp,
+    GetHistoryEntryRequestOp,
+    InterruptOp,
+    ListCustomPromptsOp,
+    ListMcpToolsOp,
+    Op,
+    OverrideTurnContextOp,
+    PatchApprovalOp,
+    ResolveElicitationOp,
+    ReviewOp,
+    RunUserShellCommandOp,
+    ShutdownOp,
+    Submission,
+    UndoOp,
+    UserInputOp,
+    UserTurnOp,
+)
+from protocol.policy import ReviewDecision
+from protocol.responses import MessageItem
+
+log = logging.getLogger(__name__)
+
+
+class Actor(Protocol):
+    """The session, as far as operations need it."""
+
+    services: Services
+    state: SessionState
+    tasks: TaskFactory
+
+    @property
+    def active(self) -> ActiveTask | None: ...
+
+    async def interrupt(self, reason: TurnAbortReason = ...) -> None: ...
+
+    async def start(self, id: str, task: SessionTask, joins: Joins = ...) -> None: ...
+
+    def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None: ...
+
+
+async def perform(actor: Actor, id: str, op: Op) -> None:
+    """Carry it out, or begin to. Raises CoreError where it cannot be."""
+    match op:
+        case UserInputOp():
+            await _user_input(actor, id, op, None)
+        case UserTurnOp():
+            _apply(actor, op)
+            await _user_input(actor, id, op, op.final_output_json_schema)
+        case OverrideTurnContextOp():
+            _apply(actor, op)
+        case ExecApprovalOp() | PatchApprovalOp():
+            await _approval(actor, op)
+        case CompactOp():
+            await actor.start(id, actor.tasks.compact(_turn(actor, id)))
+        case UndoOp():
+            await actor.start(id, actor.tasks.undo(_turn(actor, id)))
+        case ReviewOp():
+            await actor.start(id, actor.tasks.review(_turn(actor, id), op.review_request), Joins.THIS_TURN)
+        case RunUserShellCommandOp():
+            turn = _turn(actor, id)
+            await actor.start(id, actor.tasks.user_shell(turn, op.command))
+        case AddToHistoryOp() | GetHistoryEntryRequestOp() | ListMcpToolsOp() | ListCustomPromptsOp():
+            services = actor.services
+            actor.background(lambda: lookups.answer(services, id, op), name=op.type)
+        case ResolveElicitationOp():
+            actor.services.elicitations.resolve(op)
+        case InterruptOp() | ShutdownOp():
+            raise AssertionError("the session itself serves these")
+
+
+def remember(actor: Actor, turn_id: str, message: MessageItem) -> None:
+    """Words that came too late for their turn: the next request carries them."""
+    StoredTranscript(actor.state.history, actor.services.outbox).record(turn_id, [message])
+
+
+def _turn(actor: Actor, id: str, output_schema: object = None) -> Turn:
+    return Turn(id, actor.state.settings, output_schema)
+
+
+def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
+    actor.state.change(
+        cwd=op.cwd,
+        approval_policy=op.approval_policy,
+        sandbox_policy=op.sandbox_policy,
+        model=op.model,
+        effort=op.effort,
+        summary=op.summary,
+    )
+    if op.effort is None and (isinstance(op, UserTurnOp) or "effort" in op.model_fields_set):
+        actor.state.settings = replace(actor.state.settings, effort=None)
+
+
+async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schema: object) -> None:
+    active = actor.active
+    if active is not None and (active.ending or active.joins is Joins.NEXT_TURN):
+        # The words begin a turn of their own once that task has ended.
+        active.postponed.append(Submission(id=id, op=op))
+        return
+    message = await as_message(op.items)
+    if active is not None and active is actor.active and not active.ending:
+        active.add_input(message)
+        return
+    turn = _turn(actor, id, schema)
+    _tell_changes(actor, turn)
+    await actor.start(id, actor.tasks.regular(turn, message), Joins.THIS_TURN)
+
+
+def _tell_changes(actor: Actor, turn: Turn) -> None:
+    """The model is told what changed since the last turn; the opening messages stand for the first."""
+    now = turn.settings.environment(None)
+    before, actor.state.told = actor.state.told, now
+    changed = difference(before, now) if before is not None else None
+    if changed is not None:
+        transcript = StoredTranscript(actor.state.history, actor.services.outbox)
+        transcript.record(turn.id, [changed.message()])
+
+
+async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
+    broker, id = actor.services.broker, op.call_id or op.id
+    if not broker.knows(id):
+        log.info("an approval for %s, which nobody asked for or which was answered", id)
+    elif op.decision is ReviewDecision.ABORT:
+        await actor.interrupt()
+    else:
+        broker.resolve(id, op.decision)

@@ -1,0 +1,152 @@
+"""Everything that a session says, in one order: lines for the rollout and events for whoever listens.
+
+Saying never waits. A writer task stores what has piled up in one write and only then lets the events go, so no
+event is seen that a crash could take back. Producers that could run ahead of a slow listener ask for `room()`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import anyio
+import anyio.to_thread
+
+from app_server.core.rollout.policy import is_persisted
+from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.session.coalesce import SessionEvent, coalesce
+from protocol.events.msg import EventMsg
+from protocol.events.notices import WarningEvent
+from protocol.responses import ResponseItem
+from protocol.rollout import CompactedItem, TurnContextItem
+
+log = logging.getLogger(__name__)
+
+HIGH_WATER = 2048
+"""Events waiting for a listener above which producers pause; a listener that keeps up leaves a handful."""
+
+Line = ResponseItem | EventMsg | CompactedItem | TurnContextItem
+
+
+class Outbox:
+    """The one way out of a session."""
+
+    def __init__(self, writer: RolloutWriter) -> None:
+        self._writer = writer
+        self._lines: list[Line] = []
+        self._told: list[ResponseItem] = []
+        self._journal_changed = False
+        self._events: list[SessionEvent] = []
+        self._ready: list[SessionEvent] = []
+        self._work = anyio.Event()
+        self._arrived = anyio.Event()
+        self._progress = anyio.Event()
+        self._closed = False
+        self._warned = False
+
+    # --- saying
+    def emit(self, id: str, msg: EventMsg) -> None:
+        """Tell the listeners, and the rollout where it keeps events of this kind."""
+        if is_persisted(msg):
+            self._lines.append(msg)
+        self._events.append(SessionEvent(id, msg))
+        self._work.set()
+
+    def record(self, line: Line) -> None:
+        """Keep it in the rollout only."""
+        self._lines.append(line)
+        self._work.set()
+
+    def record_items(self, items: Sequence[ResponseItem]) -> None:
+        """Keep items of the history; those that were journaled are safe from now on."""
+        self._lines.extend(items)
+        if self._told:
+            recorded = {id(item) for item in items}
+            self._told = [item for item in self._told if id(item) not in recorded]
+            self._journal_changed = True
+        self._work.set()
+
+    def journal(self, item: ResponseItem) -> None:
+        """Keep an item that the client is told of before the history holds it."""
+        self._told.append(item)
+        self._journal_changed = True
+        self._work.set()
+
+    def forget_journal(self) -> None:
+        """What was journaled will not be recorded after all: its request is made anew."""
+        if self._told:
+            self._told.clear()
+            self._journal_changed = True
+            self._work.set()
+
+    # --- storing
+    async def run(self) -> None:
+        """Store and release until `close`; what was said before that is stored."""
+        while True:
+            await self._work.wait()
+            self._work = anyio.Event()
+            self.store()
+            if self._closed:
+                return
+
+    def store(self) -> None:
+        """Write what was said and let its events go, now."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            self._writer.append(lines)
+        if self._journal_changed:
+            self._journal_changed = False
+            self._writer.write_journal(self._told)
+        self._report_problem()
+        if self._events:
+            self._ready += self._events
+            self._events = []
+            self._arrived.set()
+
+    def _report_problem(self) -> None:
+        problem = self._writer.problem
+        if problem and not self._warned:
+            text = (
+                f"This conversation cannot be stored at the moment ({problem}). "
+                "It goes on, and is stored as soon as that is possible."
+            )
+            self._events.append(SessionEvent("", WarningEvent(message=text)))
+            log.warning("rollout: %s", problem)
+        self._warned = bool(problem)
+
+    async def flush(self) -> None:
+        """Returns once everything said so far is on the disk."""
+        self.store()
+        await anyio.to_thread.run_sync(self._writer.flush, abandon_on_cancel=True)
+
+    # --- listening
+    async def take(self) -> list[SessionEvent]:
+        """The events since the last call, waiting for the first; empty once the session has ended."""
+        while not self._ready:
+            if self._closed:
+                return []
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+        events, self._ready = self._ready, []
+        self._progress.set()
+        self._progress = anyio.Event()
+        return events
+
+    def give_back(self, events: Sequence[SessionEvent]) -> None:
+        """Events that were taken and for which there is no listener any more."""
+        self._ready[:0] = events
+
+    async def room(self) -> None:
+        """Waits while far more events are ready than anybody takes; first, deltas that lie side by side are joined."""
+        if len(self._ready) + len(self._events) <= HIGH_WATER:
+            return
+        self._ready = coalesce(self._ready)
+        while len(self._ready) > HIGH_WATER and not self._closed:
+            await self._progress.wait()
+
+    def close(self) -> None:
+        """Nothing more will be said."""
+        self._closed = True
+        self._work.set()
+        self._arrived.set()
+        self._progress.set()

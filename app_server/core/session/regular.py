@@ -1,0 +1,113 @@
+"""The task that most turns are: the user said something, the agent works on it until it has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import anyio.to_thread
+
+from app_server.core.context.compaction import message_text
+from app_server.core.model.prompt import Prompt, ToolSpec
+from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.session.compaction import Compactor
+from app_server.core.session.requests import RequestShape
+from app_server.core.session.samplers import SamplerFactory
+from app_server.core.session.services import Services
+from app_server.core.session.snapshots import TurnSnapshot
+from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.transcript import StoredTranscript
+from app_server.core.session.turn import TurnLoop
+from app_server.core.tools.contract import Tool, ToolTurn, TurnSettings
+from app_server.core.tools.registry import build_tools
+from app_server.core.tools.runtime import ToolRuntime
+from protocol.responses import MessageItem, ResponseItem
+
+SERVERS_HEAD_START = 1.0
+"""Seconds for which the first turn lets MCP servers go first, so that one which fails at once is told of before
+it. The first request waits for the rest of their time."""
+
+
+class RegularTask:
+    """One turn with everything: tools, snapshot, compaction, notification."""
+
+    def __init__(
+        self, services: Services, state: SessionState, turn: Turn, shape: RequestShape, message: MessageItem
+    ) -> None:
+        self._services, self._state, self._turn, self._shape = services, state, turn, shape
+        self._message = message
+        self._loop: TurnLoop | None = None
+        self._transcript = StoredTranscript(state.history, services.outbox)
+
+    async def run(self, active: ActiveTask) -> str | None:
+        with anyio.move_on_after(SERVERS_HEAD_START):
+            await self._services.mcp.ready()
+        snapshot = TurnSnapshot(self._services, self._state, self._turn, self._transcript)
+        async with anyio.create_task_group() as side:
+            side.start_soon(snapshot.take, name="snapshot")
+            loop = self._loop = self._turn_loop(active, snapshot)
+            last = await loop.run([self._message])
+            await snapshot.record()
+        self._services.turn_completed(self._turn.id, [message_text(self._message)], last)
+        return last
+
+    def interrupted(self) -> None:
+        if self._loop is not None:
+            self._loop.interrupted()
+
+    def _turn_loop(self, active: ActiveTask, snapshot: TurnSnapshot) -> TurnLoop:
+        services, turn, shape = self._services, self._turn, self._shape
+        diffs = TurnDiffTracker()
+        tool_turn = tool_turn_of(services, self._state, turn, diffs)
+        tools: dict[str, Tool] = {}
+        specs: list[ToolSpec] = []
+        samplers = SamplerFactory(services, self._state)
+        runtime = ToolRuntime(tools, tool_turn, snapshot.taken)
+
+        def prompt(items: Sequence[ResponseItem]) -> Prompt:
+            return shape.prompt(items, specs, turn.output_schema)
+
+        async def prepare() -> None:
+            await services.mcp.ready()
+            tools.update(build_tools(services.config, shape.family, services.mcp))
+            specs.extend(tool.spec() for tool in tools.values())
+
+        async def diff() -> str | None:
+            return await anyio.to_thread.run_sync(diffs.unified_diff) if diffs.touched else None
+
+        return TurnLoop(
+            turn_id=turn.id,
+            conversation_id=services.conversation_id,
+            outbox=services.outbox,
+            transcript=self._transcript,
+            tokens=self._state.tokens,
+            sampler=samplers.telling(turn, shape, self._transcript, runtime),
+            prompt=prompt,
+            take_input=active.take_input,
+            prepare=prepare,
+            compact=Compactor(services, self._state, turn, shape, samplers).run,
+            compact_limit=shape.compact_limit,
+            diff=diff,
+            before_recording=snapshot.record,
+            new_id=services.new_id,
+        )
+
+
+def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: TurnDiffTracker) -> ToolTurn:
+    """What the tools of this turn see of it."""
+    settings = turn.settings
+    return ToolTurn(
+        id=turn.id,
+        settings=TurnSettings(settings.cwd, settings.approval_policy, settings.sandbox_policy),
+        config=services.config,
+        emit=lambda msg: services.outbox.emit(turn.id, msg),
+        broker=services.broker,
+        approved=services.approved,
+        runner=services.runner,
+        mcp=services.mcp,
+        diffs=diffs,
+        store=services.outbox.flush,
+        clock=services.clock,
+        granted_roots=state.granted_roots,
+    )

@@ -1,0 +1,76 @@
+"""How a turn's requests to the model look: family, instructions, tools, limits. Pure but for the prompt files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app_server.core.config.types import Config
+from app_server.core.context.prompts import prompt as prompt_text
+from app_server.core.model.families import ModelFamily, find_family
+from app_server.core.model.prompt import Prompt, ToolSpec
+from app_server.core.model.settings import RequestSettings
+from app_server.core.session.state import Settings, Turn
+from protocol.responses import ResponseItem
+from protocol.rollout import TurnContextItem
+
+USABLE_PERCENT = 95
+"""Of a context window; the rest is room for the answer. The reference counts so too."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShape:
+    """What all requests of one turn have in common."""
+
+    family: ModelFamily
+    instructions: str
+    context_window: int | None
+    compact_limit: int | None
+    settings: RequestSettings
+
+    def prompt(
+        self, items: Sequence[ResponseItem], tools: Sequence[ToolSpec], output_schema: object
+    ) -> Prompt:
+        return Prompt(
+            instructions=self.instructions,
+            input=items,
+            tools=tools,
+            parallel_tool_calls=self.family.supports_parallel_tool_calls,
+            output_schema=output_schema,
+        )
+
+
+def request_shape(config: Config, settings: Settings, conversation_id: str) -> RequestShape:
+    family = find_family(settings.model)
+    window = config.model_context_window or family.context_window
+    return RequestShape(
+        family=family,
+        instructions=config.base_instructions or base_instructions(family),
+        context_window=window * USABLE_PERCENT // 100 if window else None,
+        compact_limit=config.model_auto_compact_token_limit or family.auto_compact_token_limit,
+        settings=RequestSettings(
+            model=settings.model,
+            effort=settings.effort,
+            summary=settings.summary,
+            verbosity=config.model_verbosity,
+            conversation_id=conversation_id,
+        ),
+    )
+
+
+def base_instructions(family: ModelFamily) -> str:
+    """Our prompt; models that know patches from training are not taught the format."""
+    base = prompt_text("base")
+    return base if family.knows_apply_patch else f"{base}\n{prompt_text('apply_patch')}"
+
+
+def context_line(turn: Turn) -> TurnContextItem:
+    settings = turn.settings
+    return TurnContextItem(
+        cwd=settings.cwd,
+        approval_policy=settings.approval_policy,
+        sandbox_policy=settings.sandbox_policy,
+        model=settings.model,
+        effort=settings.effort,
+        summary=settings.summary,
+    )

@@ -1,0 +1,173 @@
+"""A review: a turn with a history of its own, whose answer is findings.
+
+Order: `task_started` and `entered_review_mode`, what the reviewer does, `exited_review_mode` exactly once, a note
+of the outcome in the conversation's history, the turn's end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import anyio
+from pydantic import ValidationError
+
+from app_server.core.config.types import Config
+from app_server.core.context.environment import user_text
+from app_server.core.context.history import ConversationHistory
+from app_server.core.model.prompt import Prompt
+from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.session.findings import findings_block
+from app_server.core.session.regular import tool_turn_of
+from app_server.core.session.requests import RequestShape
+from app_server.core.session.samplers import SamplerFactory
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.transcript import IsolatedTranscript, StoredTranscript
+from app_server.core.session.turn import TurnLoop
+from app_server.core.tools.registry import build_tools
+from app_server.core.tools.runtime import ToolRuntime
+from protocol.base import Json
+from protocol.events.review import (
+    EnteredReviewModeEvent,
+    ExitedReviewModeEvent,
+    ReviewOutputEvent,
+    ReviewRequest,
+)
+from protocol.responses import ResponseItem
+
+
+class ReviewTask:
+    """Runs the reviewer and brings its findings back."""
+
+    def __init__(
+        self, services: Services, state: SessionState, turn: Turn, shape: RequestShape, request: ReviewRequest
+    ) -> None:
+        self._services, self._state, self._turn, self._shape, self._request = (
+            services,
+            state,
+            turn,
+            shape,
+            request,
+        )
+        self._transcript = IsolatedTranscript(
+            ConversationHistory([turn.settings.environment(services.instructions.shell).message()])
+        )
+        self._loop: TurnLoop | None = None
+        self._left = False
+
+    async def run(self, active: ActiveTask) -> str | None:
+        entered = EnteredReviewModeEvent(
+            prompt=self._request.prompt, user_facing_hint=self._request.user_facing_hint
+        )
+        self._services.outbox.emit(self._turn.id, entered)
+        last = None
+        try:
+            self._loop = self._turn_loop(active)
+            last = await self._loop.run([user_text(self._request.prompt)])
+            self._leave(parse_review(last) if last is not None else None)
+        except Exception:
+            self._leave(None)
+            raise
+        return None
+
+    def interrupted(self) -> None:
+        if self._loop is not None:
+            self._loop.interrupted()
+        self._leave(None)
+
+    def _leave(self, output: ReviewOutputEvent | None) -> None:
+        if self._left:
+            return
+        self._left = True
+        services, id = self._services, self._turn.id
+        services.outbox.emit(id, ExitedReviewModeEvent(review_output=output))
+        StoredTranscript(self._state.history, services.outbox).record(id, [user_text(note(output))])
+
+    def _turn_loop(self, active: ActiveTask) -> TurnLoop:
+        services, turn, shape = self._services, self._turn, self._shape
+        tools = build_tools(review_config(services.config), shape.family, None)
+        specs = [tool.spec() for tool in tools.values()]
+        tool_turn = tool_turn_of(services, self._state, turn, TurnDiffTracker())
+        ready = anyio.Event()
+        ready.set()
+        runtime = ToolRuntime(tools, tool_turn, ready)
+        samplers = SamplerFactory(services, self._state)
+
+        def prompt(items: Sequence[ResponseItem]) -> Prompt:
+            return shape.prompt(items, specs, None)
+
+        return TurnLoop(
+            turn_id=turn.id,
+            conversation_id=services.conversation_id,
+            outbox=services.outbox,
+            transcript=self._transcript,
+            tokens=self._state.tokens,
+            sampler=samplers.telling(turn, shape, self._transcript, runtime, show_messages=False),
+            prompt=prompt,
+            take_input=active.take_input,
+            prepare=_nothing,
+            compact=_nothing,
+            compact_limit=None,
+            diff=_no_diff,
+            before_recording=_nothing,
+            new_id=services.new_id,
+            show_user_message=False,
+        )
+
+
+def review_config(config: Config) -> Config:
+    """A review reads the change; it neither searches the web nor looks at pictures."""
+    return replace(config, web_search=False, view_image=False)
+
+
+def parse_review(text: str) -> ReviewOutputEvent:
+    """The findings in a reviewer's answer, however it wrapped them; prose becomes the explanation."""
+    start, end = text.find("{"), text.rfind("}")
+    for candidate in (text, text[start : end + 1] if 0 <= start < end else ""):
+        value = _loads(candidate)
+        if isinstance(value, dict):
+            try:
+                return ReviewOutputEvent.model_validate(value)
+            except ValidationError:
+                continue
+    return ReviewOutputEvent(overall_explanation=text)
+
+
+def _loads(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def note(output: ReviewOutputEvent | None) -> str:
+    """What the conversation remembers of the review."""
+    if output is None:
+        context = (
+            "The user started a review, but it was interrupted. If they ask about it, tell them to start "
+            "another review with `/review` and to wait until it has finished."
+        )
+        results = "None."
+    else:
+        context = (
+            "The user started a review. Here is all that the reviewer said; "
+            "the user may choose findings to be dealt with."
+        )
+        results = output.overall_explanation.strip()
+        if output.findings:
+            results += "\n" + findings_block(output.findings)
+    return (
+        f"<user_action>\n  <context>{context}</context>\n  <action>review</action>\n"
+        f"  <results>\n  {results}\n  </results>\n</user_action>\n"
+    )
+
+
+async def _nothing() -> None:
+    pass
+
+
+async def _no_diff() -> str | None:
+    return None

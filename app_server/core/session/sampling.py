@@ -1,0 +1,214 @@
+"""One request to the model, tried until it is answered or cannot be: the stream becomes items, calls run meanwhile.
+
+Tools start while the stream is still read. Where it breaks, calls that were begun are brought to their end and
+recorded with their outputs, so that the next attempt goes on from them and no call runs twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.model.client import ModelClient
+from app_server.core.model.errors import UsageLimitReached
+from app_server.core.model.events import (
+    Completed,
+    Created,
+    ModelEvent,
+    OutputItemDone,
+    OutputTextDelta,
+    RateLimits,
+)
+from app_server.core.model.prompt import Prompt
+from app_server.core.model.retry import backoff
+from app_server.core.model.settings import RequestSettings
+from app_server.core.session.assemble import ReplyAssembler
+from app_server.core.session.outbox import Outbox
+from app_server.core.session.state import TokenCounts
+from app_server.core.session.transcript import Transcript
+from app_server.core.tools.runtime import CallRun, ToolRuntime
+from protocol.events.msg import EventMsg
+from protocol.events.notices import StreamErrorEvent
+from protocol.events.tokens import TokenCountEvent
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    LocalShellCall,
+    OtherItem,
+    ResponseItem,
+    WebSearchCall,
+)
+from protocol.rollout import TurnContextItem
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Reply:
+    """What has come of one attempt so far."""
+
+    entries: list[ResponseItem | CallRun] = field(default_factory=list)
+    completed: bool = False
+
+    @property
+    def calls(self) -> bool:
+        """Whether the model waits for outputs."""
+        return any(isinstance(entry, CallRun) for entry in self.entries)
+
+    def items(self, now: float) -> list[ResponseItem]:
+        """Everything in the model's order, each call followed by its output."""
+        out: list[ResponseItem] = []
+        for entry in self.entries:
+            out += entry.settled(now) if isinstance(entry, CallRun) else [entry]
+        return out
+
+    def up_to_last_call(self) -> Reply:
+        """Without what followed the last call: of that the next attempt makes something new."""
+        last = max((n for n, entry in enumerate(self.entries) if isinstance(entry, CallRun)), default=-1)
+        return Reply(self.entries[: last + 1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampler:
+    """Asks the model within one turn."""
+
+    turn_id: str
+    model: ModelClient
+    settings: RequestSettings
+    outbox: Outbox
+    transcript: Transcript
+    tokens: TokenCounts
+    context_window: int | None
+    context_line: TurnContextItem
+    assembler: Callable[[], ReplyAssembler]
+    tools: ToolRuntime | None
+    """None: whatever the model calls is not run."""
+    clock: Callable[[], float]
+    current: list[Reply] = field(default_factory=list)
+    """The attempt under way, so that an interrupted turn can keep what came of it."""
+
+    async def sample(self, prompt: Callable[[], Prompt]) -> Reply:
+        """One answered request; `prompt` is asked anew for each attempt. Raises ModelError when it is given up."""
+        retries, most = 0, self.model.provider.stream_max_retries
+        while True:
+            self.outbox.record(self.context_line)
+            try:
+                return await self._attempt(prompt())
+            except ModelError as error:
+                self._keep_calls()
+                self._count(error)
+                if not error.retryable or retries >= most:
+                    raise
+                retries += 1
+                log.info("attempt %d of turn %s failed: %s", retries, self.turn_id, error)
+                self._emit(StreamErrorEvent(message=f"Reconnecting... {retries}/{most}"))
+                delay = error.retry_after
+            await anyio.sleep(backoff(retries) if delay is None else delay)
+
+    def abandon(self) -> None:
+        """The turn was interrupted: keep what was done, and say of unfinished calls that they were aborted."""
+        for reply in self.current:
+            kept = reply.items(self.clock())
+            calls = reply.calls
+            self.current.clear()
+            self.transcript.record(self.turn_id, kept)
+            self.transcript.take_back()
+            if calls:
+                # The settings of the request that would have followed: readers take them from the last such line.
+                self.outbox.record(self.context_line)
+
+    async def _attempt(self, prompt: Prompt) -> Reply:
+        reply = Reply()
+        self.current[:] = [reply]
+        failure: ModelError | None = None
+        async with anyio.create_task_group() as calls:
+            try:
+                await self._read(prompt, reply, calls)
+            except ModelError as error:
+                failure = error  # the group still waits for the calls that were begun
+        if failure is not None:
+            raise failure
+        self.current.clear()
+        return reply
+
+    async def _read(self, prompt: Prompt, reply: Reply, calls: TaskGroup) -> None:
+        assembler = self.assembler()
+        async with self.model.stream(prompt, self.settings) as batches:
+            async for batch in batches:
+                self._take(batch, reply, assembler, calls)
+                if reply.completed:
+                    return
+                await self.outbox.room()
+        raise StreamDisconnected("stream closed before response.completed")
+
+    def _take(
+        self, batch: Sequence[ModelEvent], reply: Reply, assembler: ReplyAssembler, calls: TaskGroup
+    ) -> None:
+        for event in batch:
+            match event:
+                case OutputTextDelta():
+                    assembler.text_delta(event.delta)
+                case OutputItemDone():
+                    self._item(event.item, reply, calls)
+                    assembler.take(event)
+                case Created():
+                    pass
+                case RateLimits():
+                    self.tokens.rate_limits = event.snapshot
+                    self._emit_tokens()
+                case Completed():
+                    if event.usage is not None:
+                        self.tokens.add(event.usage, self.context_window)
+                    self._emit_tokens()
+                    reply.completed = True
+                    return
+                case _:
+                    assembler.take(event)
+
+    def _item(self, item: ResponseItem, reply: Reply, calls: TaskGroup) -> None:
+        match item:
+            case WebSearchCall():
+                return  # the provider ran it; clients see it, the history does not need it
+            case OtherItem() | FunctionCallOutput() | CustomToolCallOutput():
+                log.debug("the model sent an item of kind %s, which is not used", item.type)
+                return
+            case FunctionCall(call_id="") | CustomToolCall(call_id=""):
+                item = item.model_copy(update={"call_id": f"call_{self.turn_id}_{len(reply.entries)}"})
+        if isinstance(item, FunctionCall | CustomToolCall | LocalShellCall):
+            if self.tools is None:
+                return
+            reply.entries.append(self.tools.start(item, calls))
+        else:
+            reply.entries.append(item)
+        self.transcript.announce(item)
+
+    def _keep_calls(self) -> None:
+        for reply in self.current:
+            if reply.calls:
+                self.transcript.record(self.turn_id, reply.up_to_last_call().items(self.clock()))
+        self.current.clear()
+        self.transcript.take_back()
+
+    def _count(self, error: ModelError) -> None:
+        match error:
+            case ContextWindowExceeded() if self.context_window is not None:
+                self.tokens.fill(self.context_window)
+                self._emit_tokens()
+            case UsageLimitReached() if error.rate_limits is not None:
+                self.tokens.rate_limits = error.rate_limits
+                self._emit_tokens()
+            case _:
+                pass
+
+    def _emit_tokens(self) -> None:
+        self._emit(TokenCountEvent(info=self.tokens.info, rate_limits=self.tokens.rate_limits))
+
+    def _emit(self, msg: EventMsg) -> None:
+        self.outbox.emit(self.turn_id, msg)

@@ -1,0 +1,55 @@
+"""What a session works with, put together once by the engine: collaborators, clock and ids. No behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from app_server.core.approvals.broker import ApprovalBroker
+from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.config.types import Config
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.snapshot import Git
+from app_server.core.mcp.manager import McpManager
+from app_server.core.model.client import ModelClient
+from app_server.core.rollout.history_file import MessageHistory
+from app_server.core.session.elicitations import Elicitations
+from app_server.core.session.outbox import Outbox
+
+TurnCompleted = Callable[[str, Sequence[str], str | None], None]
+"""Is told of each completed turn: its id, what the user said, the assistant's last words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    """The opening of a conversation, as far as it does not change with the turns."""
+
+    agents: str | None
+    """AGENTS.md files, joined."""
+    shell: str | None
+    """The user's shell by its short name."""
+    shell_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    conversation_id: str
+    config: Config
+    instructions: Instructions
+    model: ModelClient
+    outbox: Outbox
+    broker: ApprovalBroker
+    approved: ApprovalMemory
+    runner: CommandRunner
+    mcp: McpManager
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    new_id: Callable[[], str]
+    rollout_path: Path
+    history_file: MessageHistory
+    turn_completed: TurnCompleted
+    git: Git
+    now: Callable[[], datetime]
+    elicitations: Elicitations

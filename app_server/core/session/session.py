@@ -1,0 +1,176 @@
+"""The actor: operations go in, events come out, one task runs at a time.
+
+Owns the order of operations and the life of tasks. What an operation means is in the handlers below; what a task
+does is the task's. Nothing here knows of the wire.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.errors import CoreError
+from app_server.core.session.operations import perform, remember
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState
+from app_server.core.session.task_factory import TaskFactory
+from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
+from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
+from protocol.events.turn import TaskCompleteEvent, TurnAbortedEvent, TurnAbortReason
+from protocol.ops import InterruptOp, Op, ShutdownOp, Submission
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """One conversation, alive."""
+
+    def __init__(
+        self, services: Services, state: SessionState, tasks: TaskFactory, close: Callable[[], None]
+    ) -> None:
+        self.services, self.state, self.tasks = services, state, tasks
+        self._close = close
+        self._next_id = 0
+        self._queue: deque[Submission] = deque()
+        self._submitted = anyio.Event()
+        self._active: ActiveTask | None = None
+        self._group: TaskGroup | None = None
+        self.ended = anyio.Event()
+
+    # --- from outside
+    def submit(self, op: Op) -> str:
+        """Queue an operation; its events carry the id that is returned. Ids count from "0"."""
+        if self.ended.is_set():
+            raise CoreError("the conversation has ended")
+        id = str(self._next_id)
+        self._next_id += 1
+        self._queue.append(Submission(id=id, op=op))
+        self._submitted.set()
+        return id
+
+    @property
+    def active(self) -> ActiveTask | None:
+        return self._active
+
+    async def run(self) -> None:
+        """Serve operations until `shutdown` or cancellation; what was said until then is stored."""
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                group.start_soon(self.services.outbox.run, name="outbox")
+                group.start_soon(self._serve, name="operations")
+                if self.services.mcp.configured:
+                    group.start_soon(self.services.mcp.run, name="mcp")
+                    group.start_soon(self._tell_of_servers, name="mcp start")
+                await self.ended.wait()
+                group.cancel_scope.cancel()
+        finally:
+            self.ended.set()
+            self.services.outbox.close()
+            self._close()
+
+    async def _tell_of_servers(self) -> None:
+        mcp, outbox = self.services.mcp, self.services.outbox
+        await mcp.ready()
+        for failure in mcp.failures():
+            outbox.emit("", ErrorEvent(message=failure.message))
+        for notice in mcp.notices():
+            outbox.emit("", WarningEvent(message=notice))
+
+    # --- operations
+    async def _serve(self) -> None:
+        while True:
+            while not self._queue:
+                await self._submitted.wait()
+                self._submitted = anyio.Event()
+            submission = self._queue.popleft()
+            match submission.op:
+                case InterruptOp():
+                    await self.interrupt()
+                case ShutdownOp():
+                    await self._shut_down(submission.id)
+                    return
+                case _:
+                    await self._operate(submission)
+
+    async def _operate(self, submission: Submission) -> None:
+        try:
+            await perform(self, submission.id, submission.op)
+        except CoreError as error:
+            self.services.outbox.emit(submission.id, ErrorEvent(message=str(error)))
+        except Exception as error:
+            log.exception("operation %s", submission.op.type)
+            self.services.outbox.emit(
+                submission.id, ErrorEvent(message=f"internal error: {type(error).__name__}")
+            )
+
+    async def interrupt(self, reason: TurnAbortReason = TurnAbortReason.INTERRUPTED) -> None:
+        """End the running task, if there is one; returns once it has ended."""
+        if active := self._active:
+            active.interrupt(reason)
+            await active.ended.wait()
+
+    async def _shut_down(self, id: str) -> None:
+        await self.interrupt()
+        outbox = self.services.outbox
+        await outbox.flush()
+        outbox.emit(id, ShutdownCompleteEvent())
+        outbox.store()
+        self.ended.set()
+
+    # --- tasks
+    async def start(self, id: str, task: SessionTask, joins: Joins = Joins.NEXT_TURN) -> None:
+        """Begin a task; one that runs is ended first, as replaced."""
+        await self.interrupt(TurnAbortReason.REPLACED)
+        assert self._group is not None
+        active = self._active = ActiveTask(id=id, task=task, joins=joins)
+        self._group.start_soon(self._run_task, active, name=f"task {id}")
+
+    def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
+        """Work on the side that the operation loop need not wait for."""
+        assert self._group is not None
+        self._group.start_soon(work, name=name)
+
+    async def _run_task(self, active: ActiveTask) -> None:
+        outbox = self.services.outbox
+        completed, last = False, None
+        try:
+            with active.scope:
+                last = await self._result(active)
+                completed = True
+        finally:
+            # No await from here on: nothing may come between the task's end and the word of it.
+            if completed:
+                outbox.emit(active.id, TaskCompleteEvent(last_agent_message=last))
+            else:
+                active.task.interrupted()
+                outbox.emit(active.id, TurnAbortedEvent(reason=active.reason))
+            for message in active.take_input():
+                remember(self, active.id, message)
+            self._queue.extendleft(reversed(active.postponed))
+            self._submitted.set()
+            self._active = None
+            active.ended.set()
+        self.background(outbox.flush, name="flush")
+
+    async def _result(self, active: ActiveTask) -> str | None:
+        """What the task says; what it raises is told as an error event."""
+        try:
+            return await active.task.run(active)
+        except* CoreError as core_errors:
+            message = str(_first(core_errors))
+        except* Exception as errors:
+            log.error("a task failed", exc_info=errors)
+            message = f"internal error: {type(_first(errors)).__name__}; the log has the details"
+        self.services.outbox.emit(active.id, ErrorEvent(message=message))
+        return None
+
+
+def _first(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group

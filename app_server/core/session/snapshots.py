@@ -1,0 +1,60 @@
+"""A snapshot of the working tree at the start of a turn, so that the turn can be undone.
+
+It is taken while the model thinks; tools wait for it. It is recorded with the first reply that calls tools, or at
+the turn's end: a turn that changed nothing still can be undone to where it began.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import anyio
+
+from app_server.core.git.ghost import SnapshotUnavailable, take_snapshot
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.transcript import Transcript
+from protocol.events.notices import BackgroundEventEvent
+from protocol.responses import GhostCommit, GhostSnapshot
+
+log = logging.getLogger(__name__)
+
+FEATURE = "ghost_commit"
+
+
+class TurnSnapshot:
+    """One turn's."""
+
+    def __init__(self, services: Services, state: SessionState, turn: Turn, transcript: Transcript) -> None:
+        self._services, self._state, self._turn, self._transcript = services, state, turn, transcript
+        self._commit: GhostCommit | None = None
+        self.taken = anyio.Event()
+        """Set once tools may change files."""
+
+    async def take(self) -> None:
+        try:
+            if self._services.config.features.enabled(FEATURE):
+                await self._take()
+        finally:
+            self.taken.set()
+
+    async def record(self) -> None:
+        """Put the snapshot into the history, once, when it is there."""
+        await self.taken.wait()
+        if self._commit is not None:
+            self._transcript.record(self._turn.id, [GhostSnapshot(ghost_commit=self._commit)])
+            self._commit = None
+
+    async def _take(self) -> None:
+        outcome = await take_snapshot(self._services.git, Path(self._turn.settings.cwd), self._services.now())
+        if isinstance(outcome, SnapshotUnavailable):
+            self._say(outcome.message)
+        else:
+            self._commit = outcome
+
+    def _say(self, message: str) -> None:
+        # One word on it is enough for a conversation.
+        if message not in self._state.notices:
+            self._state.notices.add(message)
+            self._services.outbox.emit(self._turn.id, BackgroundEventEvent(message=message))

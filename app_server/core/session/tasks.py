@@ -1,0 +1,60 @@
+"""What a session can be busy with. One task at a time; it ends by itself or is interrupted, and says so once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import anyio
+
+from protocol.events.turn import TurnAbortReason
+from protocol.ops import Submission
+from protocol.responses import MessageItem
+
+
+class SessionTask(Protocol):
+    """Something that takes time. `run` is cancelled to interrupt it."""
+
+    async def run(self, active: ActiveTask) -> str | None:
+        """Returns the last thing the assistant said. A CoreError becomes an error event."""
+        ...
+
+    def interrupted(self) -> None:
+        """Last words, after everything of the task has ended; says nothing of the interruption itself."""
+        ...
+
+
+class Joins(Enum):
+    """What becomes of a user's words that arrive while the task runs."""
+
+    THIS_TURN = "this turn"
+    NEXT_TURN = "next turn"
+
+
+@dataclass(slots=True, kw_only=True)
+class ActiveTask:
+    """The task under way."""
+
+    id: str
+    task: SessionTask
+    joins: Joins
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    reason: TurnAbortReason = TurnAbortReason.INTERRUPTED
+    ending: bool = False
+    postponed: list[Submission] = field(default_factory=list)
+    """Operations that wait for the task's end."""
+    _input: list[MessageItem] = field(default_factory=list)
+
+    def add_input(self, message: MessageItem) -> None:
+        self._input.append(message)
+
+    def take_input(self) -> list[MessageItem]:
+        taken, self._input = self._input, []
+        return taken
+
+    def interrupt(self, reason: TurnAbortReason) -> None:
+        if not self.ending:
+            self.ending, self.reason = True, reason
+            self.scope.cancel()

@@ -1,0 +1,63 @@
+"""Where a turn's items go: the conversation's history with its rollout, or a history of its own for a review."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from app_server.core.context.history import ConversationHistory
+from app_server.core.session.outbox import Outbox
+from protocol.events.turn import RawResponseItemEvent
+from protocol.responses import OtherItem, ResponseItem
+
+
+class Transcript(Protocol):
+    history: ConversationHistory
+
+    def record(self, turn_id: str, items: Sequence[ResponseItem]) -> None:
+        """The items are part of the conversation from now on."""
+        ...
+
+    def announce(self, item: ResponseItem) -> None:
+        """The client is about to be told of an item that is recorded later."""
+        ...
+
+    def take_back(self) -> None:
+        """What was announced and not recorded never will be."""
+        ...
+
+
+class StoredTranscript:
+    """History in memory, lines in the rollout, an event for clients that asked for raw items."""
+
+    def __init__(self, history: ConversationHistory, outbox: Outbox) -> None:
+        self.history, self._outbox = history, outbox
+
+    def record(self, turn_id: str, items: Sequence[ResponseItem]) -> None:
+        self.history.record(items)
+        self._outbox.record_items(items)
+        for item in items:
+            if not isinstance(item, OtherItem):
+                self._outbox.emit(turn_id, RawResponseItemEvent(item=item))
+
+    def announce(self, item: ResponseItem) -> None:
+        self._outbox.journal(item)
+
+    def take_back(self) -> None:
+        self._outbox.forget_journal()
+
+
+class IsolatedTranscript:
+    """A review's: nothing of it reaches the conversation."""
+
+    def __init__(self, history: ConversationHistory) -> None:
+        self.history = history
+
+    def record(self, turn_id: str, items: Sequence[ResponseItem]) -> None:
+        self.history.record(items)
+
+    def announce(self, item: ResponseItem) -> None:
+        pass
+
+    def take_back(self) -> None:
+        pass

@@ -1,0 +1,118 @@
+"""The turn loop on one page: ask the model, run what it calls, ask again, until it asks for nothing.
+
+1. `task_started`, then the user's words as an item.
+2. What the user said meanwhile joins the conversation, ahead of the next request.
+3. One request; its items and the outputs of its calls are recorded in the model's order.
+4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again.
+5. The turn ends when the model called nothing and nobody said anything meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from app_server.core.errors import CoreError
+from app_server.core.model.prompt import Prompt
+from app_server.core.session.items import last_assistant_text, older_events, user_message
+from app_server.core.session.outbox import Outbox
+from app_server.core.session.sampling import Sampler
+from app_server.core.session.state import TokenCounts
+from app_server.core.session.transcript import Transcript
+from protocol.events.patches import TurnDiffEvent
+from protocol.events.turn import ItemCompletedEvent, ItemStartedEvent, TaskStartedEvent
+from protocol.responses import MessageItem, ResponseItem
+
+
+class ContextStillFull(CoreError):
+    """Compacting did not bring the conversation below its limit."""
+
+    def __init__(self, limit: int, tokens: int | None) -> None:
+        super().__init__(
+            f"Conversation is still above the token limit after automatic summarization (limit {limit}, current "
+            f"{'unknown' if tokens is None else tokens}). Please start a new session or trim your input."
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnLoop:
+    """One turn of one conversation."""
+
+    turn_id: str
+    conversation_id: str
+    outbox: Outbox
+    transcript: Transcript
+    tokens: TokenCounts
+    sampler: Sampler
+    prompt: Callable[[Sequence[ResponseItem]], Prompt]
+    take_input: Callable[[], list[MessageItem]]
+    """What the user said since it was last called."""
+    prepare: Callable[[], Awaitable[None]]
+    """Awaited before the first request: what the model is offered may have to be found out first."""
+    compact: Callable[[], Awaitable[None]]
+    compact_limit: int | None
+    diff: Callable[[], Awaitable[str | None]]
+    """The change of files by this turn, in git's format; None: none."""
+    before_recording: Callable[[], Awaitable[None]]
+    """Awaited once the first reply with calls has settled, before it is recorded."""
+    new_id: Callable[[], str]
+    show_user_message: bool = True
+    _compacted: bool = field(default=False, init=False)
+
+    async def run(self, opening: Sequence[MessageItem]) -> str | None:
+        """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
+        self.outbox.emit(self.turn_id, TaskStartedEvent(model_context_window=self.sampler.context_window))
+        for message in opening:
+            self._say(message)
+        await self.prepare()
+        while True:
+            if pending := self.take_input():
+                self.transcript.record(self.turn_id, pending)
+            reply = await self.sampler.sample(self._prompt)
+            if diff := await self.diff():
+                self.outbox.emit(self.turn_id, TurnDiffEvent(unified_diff=diff))
+            if reply.calls:
+                await self.before_recording()
+            items = reply.items(self.sampler.clock())
+            self.transcript.record(self.turn_id, items)
+            if await self._made_room():
+                continue
+            if reply.calls:
+                continue
+            pending = self.take_input()
+            if not pending:
+                return last_assistant_text(items)
+            self.transcript.record(self.turn_id, pending)
+
+    def interrupted(self) -> None:
+        """Keep what is done; called once the turn's tasks have ended."""
+        self.sampler.abandon()
+        if pending := self.take_input():
+            # Said but not yet sent: the next turn's request carries it.
+            self.transcript.record(self.turn_id, pending)
+
+    def _prompt(self) -> Prompt:
+        return self.prompt(self.transcript.history.for_prompt())
+
+    def _say(self, message: MessageItem) -> None:
+        self.transcript.record(self.turn_id, [message])
+        if not self.show_user_message:
+            return
+        item = user_message(message, self.new_id())
+        place = {"thread_id": self.conversation_id, "turn_id": self.turn_id}
+        self.outbox.emit(self.turn_id, ItemStartedEvent(**place, item=item))
+        self.outbox.emit(self.turn_id, ItemCompletedEvent(**place, item=item))
+        for event in older_events(item, raw_reasoning=False):
+            self.outbox.emit(self.turn_id, event)
+
+    async def _made_room(self) -> bool:
+        """Compact where the limit is reached. True: done, ask the model again."""
+        tokens = self.tokens.in_context
+        if self.compact_limit is None or tokens is None or tokens < self.compact_limit:
+            self._compacted = False
+            return False
+        if self._compacted:
+            raise ContextStillFull(self.compact_limit, tokens)
+        self._compacted = True
+        await self.compact()
+        return True

@@ -1,0 +1,51 @@
+"""Undo: the working tree back to where it was before the newest snapshot, and the snapshot used up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app_server.core.errors import GitError
+from app_server.core.git.undo import restore_snapshot
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.tasks import ActiveTask
+from protocol.events.notices import UndoCompletedEvent, UndoStartedEvent
+from protocol.events.turn import TaskStartedEvent
+from protocol.responses import GhostSnapshot
+
+SHORT_ID = 7
+"""Digits of a commit's id that a person is shown."""
+
+
+class UndoTask:
+    def __init__(self, services: Services, state: SessionState, turn: Turn, window: int | None) -> None:
+        self._services, self._state, self._turn, self._window = services, state, turn, window
+
+    async def run(self, active: ActiveTask) -> str | None:
+        outbox, id = self._services.outbox, self._turn.id
+        outbox.emit(id, TaskStartedEvent(model_context_window=self._window))
+        outbox.emit(id, UndoStartedEvent(message="Undo in progress..."))
+        outbox.emit(id, await self._undo())
+        return None
+
+    def interrupted(self) -> None:
+        self._services.outbox.emit(
+            self._turn.id, UndoCompletedEvent(success=False, message="Undo cancelled.")
+        )
+
+    async def _undo(self) -> UndoCompletedEvent:
+        items = list(self._state.history.items)
+        place = next((n for n in reversed(range(len(items))) if isinstance(items[n], GhostSnapshot)), None)
+        if place is None:
+            return UndoCompletedEvent(success=False, message="No ghost snapshot available to undo.")
+        snapshot = items[place]
+        assert isinstance(snapshot, GhostSnapshot)
+        commit = snapshot.ghost_commit
+        try:
+            await restore_snapshot(self._services.git, Path(self._turn.settings.cwd), commit)
+        except GitError as error:
+            message = f"Failed to restore snapshot {commit.id[:SHORT_ID]}: {error}"
+            return UndoCompletedEvent(success=False, message=message)
+        del items[place]
+        self._state.history.replace(items)
+        return UndoCompletedEvent(success=True, message=f"Undo restored snapshot {commit.id[:SHORT_ID]}.")

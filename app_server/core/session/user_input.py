@@ -1,0 +1,37 @@
+"""What the user sent, as a message for the model: texts and images, local images read and encoded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio.to_thread
+
+from app_server.core.context.images import ImageUnreadable, image_data_url
+from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from protocol.responses import ContentItem, InputImage, InputText, MessageItem
+
+log = logging.getLogger(__name__)
+
+
+async def as_message(items: Sequence[UserInput]) -> MessageItem:
+    """One message of all parts, in order. An image that cannot be read is told in words in its place."""
+    content = [await _part(item) for item in items]
+    return MessageItem(role="user", content=tuple(content))
+
+
+async def _part(item: UserInput) -> ContentItem:
+    match item:
+        case TextInput():
+            return InputText(text=item.text)
+        case ImageInput():
+            return InputImage(image_url=item.image_url)
+        case LocalImageInput():
+            try:
+                url = await anyio.to_thread.run_sync(image_data_url, Path(item.path), abandon_on_cancel=True)
+                return InputImage(image_url=url)
+            except (OSError, ImageUnreadable) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                log.warning("cannot attach %s: %s", item.path, reason)
+                return InputText(text=f"(The image {item.path} could not be attached: {reason}.)")

@@ -1,0 +1,49 @@
+"""A command that the user typed: it runs for them, outside of the sandbox, as in their own terminal."""
+
+from __future__ import annotations
+
+from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.session.regular import tool_turn_of
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.tasks import ActiveTask
+from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.orchestrator import Command, run_command
+from protocol.events.turn import TaskStartedEvent
+
+TIMEOUT_MS = 60 * 60 * 1000
+"""The user can interrupt; this is for what was forgotten."""
+
+
+class UserShellTask:
+    """`task_started`, the command's events, the end. Nothing of it enters the history."""
+
+    def __init__(
+        self, services: Services, state: SessionState, turn: Turn, command: str, window: int | None
+    ) -> None:
+        self._services, self._state, self._turn, self._command, self._window = (
+            services,
+            state,
+            turn,
+            command,
+            window,
+        )
+
+    async def run(self, active: ActiveTask) -> str | None:
+        services, turn = self._services, self._turn
+        services.outbox.emit(turn.id, TaskStartedEvent(model_context_window=self._window))
+        command = Command(
+            call_id=services.new_id(),
+            argv=(services.instructions.shell_path, "-lc", self._command),
+            cwd=turn.settings.cwd,
+            timeout_ms=TIMEOUT_MS,
+            user_shell=True,
+        )
+        try:
+            await run_command(command, tool_turn_of(services, self._state, turn, TurnDiffTracker()))
+        except ToolFailure:
+            pass  # its end event has told the user
+        return None
+
+    def interrupted(self) -> None:
+        pass

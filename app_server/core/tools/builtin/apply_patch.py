@@ -1,0 +1,77 @@
+"""`apply_patch` as a tool: with a JSON argument for most models, as free text for those that know patches."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app_server.core.context.output import command_output
+from app_server.core.exec.command import ExecResult
+from app_server.core.model.prompt import FreeformTool, FunctionTool, ToolSpec
+from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
+from app_server.core.tools.output_events import decode
+from app_server.core.tools.patching import Patching
+from protocol.base import Json
+
+PARAMETERS: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {
+        "input": {"type": "string", "description": "The whole patch, from *** Begin Patch to *** End Patch."}
+    },
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+DESCRIPTION = "Adds, changes, moves and deletes files. All of the patch is applied, or nothing of it."
+
+GRAMMAR = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+
+%import common.LF
+"""
+
+
+class ApplyPatchTool:
+    """Either form."""
+
+    name = "apply_patch"
+    parallel = False
+
+    def __init__(self, *, freeform: bool) -> None:
+        self._freeform = freeform
+
+    def spec(self) -> ToolSpec:
+        if self._freeform:
+            grammar = {"type": "grammar", "syntax": "lark", "definition": GRAMMAR}
+            return FreeformTool(
+                name=self.name,
+                description=f"{DESCRIPTION} The input is the patch itself, not JSON.",
+                format=grammar,
+            )
+        return FunctionTool(name=self.name, description=DESCRIPTION, parameters=PARAMETERS)
+
+    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        text = call.arguments if call.custom else parse_arguments(call.arguments, PARAMETERS)["input"]
+        result = await Patching(call.call_id, text, turn.settings.cwd, turn).through()
+        return text_output(told(result), success=result.exit_code == 0)
+
+
+def told(result: ExecResult) -> str:
+    """What a model that calls the tool is given; a shell call gets JSON instead."""
+    output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
+    return f"Exit code: {result.exit_code}\nWall time: {result.duration_s:.1f} seconds\nOutput:\n{output}"

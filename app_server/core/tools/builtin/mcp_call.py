@@ -1,0 +1,39 @@
+"""Tools of MCP servers, as the model calls them: by qualified name, with the server's own schema."""
+
+from __future__ import annotations
+
+from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.offer import McpTool
+from app_server.core.model.prompt import FunctionTool, ToolSpec
+from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.builtin.mcp_events import end
+from app_server.core.tools.builtin.mcp_resources import ANYTHING
+from app_server.core.tools.contract import Tool, ToolCall, ToolOutput, ToolTurn
+from protocol.events.mcp import McpToolCallBeginEvent
+from protocol.mcp import McpInvocation
+
+
+class McpToolCall:
+    """One tool of one server. What the server says of its arguments is the server's to check."""
+
+    parallel = False
+
+    def __init__(self, name: str, offered: McpTool) -> None:
+        self.name = name
+        self._offered = offered
+
+    def spec(self) -> ToolSpec:
+        offered = self._offered
+        return FunctionTool(name=self.name, description=offered.description, parameters=offered.input_schema)
+
+    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        arguments = parse_arguments(call.arguments, ANYTHING)
+        invocation = McpInvocation(server=self._offered.server, tool=self._offered.tool, arguments=arguments)
+        turn.emit(McpToolCallBeginEvent(call_id=call.call_id, invocation=invocation))
+        outcome = await turn.mcp.call(self.name, arguments)
+        end(turn, call.call_id, invocation, outcome.seconds, outcome.event_result())
+        return ToolOutput(outcome.payload())
+
+
+def mcp_tools(manager: McpManager) -> list[Tool]:
+    return [McpToolCall(name, offered) for name, offered in manager.tools().items()]

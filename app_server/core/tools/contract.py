@@ -1,0 +1,101 @@
+"""What a tool is, what it is given and what it may answer.
+
+A tool that cannot do what it was asked raises `ToolFailure`; its text goes to the model and the turn goes on.
+Anything else that leaves a tool is our bug and ends the turn with an error event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app_server.core.approvals.broker import ApprovalBroker
+from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.config.types import Config
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.mcp.manager import McpManager
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.patch.turn_diff import TurnDiffTracker
+from protocol.events.msg import EventMsg
+from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy
+from protocol.responses import FunctionCallOutputPayload, ResponseItem
+
+
+class ToolFailure(Exception):
+    """The tool cannot do it; the message is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of the model's, whatever kind of item it came as."""
+
+    call_id: str
+    name: str
+    arguments: str
+    """JSON text for a function, free text for a custom tool."""
+    custom: bool = False
+    local_shell: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What the model is given back, and items that follow it in the history."""
+
+    payload: FunctionCallOutputPayload
+    then: tuple[ResponseItem, ...] = ()
+
+
+def text_output(text: str, success: bool | None = True) -> ToolOutput:
+    return ToolOutput(FunctionCallOutputPayload(content=text, success=success))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """What holds for one turn."""
+
+    cwd: str
+    approval_policy: AskForApproval
+    sandbox_policy: SandboxPolicy
+
+
+@dataclass(slots=True)
+class ToolTurn:
+    """What a tool sees of the turn that it runs in."""
+
+    id: str
+    settings: TurnSettings
+    config: Config
+    emit: Callable[[EventMsg], None]
+    broker: ApprovalBroker
+    approved: ApprovalMemory
+    runner: CommandRunner
+    mcp: McpManager
+    diffs: TurnDiffTracker
+    store: Callable[[], Awaitable[None]]
+    """Returns once everything said so far is on the disk; an approval's answer waits for it."""
+    clock: Callable[[], float]
+    """Monotonic seconds."""
+    granted_roots: set[str] = field(default_factory=set)
+    """Directories that the user let patches write to for the rest of the session."""
+
+    async def ask(self, call_id: str, event: EventMsg) -> ReviewDecision:
+        """Put a question to the user. Where the answer is to abort, the turn is cancelled and this never returns."""
+        decision = await self.broker.ask(call_id, self.id, lambda: self.emit(event))
+        await self.store()
+        return decision
+
+
+class Tool(Protocol):
+    """One tool. Stateless: what a call needs comes with it."""
+
+    name: str
+    parallel: bool
+    """Whether calls may run beside other calls."""
+
+    def spec(self) -> ToolSpec: ...
+
+    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput: ...
+
+
+Tools = Mapping[str, Tool]

@@ -1,0 +1,203 @@
+"""The one road of a command: refuse | ask → sandbox → run → was it stopped? ask → run without.
+
+1. The policy may refuse (an escalation that nobody may approve): the model is told, nothing else happens.
+2. `exec_command_begin`; then, where the policy says so, the user is asked. A no ends it here.
+3. The command runs in the sandbox of the turn, or without one where that is what was approved.
+4. Where the sandbox stood in the way, a command that the user approved runs again without it, and one that nobody
+   approved is offered to the user, if the policy lets us ask.
+5. `exec_command_end`, always, with what the model is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from app_server.core.approvals.decide import CommandRequest, Verdict, decide, may_ask_after_denial, refusal
+from app_server.core.commands.parsed import parse_command
+from app_server.core.context.output import command_output, command_result
+from app_server.core.errors import CoreError, LaunchError
+from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.exec.environment import command_environment
+from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.core.tools.output_events import OutputDeltas, decode
+from protocol.events.commands import (
+    Duration,
+    ExecApprovalRequestEvent,
+    ExecCommandBeginEvent,
+    ExecCommandEndEvent,
+)
+from protocol.policy import DangerFullAccess, ReviewDecision
+
+DEFAULT_TIMEOUT_MS = 10_000
+"""What a command may take where the model does not say; the reference's default."""
+
+REJECTED = "exec command rejected by user"
+RETRY_REASON = "command failed; retry without sandbox?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What the model asked to run."""
+
+    call_id: str
+    argv: tuple[str, ...]
+    cwd: str
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    escalated: bool = False
+    justification: str | None = None
+    user_shell: bool = False
+    """Typed by the user himself: nobody needs to be asked."""
+
+
+class Rejected(Exception):
+    """The user said no."""
+
+
+async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
+    """Returns what the model is told. Raises ToolFailure where nothing was run."""
+    request = CommandRequest(command.argv, command.cwd, command.escalated)
+    if refused := refusal(request, turn.settings.approval_policy):
+        raise ToolFailure(refused)
+    parsed = tuple(parse_command(command.argv))
+    turn.emit(
+        ExecCommandBeginEvent(
+            call_id=command.call_id,
+            command=command.argv,
+            cwd=command.cwd,
+            parsed_cmd=parsed,
+            is_user_shell_command=command.user_shell,
+        )
+    )
+    began = turn.clock()
+    try:
+        if not command.argv:
+            raise ToolFailure("command args are empty")
+        if any("\0" in word for word in (*command.argv, command.cwd)):
+            raise ToolFailure("execution error: a command cannot hold NUL characters")
+        result = await _Run(command, request, turn).through()
+    except (ToolFailure, CoreError, Rejected) as error:
+        text = _said(error)
+        turn.emit(_failed(command, text, turn.clock() - began))
+        raise ToolFailure(text) from error
+    return _told(command, result, turn)
+
+
+class _Run:
+    """One command on its way through steps 2 to 4."""
+
+    def __init__(self, command: Command, request: CommandRequest, turn: ToolTurn) -> None:
+        self._command, self._request, self._turn = command, request, turn
+        self._key: Hashable = (command.argv, command.cwd, command.escalated)
+
+    async def through(self) -> ExecResult:
+        unconfined = isinstance(self._turn.settings.sandbox_policy, DangerFullAccess)
+        if self._turn.approved.covers(self._key):
+            # What was approved for the session ran without the sandbox, or would have: trying it again helps nobody.
+            return await self._execute(confined=False)
+        approved = await self._approved_now()
+        if unconfined or (self._command.escalated and approved):
+            return await self._execute(confined=False)
+        result = await self._execute(confined=True)
+        if not result.denied:
+            return result
+        if not approved:
+            if not may_ask_after_denial(self._turn.settings.approval_policy):
+                return result
+            await self._ask(RETRY_REASON)
+        return await self._execute(confined=False)
+
+    async def _approved_now(self) -> bool:
+        """Step 2. False: nobody was asked, because nobody needed to be."""
+        if self._command.user_shell:
+            return False
+        verdict = decide(
+            self._request, self._turn.settings.approval_policy, self._turn.settings.sandbox_policy
+        )
+        if verdict is Verdict.RUN:
+            return False
+        await self._ask(self._command.justification)
+        return True
+
+    async def _ask(self, reason: str | None) -> None:
+        command = self._command
+        event = ExecApprovalRequestEvent(
+            call_id=command.call_id,
+            command=command.argv,
+            cwd=command.cwd,
+            reason=reason,
+            parsed_cmd=tuple(parse_command(command.argv)),
+        )
+        match await self._turn.ask(command.call_id, event):
+            case ReviewDecision.APPROVED:
+                pass
+            case ReviewDecision.APPROVED_FOR_SESSION:
+                self._turn.approved.remember(self._key)
+            case ReviewDecision.DENIED | ReviewDecision.ABORT:
+                raise Rejected
+
+    async def _execute(self, *, confined: bool) -> ExecResult:
+        command, turn = self._command, self._turn
+        # The turn's directory is the root that may be written, never the one that the model names.
+        plan = turn.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd) if confined else None
+        spec = CommandSpec(
+            argv=command.argv,
+            cwd=command.cwd,
+            env=command_environment(
+                turn.config.shell_environment_policy,
+                turn.runner.environment,
+                plan=plan,
+                withheld=turn.config.credential_variables(),
+            ),
+            timeout_ms=command.timeout_ms,
+            sandbox=plan,
+        )
+        return await turn.runner.run(spec, OutputDeltas(command.call_id, turn.emit).take)
+
+
+def _said(error: ToolFailure | CoreError | Rejected) -> str:
+    match error:
+        case Rejected():
+            return REJECTED
+        case LaunchError():
+            return f"execution error: {error}"
+        case _:
+            return str(error)
+
+
+def _told(command: Command, result: ExecResult, turn: ToolTurn) -> ToolOutput:
+    aggregated = decode(result.aggregated)
+    turn.emit(
+        ExecCommandEndEvent(
+            call_id=command.call_id,
+            stdout=decode(result.stdout),
+            stderr=decode(result.stderr),
+            aggregated_output=aggregated,
+            exit_code=result.exit_code,
+            duration=Duration.from_seconds(result.duration_s),
+            formatted_output=command_output(
+                aggregated, timed_out=result.timed_out, seconds=result.duration_s
+            ),
+        )
+    )
+    return command_answer(result)
+
+
+def command_answer(result: ExecResult) -> ToolOutput:
+    """What the model is told of a command that ran."""
+    output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
+    text = command_result(output, result.exit_code, result.duration_s)
+    return text_output(text, success=result.exit_code == 0)
+
+
+def _failed(command: Command, text: str, seconds: float) -> ExecCommandEndEvent:
+    """The end of a command that was not run, or not to an end we know."""
+    return ExecCommandEndEvent(
+        call_id=command.call_id,
+        stdout="",
+        stderr=text,
+        aggregated_output=text,
+        exit_code=-1,
+        duration=Duration.from_seconds(seconds),
+        formatted_output=text,
+    )

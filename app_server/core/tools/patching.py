@@ -1,0 +1,157 @@
+"""The one road of a patch: understand → judge where it writes → ask → write it with the sandbox's rights.
+
+1. The patch is parsed and every hunk of every file is placed, before anything is asked or written.
+2. Where it writes is judged by real paths, links resolved: applied, asked about, or refused.
+3. It is written by a process of its own inside the sandbox; one that the user approved is written again without
+   it where the sandbox stood in the way. Either everything is written or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio.to_thread
+
+from app_server.core.approvals.decide import may_ask_after_denial
+from app_server.core.errors import CoreError
+from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.patch.apply import plan_patch
+from app_server.core.patch.disk import RealDisk
+from app_server.core.patch.errors import PatchError
+from app_server.core.patch.fences import git_fences
+from app_server.core.patch.parse import parse_patch
+from app_server.core.patch.plan import PatchPlan, writer_command
+from app_server.core.patch.safety import AutoApprove, Reject, Territory, assess
+from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.tools.contract import ToolFailure, ToolTurn
+from app_server.core.tools.orchestrator import RETRY_REASON
+from app_server.core.tools.output_events import OutputDeltas, decode
+from protocol.events.patches import ApplyPatchApprovalRequestEvent, PatchApplyBeginEvent, PatchApplyEndEvent
+from protocol.policy import DangerFullAccess, ReviewDecision
+
+REJECTED = "patch rejected by user"
+TIMEOUT_MS = 60_000
+REFUSED = "Failed to "
+"""How the writer begins to say that it lacks the rights; other failures name their reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patching:
+    """One patch of one call."""
+
+    call_id: str
+    text: str
+    cwd: str
+    turn: ToolTurn
+
+    async def through(self) -> ExecResult:
+        """Returns what the writer printed. Raises ToolFailure where nothing was written."""
+        plan = await self._understood()
+        confinement = self._confinement()
+        approved = await self._approved(plan, confinement)
+        turn = self.turn
+        turn.diffs.record(plan)
+        changes = plan.changes()
+        turn.emit(PatchApplyBeginEvent(call_id=self.call_id, auto_approved=not approved, changes=changes))
+        try:
+            result = await self._written(plan, confinement, approved)
+        except (CoreError, ToolFailure, OSError) as error:
+            turn.emit(PatchApplyEndEvent(call_id=self.call_id, stdout="", stderr=str(error), success=False))
+            raise ToolFailure(str(error)) from error
+        stdout, stderr = decode(result.stdout), decode(result.stderr)
+        success = result.exit_code == 0
+        turn.emit(PatchApplyEndEvent(call_id=self.call_id, stdout=stdout, stderr=stderr, success=success))
+        return result
+
+    async def _understood(self) -> PatchPlan:
+        def read() -> PatchPlan:
+            return plan_patch(parse_patch(self.text), self.cwd, RealDisk())
+
+        try:
+            return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+        except PatchError as error:
+            raise ToolFailure(error.for_model()) from error
+
+    def _confinement(self) -> SandboxPlan | None:
+        settings = self.turn.settings
+        return self.turn.runner.plan(settings.sandbox_policy, settings.cwd)
+
+    # --- step 2
+    async def _approved(self, plan: PatchPlan, confinement: SandboxPlan | None) -> bool:
+        """Whether the user said yes; False: nobody needed to be asked."""
+        verdict = assess(
+            plan.places(), self.turn.settings.approval_policy, self._territory(plan, confinement)
+        )
+        if isinstance(verdict, AutoApprove):
+            return False
+        if isinstance(verdict, Reject):
+            raise ToolFailure(verdict.for_model())
+        key: Hashable = ("patch", self.text, self.cwd)
+        if self.turn.approved.covers(key):
+            return True
+        await self._ask(plan, verdict.reason, verdict.grant_root, key)
+        return True
+
+    def _territory(self, plan: PatchPlan, confinement: SandboxPlan | None) -> Territory | None:
+        if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or confinement is None:
+            return None
+        roots = tuple(confinement.writable_roots)
+        fences = git_fences([place.real for place in plan.places()], roots)
+        return Territory(roots, (*confinement.fences, *confinement.reserved, confinement.home, *fences))
+
+    async def _ask(self, plan: PatchPlan, reason: str | None, grant_root: str | None, key: Hashable) -> None:
+        event = ApplyPatchApprovalRequestEvent(
+            call_id=self.call_id, changes=plan.changes(), reason=reason, grant_root=grant_root
+        )
+        match await self.turn.ask(self.call_id, event):
+            case ReviewDecision.APPROVED:
+                pass
+            case ReviewDecision.APPROVED_FOR_SESSION:
+                self.turn.approved.remember(key)
+            case ReviewDecision.DENIED | ReviewDecision.ABORT:
+                raise ToolFailure(REJECTED)
+
+    # --- step 3
+    async def _written(self, plan: PatchPlan, confinement: SandboxPlan | None, approved: bool) -> ExecResult:
+        result = await self._write(plan, confinement)
+        stopped = (
+            confinement is not None and result.exit_code != 0 and decode(result.stderr).startswith(REFUSED)
+        )
+        if not stopped:
+            return result
+        if not approved:
+            if not may_ask_after_denial(self.turn.settings.approval_policy):
+                return result
+            await self._ask(plan, RETRY_REASON, None, ("patch", self.text, self.cwd))
+        return await self._write(plan, None)
+
+    async def _write(self, plan: PatchPlan, confinement: SandboxPlan | None) -> ExecResult:
+        # What a killed writer left may be finished only by one that has no more rights than any command.
+        document = plan.document(self.call_id, recover=confinement is not None)
+        path = await anyio.to_thread.run_sync(_spool, Path(self.turn.runner.home), document)
+        try:
+            spec = CommandSpec(
+                argv=("/bin/sh", "-c", 'exec "$@" < "$0"', path, *writer_command(sys.executable)),
+                cwd=plan.cwd if os.path.isdir(plan.cwd) else "/",
+                env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+                timeout_ms=TIMEOUT_MS,
+                sandbox=confinement,
+            )
+            return await self.turn.runner.run(spec, OutputDeltas(self.call_id, self.turn.emit).take)
+        finally:
+            os.unlink(path)
+
+
+def _spool(home: Path, document: bytes) -> str:
+    """The plan as a file that the writer can read from inside the sandbox."""
+    folder = home / "tmp"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    fd, path = tempfile.mkstemp(prefix="patch-", dir=folder)
+    with os.fdopen(fd, "wb") as file:
+        file.write(document)
+    return path

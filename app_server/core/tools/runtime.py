@@ -1,0 +1,127 @@
+"""Runs the calls of a reply: finds the tool, waits for its turn, turns what it raises into text for the model.
+
+The one place where a tool's failure becomes an answer. What was not finished when the turn was interrupted gets
+an output that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.context.history import call_key
+from app_server.core.context.output import aborted_by_user
+from app_server.core.tools.contract import (
+    Tool,
+    ToolCall,
+    ToolFailure,
+    ToolOutput,
+    Tools,
+    ToolTurn,
+    text_output,
+)
+from app_server.core.tools.gate import Gate, Ticket
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    LocalShellCall,
+    ResponseItem,
+)
+
+log = logging.getLogger(__name__)
+
+CallItem = FunctionCall | CustomToolCall | LocalShellCall
+
+COMMAND_TOOLS = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
+"""Tools whose interruption is told as that of a command."""
+
+
+@dataclass(slots=True)
+class CallRun:
+    """One call on its way."""
+
+    item: CallItem
+    call: ToolCall
+    began: float
+    output: ToolOutput | None = None
+
+    def settled(self, now: float) -> list[ResponseItem]:
+        """The call with its output, whatever became of it."""
+        output = self.output or text_output(
+            aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS), success=False
+        )
+        return [self.item, output_item(self.item, output), *output.then]
+
+
+def output_item(item: CallItem, output: ToolOutput) -> FunctionCallOutput | CustomToolCallOutput:
+    custom, call_id = call_key(item)
+    if custom:
+        return CustomToolCallOutput(call_id=call_id, output=output.payload.content)
+    return FunctionCallOutput(call_id=call_id, output=output.payload)
+
+
+class ToolRuntime:
+    """The calls of one turn."""
+
+    def __init__(self, tools: Tools, turn: ToolTurn, ready: anyio.Event) -> None:
+        self._tools, self._turn, self._ready = tools, turn, ready
+        self._gate = Gate()
+        self._unfinished: set[str] = set()
+
+    def start(self, item: CallItem, group: TaskGroup) -> CallRun:
+        """Begin a call; returns at once."""
+        call = as_call(item)
+        run = CallRun(item, call, self._turn.clock())
+        tool = self._tools.get(call.name)
+        if tool is None:
+            run.output = text_output(f"unsupported call: {call.name[:200]}", success=None)
+        elif call.call_id in self._unfinished:
+            run.output = text_output(
+                f"call id {call.call_id} is in use by a call that is still running", success=False
+            )
+        else:
+            self._unfinished.add(call.call_id)
+            ticket = self._gate.draw(parallel=tool.parallel)
+            group.start_soon(self._run, run, tool, ticket, name=f"tool {call.name}")
+        return run
+
+    async def _run(self, run: CallRun, tool: Tool, ticket: Ticket) -> None:
+        try:
+            async with self._gate.turn_of(ticket):
+                await self._ready.wait()
+                run.began = self._turn.clock()
+                run.output = await self._answer(run.call, tool)
+        finally:
+            self._unfinished.discard(run.call.call_id)
+
+    async def _answer(self, call: ToolCall, tool: Tool) -> ToolOutput:
+        try:
+            return await tool.run(call, self._turn)
+        except ToolFailure as failure:
+            return text_output(str(failure), success=False)
+        except Exception as error:
+            # A bug of ours must not cost the turn: the model is told and may go another way.
+            log.exception("tool %s", call.name)
+            return text_output(f"the tool failed unexpectedly ({type(error).__name__})", success=False)
+
+
+def as_call(item: CallItem) -> ToolCall:
+    match item:
+        case FunctionCall():
+            return ToolCall(item.call_id, item.name, item.arguments)
+        case CustomToolCall():
+            return ToolCall(item.call_id, item.name, item.input, custom=True)
+        case LocalShellCall():
+            action = item.action
+            arguments: dict[str, object] = {"command": list(action.command)}
+            if action.working_directory is not None:
+                arguments["workdir"] = action.working_directory
+            if action.timeout_ms is not None:
+                arguments["timeout_ms"] = action.timeout_ms
+            return ToolCall(call_key(item)[1], "local_shell", json.dumps(arguments), local_shell=True)

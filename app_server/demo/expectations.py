@@ -1,0 +1,118 @@
+"""What is expected of each turn of the demo: what was seen, what is on disk, what the model was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app_server.demo import script
+from app_server.demo.checks import Checks
+from app_server.demo.client import Heard
+from app_server.demo.screen import Screen
+from app_server.demo.scripted_model import ScriptedModel
+from app_server.demo.stage import Stage
+from app_server.demo.turn import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """One method for each thing that is shown."""
+
+    stage: Stage
+    model: ScriptedModel
+    script: script.Script
+    screen: Screen
+    checks: Checks
+
+    def new_server(self) -> None:
+        """Its totals begin anew, also in a conversation that it resumes."""
+        self.script.usages.clear()
+
+    def untouched(self, question: Heard) -> None:
+        """While a patch is asked about, nothing of it is written yet."""
+        if "fileChanges" in question.params:
+            text = self._greeting()
+            self.checks.expect("nothing is written before the answer", text == script.FILES["greet.sh"], text)
+
+    def answer(self, seen: Seen) -> None:
+        streamed, whole = "".join(seen.deltas), "".join(seen.messages)
+        ended = bool(seen.messages) and seen.last_message == seen.messages[-1]
+        self.checks.expect(
+            f"the text streamed in {len(seen.deltas)} pieces and came whole at the end",
+            len(seen.deltas) > len(seen.messages) and streamed == whole and ended,
+            (streamed, whole, seen.last_message),
+        )
+        self._tokens(seen)
+
+    def _tokens(self, seen: Seen) -> None:
+        charged = self.script.usages
+        usage = seen.usage or {}
+        last, total = usage.get("last_token_usage"), usage.get("total_token_usage")
+        if last and total:
+            since, latest = total["total_tokens"], last["total_tokens"]
+            self.screen.note("tokens", f"{since} since the server started, {latest} in its last request")
+        expected = (charged[-1].total, sum(each.total for each in charged))
+        found = last and total and (last["total_tokens"], total["total_tokens"])
+        self.checks.expect("the tokens are counted", found == expected, (found, expected))
+
+    def repair(self, seen: Seen) -> None:
+        read = seen.commands.get("call-read", {})
+        self.checks.expect(
+            "a command that only reads ran unasked",
+            read.get("exit_code") == 0 and "call-read" not in seen.asked,
+            read,
+        )
+        self._command(seen, "call-check", 1, "failed: expected")
+        self._patch(seen, "call-patch")
+
+    def _command(self, seen: Seen, call: str, exit_code: int, words: str) -> None:
+        ended = seen.commands.get(call, {})
+        asked = seen.asked.get(call, {}).get("command") == list(script.CHECK)
+        self.checks.expect("a command that could do more was asked about", asked, seen.asked.get(call))
+        if seen.approved.get(call):
+            ran = ended.get("exit_code") == exit_code and words in ended.get("aggregated_output", "")
+            self.checks.expect("it ran once it was approved, and its output is here", ran, ended)
+        else:
+            self.checks.denied += 1
+            self.checks.expect("it did not run, because it was denied", ended.get("exit_code") == -1, ended)
+
+    def _patch(self, seen: Seen, call: str) -> None:
+        path, text = str(self.stage.workspace / "greet.sh"), self._greeting()
+        asked = list(seen.asked.get(call, {}).get("fileChanges", {})) == [path]
+        self.checks.expect("the patch was asked about", asked, seen.asked.get(call))
+        if seen.approved.get(call):
+            applied = seen.patches.get(call) is True and text == script.REPAIRED
+            self.checks.expect("it was applied once it was approved", applied, text)
+            whole = seen.diff.startswith("diff --git ") and '+echo "Hello, $1!"' in seen.diff
+            self.checks.expect("the turn's diff shows it as git would", whole, seen.diff)
+        else:
+            self.checks.denied += 1
+            self.checks.expect(
+                "the file is as it was, because it was denied", text == script.FILES["greet.sh"], text
+            )
+
+    def confinement(self, seen: Seen) -> None:
+        ended, outside = seen.commands.get("call-note", {}), self.stage.outside
+        self.checks.expect("nobody was asked", not seen.asked, seen.asked)
+        self.checks.expect("the command failed", ended.get("exit_code", 0) != 0, ended)
+        self.checks.expect(
+            "the sandbox kept it from writing outside of the workspace", not outside.exists(), str(outside)
+        )
+
+    def memory(self, seen: Seen) -> None:
+        texts = [
+            part.get("text")
+            for item in self.model.requests[-1]["input"]
+            for part in item.get("content") or ()
+        ]
+        self.checks.expect(
+            "the model was told the conversation from its beginning",
+            script.REPAIR in texts and script.LEAVE_A_NOTE in texts,
+            texts,
+        )
+        repaired = self._greeting() == script.REPAIRED
+        self._command(
+            seen, "call-again", *((0, "passed: Hello, World!") if repaired else (1, "failed: expected"))
+        )
+
+    def _greeting(self) -> str:
+        return (self.stage.workspace / "greet.sh").read_text(encoding="utf-8")

@@ -1,0 +1,64 @@
+"""Who is asked for approval: a person at the terminal, `--yes`, or nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+import anyio
+
+from app_server.demo.screen import Screen
+
+
+class Person(Protocol):
+    """Somebody who decides."""
+
+    async def decides(self, question: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysYes:
+    """The flag `--yes`."""
+
+    screen: Screen
+
+    async def decides(self, question: str) -> bool:
+        self.screen.question(f"{question} ")
+        self.screen.answered("yes (--yes)", typed=False)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class AtTerminal:
+    """Whoever sits there; what is not plainly a yes is a no."""
+
+    screen: Screen
+    stdin: TextIO
+
+    async def decides(self, question: str) -> bool:
+        self.screen.question(f"{question} [y/n] ")
+        await anyio.wait_readable(self.stdin)  # rather than a thread: it can be interrupted
+        typed = self.stdin.readline()
+        yes = typed.strip().lower() in ("y", "yes")
+        self.screen.answered("approved" if yes else "denied", typed=typed.endswith("\n"))
+        return yes
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    """No terminal and no `--yes`: nothing is approved in anybody's name."""
+
+    screen: Screen
+
+    async def decides(self, question: str) -> bool:
+        self.screen.question(f"{question} ")
+        self.screen.answered("denied: there is no terminal to ask at, and no --yes", typed=False)
+        return False
+
+
+def who_decides(screen: Screen, stdin: TextIO | None, *, yes: bool) -> Person:
+    if yes:
+        return AlwaysYes(screen)
+    if stdin is not None and stdin.isatty():
+        return AtTerminal(screen, stdin)
+    return Nobody(screen)

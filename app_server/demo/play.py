@@ -1,0 +1,102 @@
+"""`app-server demo`: a conversation with the real server in a subprocess, as an editor would hold it.
+
+1. A server starts, a conversation begins.
+2. A turn: streamed text, a command that only reads, one that is asked about, a patch that is asked about.
+3. A turn in which nobody is asked and the sandbox stops a command that writes outside of the workspace.
+4. The server leaves; what it stored is looked at.
+5. A second server resumes the conversation and goes on.
+
+Each step is checked. No key, no network, and nothing of the user's is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import anyio
+
+from app_server.demo.acts import Acts
+from app_server.demo.checks import Checks
+from app_server.demo.client import ClientError
+from app_server.demo.expectations import Expectations
+from app_server.demo.person import Person, who_decides
+from app_server.demo.screen import Screen
+from app_server.demo.script import Script
+from app_server.demo.scripted_model import ScriptedModel
+from app_server.demo.stage import Stage, StageError, temporary_stage
+
+INTERRUPTED = 130
+
+
+def run_demo(*, yes: bool) -> int:
+    """The exit status: 0 only if everything happened as it should."""
+    screen = Screen.on(sys.stdout, os.environ)
+    checks = Checks(screen)
+    if not anyio.run(_until_signal, screen, checks, who_decides(screen, sys.stdin, yes=yes)):
+        screen.line("interrupted")
+        return INTERRUPTED
+    screen.title("the end")
+    screen.line(_summary(checks))
+    return checks.status
+
+
+async def _until_signal(screen: Screen, checks: Checks, person: Person) -> bool:
+    """False: somebody wants it to end, and all was put away."""
+    finished = False
+    async with anyio.create_task_group() as group:
+        group.start_soon(_cancel_on_signal, group.cancel_scope)
+        await _play(screen, checks, person)
+        finished = True
+        group.cancel_scope.cancel()
+    return finished
+
+
+async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+async def _play(screen: Screen, checks: Checks, person: Person) -> None:
+    try:
+        async with temporary_stage(os.environ) as stage:
+            script = Script(stage.outside)
+            model = ScriptedModel(script)
+            async with model.serving() as url:
+                stage.configure(url)
+                expected = Expectations(stage, model, script, screen, checks)
+                await _acts(Acts(stage, screen, person, checks, expected))
+    except StageError as error:
+        checks.stopped(str(error))
+
+
+async def _acts(acts: Acts) -> None:
+    try:
+        await acts.first_server()
+        acts.look_at_what_was_stored()
+        await acts.second_server()
+    except ClientError as error:
+        acts.checks.stopped(str(error))
+        _show_log(acts.stage, acts.screen)
+    except (KeyError, TypeError) as error:  # what this client reads of messages is what the protocol promises
+        acts.checks.stopped(f"a message of the server lacks what it should hold: {error!r}")
+        _show_log(acts.stage, acts.screen)
+
+
+def _show_log(stage: Stage, screen: Screen) -> None:
+    for line in stage.last_logged():
+        screen.note("log", line)
+
+
+def _summary(checks: Checks) -> str:
+    if checks.failed:
+        return f"{checks.failed} of {checks.failed + checks.passed} checks failed."
+    if checks.denied:
+        return (
+            f"{checks.passed} checks passed, but not everything was shown: {checks.denied} steps were "
+            "denied. `app-server demo --yes` approves them."
+        )
+    return f"{checks.passed} checks passed. The temporary folder is gone, with everything in it."

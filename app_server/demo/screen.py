@@ -1,0 +1,110 @@
+"""What the demo shows: a few kinds of lines, in colour on a terminal, plain elsewhere. Prints nothing else.
+
+Writes to the stream that it is given; nothing here knows of the protocol.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
+LABEL = 9
+"""Columns that the label of a line takes."""
+
+
+class Screen:
+    """Lines with a label each: who speaks, or what happens."""
+
+    def __init__(self, stream: TextIO, *, colour: bool) -> None:
+        self._stream, self._colour = stream, colour
+        self._mid_line = False
+
+    @classmethod
+    def on(cls, stream: TextIO, environment: Mapping[str, str]) -> Screen:
+        """Colour on a terminal that can show it, unless NO_COLOR is set."""
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no arrows still gets the words
+        plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+        return cls(stream, colour=stream.isatty() and not plain)
+
+    def title(self, text: str) -> None:
+        self._line("")
+        self._line(self._paint(f"── {text}", BOLD))
+
+    def exchange(self, method: str, answer: str) -> None:
+        """A request of the editor and the gist of its answer."""
+        self._labelled("editor", f"{method} → {answer}", DIM)
+
+    def user(self, text: str) -> None:
+        self._labelled("you", text, CYAN)
+
+    def word(self, text: str) -> None:
+        """A piece of the model's message, as it arrives."""
+        if not self._mid_line:
+            self._write(self._paint("model".ljust(LABEL), BOLD))
+            self._mid_line = True
+        self._write(text)
+
+    def command(self, argv: Sequence[str]) -> None:
+        self._labelled("command", shlex.join(argv), BOLD)
+
+    def output(self, text: str, ending: str) -> None:
+        for line in text.splitlines():
+            self._labelled("", f"│ {line}")
+        self._labelled("", self._paint(f"└ {ending}", DIM))
+
+    def diff(self, text: str) -> None:
+        colours = {"+": GREEN, "-": RED, "@": CYAN}
+        for line in text.splitlines():
+            self._labelled("", "│ " + self._paint(line, colours.get(line[:1], "")))
+
+    def note(self, label: str, text: str) -> None:
+        self._labelled(label, text, DIM)
+
+    def warning(self, text: str) -> None:
+        self._labelled("warning", text, YELLOW)
+
+    def question(self, text: str) -> None:
+        """Leaves the cursor behind the question."""
+        self._end_line()
+        self._write(self._paint("asked".ljust(LABEL), YELLOW) + text)
+        self._mid_line = True
+
+    def answered(self, text: str, *, typed: bool) -> None:
+        """After a typed answer the cursor is on a new line already."""
+        self._mid_line = not typed
+        if text:
+            self._write(text if not typed else " " * LABEL + text)
+            self._mid_line = True
+        self._end_line()
+
+    def check(self, what: str) -> None:
+        self._labelled("", self._paint(f"✓ {what}", GREEN))
+
+    def failure(self, what: str) -> None:
+        self._labelled("", self._paint(f"✗ {what}", RED))
+
+    def line(self, text: str = "") -> None:
+        self._line(text)
+
+    def _labelled(self, label: str, text: str, style: str = "") -> None:
+        self._line(self._paint(label.ljust(LABEL), style) + text)
+
+    def _line(self, text: str) -> None:
+        self._end_line()
+        self._write(text + "\n")
+
+    def _end_line(self) -> None:
+        if self._mid_line:
+            self._mid_line = False
+            self._write("\n")
+
+    def _paint(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style else text
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

@@ -1,0 +1,149 @@
+"""What is said and done in the demo: the little repository, the user's words, and the model's part.
+
+The model's part reacts: where a person said no, it goes on without what it was denied. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app_server.demo.scripted_model import Reply, Usage, reply, runs, says
+from protocol.base import Json
+
+GAP = 0.015
+"""Seconds between two words: slow enough to see that they stream."""
+
+FILES = {
+    "greet.sh": '#!/bin/sh\n# Greets whoever is named.\necho "Hello, $2!"\n',
+    "check.sh": (
+        "#!/bin/sh\n"
+        "answer=$(sh greet.sh World)\n"
+        'if [ "$answer" = "Hello, World!" ]; then\n'
+        '    echo "passed: $answer"\n'
+        "else\n"
+        "    echo \"failed: expected 'Hello, World!', got '$answer'\"\n"
+        "    exit 1\n"
+        "fi\n"
+    ),
+}
+REPAIRED = FILES["greet.sh"].replace("$2", "$1")
+
+PATCH = """\
+*** Begin Patch
+*** Update File: greet.sh
+@@
+ # Greets whoever is named.
+-echo "Hello, $2!"
++echo "Hello, $1!"
+*** End Patch"""
+
+READ = ("cat", "greet.sh")
+CHECK = ("sh", "check.sh")
+
+REPAIR = "The check fails. Find out why, and repair it."
+LEAVE_A_NOTE = "Now leave a note for the others in the folder above this one."
+CHECK_AGAIN = "I am back. Does the check pass by now?"
+
+
+def note(outside: Path) -> tuple[str, ...]:
+    """A command that writes where it may not."""
+    return ("sh", "-c", f"echo repaired > {outside}")
+
+
+@dataclass(slots=True)
+class Script:
+    """The model's replies in their order; called with each request, as an author is."""
+
+    outside: Path
+    written: int = 0
+    usages: list[Usage] = field(default_factory=list)
+    """What was charged, reply by reply, since the present server started."""
+
+    def __call__(self, request: Json) -> Reply:
+        scene = SCENES[self.written]
+        events = scene(last_output(request), self)
+        self.written += 1
+        usage = Usage(input=400 + 90 * self.written, output=20 + 5 * len(events))
+        self.usages.append(usage)
+        return reply(*events, usage=usage, gap=GAP)
+
+
+def last_output(request: Json) -> str:
+    """What the latest tool call gave, as the model is told; empty where nothing was called."""
+    outputs = [item["output"] for item in request["input"] if item["type"] == "function_call_output"]
+    return str(outputs[-1]) if outputs else ""
+
+
+def denied(output: str) -> bool:
+    return "rejected by user" in output
+
+
+def passed(output: str) -> bool:
+    return _exit_code(output) == 0
+
+
+def _exit_code(output: str) -> int | None:
+    try:
+        code = json.loads(output)["metadata"]["exit_code"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, int) else None
+
+
+def _read(output: str, script: Script) -> tuple[Json, ...]:
+    return (
+        *says("I will read the script first; that needs nobody's leave.", "msg-1"),
+        runs(READ, "call-read"),
+    )
+
+
+def _check(output: str, script: Script) -> tuple[Json, ...]:
+    words = "It prints its second argument. Let me run the check to see whether that is what fails."
+    return (*says(words, "msg-2"), runs(CHECK, "call-check"))
+
+
+def _patch(output: str, script: Script) -> tuple[Json, ...]:
+    words = "The name is empty: it must be the first argument. I would change one line."
+    if denied(output):
+        words = (
+            "Then I do not run it; the mistake can be seen from the script alone. I would change one line."
+        )
+    return (*says(words, "msg-3"), runs(("apply_patch", PATCH), "call-patch"))
+
+
+def _repaired(output: str, script: Script) -> tuple[Json, ...]:
+    if passed(output):
+        return says(
+            "Repaired: greet.sh greets its first argument now, which is what check.sh gives it.", "msg-4"
+        )
+    return says("As you wish: greet.sh stays as it is. It would have to print $1 instead of $2.", "msg-4")
+
+
+def _note(output: str, script: Script) -> tuple[Json, ...]:
+    return (*says("I will try to write it there.", "msg-5"), runs(note(script.outside), "call-note"))
+
+
+def _stopped(output: str, script: Script) -> tuple[Json, ...]:
+    if passed(output):
+        return says("The note is written.", "msg-6")
+    return says("The sandbox stopped me: I may write inside the workspace only. There is no note.", "msg-6")
+
+
+def _check_again(output: str, script: Script) -> tuple[Json, ...]:
+    return (
+        *says("You asked me to repair greet.sh. I will run its check.", "msg-7"),
+        runs(CHECK, "call-again"),
+    )
+
+
+def _verdict(output: str, script: Script) -> tuple[Json, ...]:
+    if denied(output):
+        return says("Then I cannot tell: I did not run it.", "msg-8")
+    return says("Yes, it passes." if passed(output) else "No, it still fails.", "msg-8")
+
+
+Scene = Callable[[str, Script], tuple[Json, ...]]
+SCENES: tuple[Scene, ...] = (_read, _check, _patch, _repaired, _note, _stopped, _check_again, _verdict)

@@ -1,0 +1,121 @@
+"""Where the demo plays: a temporary folder with a git repository and a home of the server in it.
+
+Gone when the demo ends. The user's own home, keys and git settings are neither read nor changed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+
+from app_server.demo.script import FILES
+
+SERVER = (sys.executable, "-P", "-m", "app_server", "app-server")
+"""The server as an editor spawns it; -P, so that no module of the current directory takes a place of ours."""
+
+MODEL = "demo-model"
+CONFIG = """\
+model = "{model}"
+model_provider = "demo"
+approval_policy = "untrusted"
+sandbox_mode = "workspace-write"
+
+[sandbox_workspace_write]
+exclude_slash_tmp = true
+exclude_tmpdir_env_var = true
+
+[model_providers.demo]
+name = "Scripted model"
+base_url = "{url}"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+WITHHELD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
+"""Not for a server that is to run without a key."""
+
+
+class StageError(Exception):
+    """The demo cannot be set up here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    root: Path
+    environment: Mapping[str, str] = field(repr=False)
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def outside(self) -> Path:
+        return self.root / "note.txt"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "server.log"
+
+    def configure(self, model_url: str) -> None:
+        (self.home / "config.toml").write_text(CONFIG.format(model=MODEL, url=model_url), encoding="utf-8")
+
+    def last_logged(self, lines: int = 15) -> list[str]:
+        if not self.log.exists():
+            return []
+        return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+
+
+@asynccontextmanager
+async def temporary_stage(environment: Mapping[str, str]) -> AsyncIterator[Stage]:
+    """Raises StageError where there is no git."""
+    with tempfile.TemporaryDirectory(prefix="app-server-demo-", ignore_cleanup_errors=True) as folder:
+        stage = _built(folder, environment)
+        await _git(stage, "init", "-q")
+        await _git(stage, "add", ".")
+        await _git(
+            stage, "-c", "user.name=Demo", "-c", "user.email=demo@localhost", "commit", "-qm", "A script"
+        )
+        yield stage
+
+
+def _built(folder: str, environment: Mapping[str, str]) -> Stage:
+    root = Path(folder).resolve()
+    stage = Stage(root, _environment(environment, root))
+    for each in (stage.workspace, stage.home):
+        each.mkdir()
+    for name, text in FILES.items():
+        (stage.workspace / name).write_text(text, encoding="utf-8")
+    return stage
+
+
+def _environment(environment: Mapping[str, str], root: Path) -> Mapping[str, str]:
+    kept = {name: value for name, value in environment.items() if name not in WITHHELD}
+    git = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    return kept | git | {"CODEX_HOME": str(root / "home"), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+async def _git(stage: Stage, *arguments: str) -> None:
+    command = ("git", "-C", str(stage.workspace), "-c", "commit.gpgsign=false", *arguments)
+    try:
+        with anyio.fail_after(30):
+            done = await anyio.run_process(
+                command, check=False, env=stage.environment, stdin=subprocess.DEVNULL
+            )
+    except FileNotFoundError:
+        raise StageError("git is not installed, or not on the PATH") from None
+    except TimeoutError:
+        raise StageError(f"git {arguments[0]} took too long") from None
+    if done.returncode:
+        raise StageError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")

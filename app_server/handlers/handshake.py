@@ -1,0 +1,38 @@
+"""`initialize` and the questions around it."""
+
+from __future__ import annotations
+
+from app_server.handlers.context import HandlerContext
+from app_server.handlers.then import Answer
+from app_server.rpc.errors import invalid_request
+from protocol.methods import NoParams
+from protocol.v1.initialize import (
+    GetUserAgentResponse,
+    InitializeParams,
+    InitializeResponse,
+    UserInfoResponse,
+)
+
+
+async def initialize(context: HandlerContext, params: InitializeParams) -> Answer:
+    if context.client.initialized:
+        raise invalid_request("Already initialized", "already_initialized")
+    context.client.initialized = True
+    context.client.elicitation = bool(params.capabilities and params.capabilities.elicitation)
+    context.user_agent.introduce(params.client_info.name, params.client_info.version)
+
+    async def then() -> None:
+        # Ready before the first turn, without anybody waiting for it.
+        context.background.start_soon(context.models.warm_up, name="warm-up")
+        context.runner.warm_up()
+
+    return Answer(InitializeResponse(user_agent=context.user_agent.text()), then)
+
+
+async def get_user_agent(context: HandlerContext, params: NoParams) -> GetUserAgentResponse:
+    return GetUserAgentResponse(user_agent=context.user_agent.text())
+
+
+async def user_info(context: HandlerContext, params: NoParams) -> UserInfoResponse:
+    claims = context.auth.identity()
+    return UserInfoResponse(alleged_user_email=claims.email if claims else None)

@@ -1,0 +1,155 @@
+"""One client: lines become calls, results become answers.
+
+Owns parsing, dispatch and the answer to everything that is no valid message. Knows no method: `Router` says what
+there is. A handler's `Reply.then` runs after the answer was queued, in the request's own lane, so nothing that the
+request causes can overtake its answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from app_server.rpc.errors import RpcError, overloaded
+from app_server.rpc.lanes import Lanes
+from app_server.rpc.outgoing import Outgoing, describe
+from app_server.rpc.pending import Answer
+from app_server.transport.contract import Transport, TransportClosed
+from app_server.transport.framing import Oversized
+from protocol.base import Json
+from protocol.jsonrpc import (
+    PARSE_ERROR,
+    ErrorAnswer,
+    Notification,
+    ParseError,
+    Request,
+    Response,
+    parse_message,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 20_000
+"""Requests being served at once. The reference takes 10,000 sent in one go; beyond twice that a client is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A handler's answer, and what to do once it is on its way."""
+
+    result: bytes
+    then: Callable[[], Awaitable[None]] | None = None
+
+
+class Router(Protocol):
+    """The methods there are."""
+
+    def lane(self, request: Request) -> str | None:
+        """The queue in which this request waits its turn; None: it does not."""
+        ...
+
+    async def call(self, request: Request) -> Reply:
+        """Serve it. May raise anything."""
+        ...
+
+    async def notified(self, method: str, params: Json) -> None: ...
+
+    def error(self, error: BaseException, method: str) -> RpcError:
+        """What the client is told about an exception of `call`."""
+        ...
+
+
+class Connection:
+    """Serves one transport until the client closes it."""
+
+    def __init__(
+        self, transport: Transport, outgoing: Outgoing, router: Router, max_in_flight: int = MAX_IN_FLIGHT
+    ) -> None:
+        self._transport, self._outgoing, self._router = transport, outgoing, router
+        self._max_in_flight = max_in_flight
+
+    async def serve(self) -> None:
+        """Returns when the client has closed its end or no longer reads; running requests are cancelled then."""
+        try:
+            async with anyio.create_task_group() as requests:
+                lanes = Lanes(requests)
+                async for lines in self._transport.lines():
+                    for line in lines:
+                        self._receive(line, lanes)
+                    await self._outgoing.room()
+                requests.cancel_scope.cancel()
+        except TransportClosed:
+            log.info("the client no longer reads")
+
+    def _receive(self, line: bytes | Oversized, lanes: Lanes) -> None:
+        if isinstance(line, Oversized):
+            log.warning("dropped a line of %d bytes", line.size)
+            message = f"Parse error: a line of {line.size} bytes exceeds the limit"
+            self._outgoing.fail(None, RpcError(PARSE_ERROR, message, {"kind": "line_too_long"}))
+            return
+        if not line or line.isspace():
+            return
+        try:
+            message_ = parse_message(line)
+        except ParseError as error:
+            log.warning("unusable message: %s", error.message)
+            self._outgoing.fail(
+                error.id,
+                RpcError(
+                    error.code, error.message, {"kind": "parse" if error.code == PARSE_ERROR else "message"}
+                ),
+            )
+            return
+        match message_:
+            case Request():
+                self._request(message_, lanes)
+            case Notification():
+                lanes.start(lambda: self._notified(message_))
+            case Response():
+                self._answered(message_.id, Answer(result=message_.result))
+            case ErrorAnswer():
+                self._answered(message_.id, Answer(error=message_.message))
+
+    def _request(self, request: Request, lanes: Lanes) -> None:
+        if lanes.running >= self._max_in_flight:
+            self._outgoing.fail(
+                request.id,
+                overloaded(f"Server overloaded: {lanes.running} requests are being served; try again"),
+            )
+            return
+        try:
+            lane = self._router.lane(request)
+        except RpcError as error:
+            self._outgoing.fail(request.id, error)
+            return
+        lanes.start(lambda: self._call(request), lane)
+
+    async def _call(self, request: Request) -> None:
+        try:
+            reply = await self._router.call(request)
+        except Exception as error:
+            self._outgoing.fail(request.id, self._router.error(error, request.method))
+            return
+        self._outgoing.respond(request.id, reply.result)
+        if reply.then is not None:
+            # Clients learn from the answer what to listen for: it must have left, alone, before anything follows.
+            await self._outgoing.written()
+            try:
+                await reply.then()
+            except Exception as error:
+                # The answer is out already; what is left is to say so where somebody may look.
+                log.error("after %s: %s", request.method, self._router.error(error, request.method).message)
+
+    async def _notified(self, notification: Notification) -> None:
+        try:
+            await self._router.notified(notification.method, notification.params)
+        except Exception:
+            log.exception("notification %s", notification.method[:200])
+
+    def _answered(self, id: int | str, answer: Answer) -> None:
+        if not self._outgoing.pending.resolve(id, answer):
+            log.info("an answer to no request: id %s, %s", describe(id), describe(answer))

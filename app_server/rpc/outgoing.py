@@ -1,0 +1,125 @@
+"""Everything that goes to the client passes here: one queue, one writer, so lines never mix.
+
+Sending never waits; whoever can produce without end asks for `room()` first and so is held back while the
+client does not read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from app_server.rpc.errors import RpcError
+from app_server.rpc.pending import Answer, PendingRequests
+from protocol.base import Json
+from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
+
+log = logging.getLogger(__name__)
+
+HIGH_WATER = 1 << 20
+"""Bytes waiting for the client above which producers are held back; a pipe takes 64 KiB at a time."""
+
+
+class Outgoing:
+    """The sending half of a connection."""
+
+    def __init__(self, write: Callable[[bytes], Awaitable[None]], high_water: int = HIGH_WATER) -> None:
+        self._write = write
+        self._high_water = high_water
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._sent = self._written = 0
+        self._work = anyio.Event()
+        self._drained = anyio.Event()
+        self._ended = anyio.Event()
+        self._closed = False
+        self.pending = PendingRequests()
+
+    # --- sending
+    def respond(self, id: RequestId, result: bytes) -> None:
+        self.send(dump_response(id, result))
+
+    def fail(self, id: RequestId | None, error: RpcError) -> None:
+        self.send(dump_error(id, error.code, error.message, error.data))
+
+    def notify(self, method: str, params: bytes) -> None:
+        self.send(dump_notification(method, params))
+
+    async def request(self, method: str, params: bytes) -> Answer:
+        """Ask the client; returns its answer, or an error once the connection ends."""
+        waiter = self.pending.register()
+        try:
+            self.send(dump_request(waiter.id, method, params))
+            return await waiter.wait()
+        finally:
+            self.pending.forget(waiter)
+
+    def send(self, line: bytes) -> None:
+        """Queue one message, without its line end."""
+        if self._closed:
+            return
+        self._queue.append(line)
+        self._sent += 1
+        self._queued += len(line) + 1
+        if len(self._queue) == 1:
+            self._work.set()
+
+    # --- being held back
+    @property
+    def congested(self) -> bool:
+        return self._queued > self._high_water
+
+    async def room(self) -> None:
+        """Returns once the client has read enough; at once as a rule."""
+        while self._queued > self._high_water and not self._closed:
+            await self._drained.wait()
+
+    async def written(self) -> None:
+        """Returns once everything sent so far has left, so that what comes next arrives apart from it."""
+        last = self._sent
+        while self._written < last and not self._closed:
+            await self._drained.wait()
+
+    # --- the writer
+    async def run(self) -> None:
+        """Write until `close`; everything queued by then is written. Raises TransportClosed."""
+        try:
+            while True:
+                await self._work.wait()
+                self._work = anyio.Event()
+                await self._write_queue()
+                if self._closed:
+                    return
+        finally:
+            self._ended.set()
+
+    async def _write_queue(self) -> None:
+        while self._queue:
+            batch, size = self._queue, self._queued
+            self._queue = []
+            batch.append(b"")
+            await self._write(b"\n".join(batch))
+            self._queued -= size
+            self._written += len(batch) - 1
+            self._drained.set()
+            self._drained = anyio.Event()
+
+    def close(self) -> None:
+        """No more messages; the writer ends once the queue is empty, and nobody waits for answers any more."""
+        self._closed = True
+        self._work.set()
+        self._drained.set()
+        self.pending.settle_all(Answer(error="the connection was closed"))
+
+    async def finish(self) -> None:
+        """Close, and wait until the writer has written what was queued or has given up."""
+        self.close()
+        await self._ended.wait()
+
+
+def describe(result: Json) -> str:
+    """A short form of a client's answer, for the log."""
+    text = repr(result)
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,171 @@
+"""The composition root: builds everything, wires it, opens the process's task group.
+
+Clock, ids, environment and working directory enter here and are passed down. Tasks by lifetime: writer → connection
+→ background (conversations, logins) ; EOF ends the connection, conversations are told to store what they have, the
+writer drains, the process leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import pwd
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server import __version__
+from app_server.conversations.manager import ConversationManager
+from app_server.core.auth.issuer import Issuer
+from app_server.core.auth.manager import AuthManager
+from app_server.core.config.types import CliOverrides
+from app_server.core.engine import Engine, Surroundings
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.snapshot import Git
+from app_server.core.mcp.spawn import GuardedSpawner
+from app_server.core.model.http import LazyHttp
+from app_server.extras import Models, Surrounding
+from app_server.handlers.context import Client, HandlerContext
+from app_server.handlers.router import MethodRouter
+from app_server.handlers.user_agent import UserAgent
+from app_server.rpc.connection import Connection
+from app_server.rpc.outgoing import Outgoing
+from app_server.transport.contract import Transport, TransportClosed
+from protocol.ids import new_conversation_id
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 1.5
+"""For conversations to end in good order; clients wait two seconds before they kill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What the command line and the environment say."""
+
+    home: Path
+    cwd: Path
+    environment: Mapping[str, str]
+    cli: CliOverrides = CliOverrides()
+
+
+async def serve(transport: Transport, settings: ServerSettings) -> None:
+    """Serve one client until it leaves. Returns once everything is stored and every child has ended."""
+    outgoing = Outgoing(transport.write)
+    async with anyio.create_task_group() as process:
+        process.start_soon(_write, outgoing, process, name="writer")
+        process.start_soon(_until_told_to_end, process, name="signals")
+        try:
+            await _serve_client(transport, outgoing, settings)
+        finally:
+            with anyio.move_on_after(GRACE_SECONDS, shield=True):
+                await outgoing.finish()
+            process.cancel_scope.cancel()
+
+
+async def _serve_client(transport: Transport, outgoing: Outgoing, settings: ServerSettings) -> None:
+    surroundings = _surroundings(settings)
+    runner = CommandRunner(
+        python=sys.executable,
+        home=str(settings.home),
+        tmpdir=settings.environment.get("TMPDIR"),
+        environment=settings.environment,
+    )
+    async with runner, anyio.create_task_group() as background:
+        context = _context(settings, surroundings, outgoing, runner, background)
+        try:
+            await Connection(transport, outgoing, MethodRouter(context)).serve()
+        finally:
+            with anyio.move_on_after(GRACE_SECONDS, shield=True):
+                await context.manager.end_all()
+            background.cancel_scope.cancel()
+
+
+def _context(
+    settings: ServerSettings,
+    surroundings: Surroundings,
+    outgoing: Outgoing,
+    runner: CommandRunner,
+    background: TaskGroup,
+) -> HandlerContext:
+    auth = AuthManager(
+        settings.home,
+        clock=time.time,
+        issuer=Issuer(),
+        env_api_key=settings.environment.get("OPENAI_API_KEY"),
+    )
+    user_agent = UserAgent(
+        version=__version__,
+        system=f"{platform.system()} {platform.release()}",
+        machine=platform.machine(),
+        terminal=settings.environment.get("TERM_PROGRAM") or settings.environment.get("TERM") or "unknown",
+    )
+    git = Git(scratch=settings.home / "tmp")
+    client = Client()
+    models = Models(LazyHttp(settings.environment), auth, user_agent, settings.environment)
+    extras = Surrounding(user_agent, client, settings.environment, GuardedSpawner(sys.executable), lambda *_: None)
+    engine = Engine(surroundings, runner, models, git, extras)
+    return HandlerContext(
+        home=settings.home,
+        cwd=settings.cwd,
+        cli=settings.cli,
+        surroundings=surroundings,
+        manager=ConversationManager(engine, outgoing, background),
+        outgoing=outgoing,
+        runner=runner,
+        auth=auth,
+        git=git,
+        user_agent=user_agent,
+        background=background,
+        new_id=surroundings.new_id,
+        random=os.urandom,
+        models=models,
+        client=client,
+    )
+
+
+def _surroundings(settings: ServerSettings) -> Surroundings:
+    return Surroundings(
+        home=settings.home,
+        environment=settings.environment,
+        version=__version__,
+        shell_path=_shell(settings.environment),
+        now=lambda: datetime.now().astimezone(),
+        clock=time.monotonic,
+        new_conversation_id=lambda: new_conversation_id(time.time_ns() // 1_000_000, os.urandom(10)),
+        new_id=lambda: str(uuid.uuid4()),
+    )
+
+
+def _shell(environment: Mapping[str, str]) -> str:
+    """The user's login shell, as the system knows it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return environment.get("SHELL") or "/bin/sh"
+
+
+async def _write(outgoing: Outgoing, process: TaskGroup) -> None:
+    try:
+        await outgoing.run()
+    except TransportClosed:
+        log.info("the client no longer reads; leaving")
+        outgoing.close()
+        process.cancel_scope.cancel()
+
+
+async def _until_told_to_end(process: TaskGroup) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            log.info("leaving on %s", number.name)
+            process.cancel_scope.cancel()
+            return

@@ -1,0 +1,57 @@
+"""Lines out of bytes, sans-IO: what has arrived goes in, whole lines come out.
+
+A line longer than the limit is dropped while it arrives, so memory stays bounded, and is reported once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_LINE_LIMIT = 64 * 1024 * 1024
+"""Bytes of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A line that was dropped because it exceeded the limit."""
+
+    size: int
+    """Bytes of the line, without its end."""
+
+
+class LineDecoder:
+    """Splits a stream of bytes at newlines."""
+
+    def __init__(self, limit: int = DEFAULT_LINE_LIMIT) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes | Oversized]:
+        """The lines completed by `data`, without line ends, in order."""
+        if b"\n" not in data:
+            self._hold(data)
+            return []
+        head, *lines, tail = data.split(b"\n")
+        self._hold(head)
+        out: list[bytes | Oversized] = [self._take()]
+        out.extend(line if len(line) <= self._limit else Oversized(len(line)) for line in lines)
+        self._hold(tail)
+        return out
+
+    def close(self) -> bytes:
+        """What was left without a line end when the stream ended."""
+        rest = self._take()
+        return rest if isinstance(rest, bytes) else b""
+
+    def _hold(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self._limit:
+            self._parts.clear()
+        elif data:
+            self._parts.append(data)
+
+    def _take(self) -> bytes | Oversized:
+        size, parts = self._size, self._parts
+        self._size, self._parts = 0, []
+        return b"".join(parts) if size <= self._limit else Oversized(size)

@@ -1,0 +1,50 @@
+"""An in-memory pair with the interface of a real transport: what one side writes, the other reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from app_server.transport.contract import TransportClosed
+from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
+
+
+class MemoryTransport:
+    """One end of the pair."""
+
+    def __init__(
+        self,
+        incoming: MemoryObjectReceiveStream[bytes],
+        outgoing: MemoryObjectSendStream[bytes],
+        limit: int = DEFAULT_LINE_LIMIT,
+    ) -> None:
+        self._incoming, self._outgoing, self._limit = incoming, outgoing, limit
+
+    async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        decoder = LineDecoder(self._limit)
+        async with self._incoming:
+            async for data in self._incoming:
+                if lines := decoder.feed(data):
+                    yield lines
+
+    async def write(self, data: bytes) -> None:
+        try:
+            await self._outgoing.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise TransportClosed from error
+
+    def close(self) -> None:
+        """Ends what the other side reads, like closing one's end of a pipe."""
+        self._outgoing.close()
+
+
+def memory_pair(
+    limit: int = DEFAULT_LINE_LIMIT, *, buffered: float = math.inf
+) -> tuple[MemoryTransport, MemoryTransport]:
+    """Two connected ends. `buffered` is how many writes may wait unread before a writer has to."""
+    to_a, from_b = anyio.create_memory_object_stream[bytes](buffered)
+    to_b, from_a = anyio.create_memory_object_stream[bytes](buffered)
+    return MemoryTransport(from_b, to_b, limit), MemoryTransport(from_a, to_a, limit)

@@ -1,0 +1,96 @@
+"""The process's own stdin and stdout as a transport.
+
+Owns the two descriptors from the moment `claim_stdout` ran: afterwards file descriptor 1 is stderr, so that a
+stray print of any library can never reach the wire. Neither side ever blocks the event loop: pipes are waited
+for, and written through a description of their own, because O_NONBLOCK on an inherited one would change the
+client's end too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+
+import anyio
+
+from app_server.transport.contract import TransportClosed
+from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
+
+READ_SIZE = 1 << 18
+"""Bytes per read: a pipe holds 64 KiB by default and at most 1 MiB."""
+
+
+def claim_stdout() -> int:
+    """Take stdout for the wire; descriptor 1 then points at stderr. Returns the descriptor to write to."""
+    wire = os.dup(1)
+    os.set_inheritable(wire, False)
+    os.dup2(2, 1)
+    return wire
+
+
+class StdioTransport:
+    """Lines from one descriptor, bytes to another."""
+
+    def __init__(self, read_fd: int, write_fd: int, limit: int = DEFAULT_LINE_LIMIT) -> None:
+        self._read_fd = read_fd
+        self._limit = limit
+        self._read_waits = _can_wait(read_fd)
+        self._socket: socket.socket | None = None
+        self._write_fd = write_fd
+        mode = os.fstat(write_fd).st_mode
+        self._write_waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        if stat.S_ISSOCK(mode):
+            self._socket = socket.socket(fileno=os.dup(write_fd))
+        elif stat.S_ISFIFO(mode):
+            self._write_fd = _own_description(write_fd)
+
+    async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        decoder = LineDecoder(self._limit)
+        while data := await self._read():
+            if lines := decoder.feed(data):
+                yield lines
+
+    async def _read(self) -> bytes:
+        while True:
+            if self._read_waits:
+                await anyio.wait_readable(self._read_fd)
+            else:
+                # A regular file or /dev/null is always ready and cannot be waited for.
+                await anyio.lowlevel.checkpoint()
+            try:
+                return os.read(self._read_fd, READ_SIZE)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""  # the client is gone, which for a reader is an end like any other
+
+    async def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._write_some(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._write_fd)
+            except OSError as error:
+                raise TransportClosed from error
+
+    def _write_some(self, view: memoryview) -> int:
+        if self._socket is not None:
+            return self._socket.send(view, socket.MSG_DONTWAIT)
+        return os.write(self._write_fd, view)
+
+
+def _can_wait(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
+def _own_description(fd: int) -> int:
+    """The same pipe, opened once more, so that O_NONBLOCK concerns nobody else."""
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # no /proc: then the shared description has to do
+        os.set_blocking(fd, False)
+        return fd

@@ -1,0 +1,1 @@
+"""What is said: the shapes of every message, and nothing that sends, stores or decides."""

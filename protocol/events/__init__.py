@@ -1,0 +1,1 @@
+"""What the engine says, one class per event; each docstring holds the event's ordering law."""

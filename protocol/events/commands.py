@@ -1,0 +1,130 @@
+"""Commands: the prompt for consent, begin, output and end of a run, and what a command line seems to do."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, omit_none
+
+
+class ReadCommand(EngineModel):
+    """Shows a file."""
+
+    type: Literal["read"] = "read"
+    cmd: str
+    name: str
+    path: str
+
+
+class ListFilesCommand(EngineModel):
+    type: Literal["list_files"] = "list_files"
+    cmd: str
+    path: str | None = None
+
+
+class SearchCommand(EngineModel):
+    """Looks for text or for files."""
+
+    type: Literal["search"] = "search"
+    cmd: str
+    query: str | None = None
+    path: str | None = None
+
+
+class UnknownCommand(EngineModel):
+    type: Literal["unknown"] = "unknown"
+    cmd: str
+
+
+ParsedCommand = TypeAliasType(
+    "ParsedCommand",
+    Annotated[ReadCommand | ListFilesCommand | SearchCommand | UnknownCommand, Field(discriminator="type")],
+)
+
+
+class Duration(EngineModel):
+    """A span of time in whole seconds and the rest in nanoseconds."""
+
+    secs: int = Field(ge=0)
+    nanos: int = Field(ge=0, lt=1_000_000_000)
+
+    @classmethod
+    def from_seconds(cls, seconds: float) -> "Duration":
+        secs, nanos = divmod(round(max(seconds, 0.0) * 1e9), 1_000_000_000)
+        return cls(secs=secs, nanos=nanos)
+
+
+class ExecOutputStream(StrEnum):
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+class SandboxRiskLevel(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class SandboxCommandAssessment(EngineModel):
+    """What leaving the sandbox for a command would risk."""
+
+    description: str
+    risk_level: SandboxRiskLevel
+
+
+class ExecApprovalRequestEvent(EngineModel):
+    """A command waits for the user. After the call was recorded and before its `exec_command_begin`;
+    the request to the client that carries the question is written after this event."""
+
+    type: Literal["exec_approval_request"] = "exec_approval_request"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    reason: str | None = omit_none()
+    risk: SandboxCommandAssessment | None = omit_none()
+    parsed_cmd: tuple[ParsedCommand, ...]
+
+
+class ExecCommandBeginEvent(EngineModel):
+    """A command starts. Before its output and its end; a command that was refused never begins. It may begin
+    twice under one call id: in the sandbox, and again outside after consent."""
+
+    type: Literal["exec_command_begin"] = "exec_command_begin"
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    parsed_cmd: tuple[ParsedCommand, ...]
+    is_user_shell_command: bool = False
+
+
+class ExecCommandOutputDeltaEvent(EngineModel):
+    """A piece of output, base64, while the command runs. Between begin and end, in the order of arrival."""
+
+    type: Literal["exec_command_output_delta"] = "exec_command_output_delta"
+    call_id: str
+    stream: ExecOutputStream
+    chunk: str
+
+
+class ExecCommandEndEvent(EngineModel):
+    """A command ended, was stopped or could not be started (exit code -1). Exactly one for each begin,
+    also when the turn is interrupted."""
+
+    type: Literal["exec_command_end"] = "exec_command_end"
+    call_id: str
+    stdout: str
+    stderr: str
+    aggregated_output: str = ""
+    exit_code: int
+    duration: Duration
+    formatted_output: str
+
+
+class ViewImageToolCallEvent(EngineModel):
+    """The model looks at an image file; the picture goes into its next request."""
+
+    type: Literal["view_image_tool_call"] = "view_image_tool_call"
+    call_id: str
+    path: str

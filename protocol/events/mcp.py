@@ -1,0 +1,47 @@
+"""Calls of tools that MCP servers offer, what they offer, and questions that they ask the user."""
+
+from typing import Literal
+
+from protocol.base import EngineModel, Json
+from protocol.events.commands import Duration
+from protocol.mcp import McpAuthStatus, McpInvocation, McpResult, Resource, ResourceTemplate, Tool
+
+
+class McpToolCallBeginEvent(EngineModel):
+    """A tool of a server is called."""
+
+    type: Literal["mcp_tool_call_begin"] = "mcp_tool_call_begin"
+    call_id: str
+    invocation: McpInvocation
+
+
+class McpToolCallEndEvent(EngineModel):
+    """The call came back or failed. Exactly one for each begin."""
+
+    type: Literal["mcp_tool_call_end"] = "mcp_tool_call_end"
+    call_id: str
+    invocation: McpInvocation
+    duration: Duration
+    result: McpResult
+
+
+class McpListToolsResponseEvent(EngineModel):
+    """Answer to the operation `list_mcp_tools`: what every server offers, keyed by the qualified tool name
+    (tools) or by server (the rest)."""
+
+    type: Literal["mcp_list_tools_response"] = "mcp_list_tools_response"
+    tools: dict[str, Tool]
+    resources: dict[str, tuple[Resource, ...]]
+    resource_templates: dict[str, tuple[ResourceTemplate, ...]]
+    auth_statuses: dict[str, McpAuthStatus]
+
+
+class ElicitationRequestEvent(EngineModel):
+    """A server asks the user something while one of its tools runs. Between begin and end of that call.
+    Clients that did not opt in never see it: the question is declined for them."""
+
+    type: Literal["elicitation_request"] = "elicitation_request"
+    server_name: str
+    id: str
+    message: str
+    requested_schema: Json = None

@@ -1,0 +1,192 @@
+"""The first event of a conversation, and the union of all events.
+
+`Event.id` is the id of the operation that the event belongs to; events that belong to none carry an empty
+id, and turns that the engine starts by itself have ids of their own ("auto-compact-0").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, Json, omit_none, tag_of
+from protocol.events.commands import (
+    ExecApprovalRequestEvent,
+    ExecCommandBeginEvent,
+    ExecCommandEndEvent,
+    ExecCommandOutputDeltaEvent,
+    ViewImageToolCallEvent,
+)
+from protocol.events.deltas import (
+    AgentMessageContentDeltaEvent,
+    AgentMessageDeltaEvent,
+    AgentReasoningDeltaEvent,
+    AgentReasoningRawContentDeltaEvent,
+    ReasoningContentDeltaEvent,
+    ReasoningRawContentDeltaEvent,
+)
+from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
+from protocol.events.mcp import (
+    ElicitationRequestEvent,
+    McpListToolsResponseEvent,
+    McpToolCallBeginEvent,
+    McpToolCallEndEvent,
+)
+from protocol.events.messages import (
+    AgentMessageEvent,
+    AgentReasoningEvent,
+    AgentReasoningRawContentEvent,
+    AgentReasoningSectionBreakEvent,
+    UserMessageEvent,
+)
+from protocol.events.notices import (
+    BackgroundEventEvent,
+    DeprecationNoticeEvent,
+    ErrorEvent,
+    ShutdownCompleteEvent,
+    StreamErrorEvent,
+    UndoCompletedEvent,
+    UndoStartedEvent,
+    WarningEvent,
+)
+from protocol.events.patches import (
+    ApplyPatchApprovalRequestEvent,
+    PatchApplyBeginEvent,
+    PatchApplyEndEvent,
+    TurnDiffEvent,
+)
+from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from protocol.events.tokens import TokenCountEvent
+from protocol.events.tools import PlanUpdateEvent, WebSearchBeginEvent, WebSearchEndEvent
+from protocol.events.turn import (
+    ItemCompletedEvent,
+    ItemStartedEvent,
+    RawResponseItemEvent,
+    TaskCompleteEvent,
+    TaskStartedEvent,
+    TurnAbortedEvent,
+)
+from protocol.ids import ConversationId
+from protocol.policy import ReasoningEffort
+
+
+class _EventSequence:
+    """A sequence of events whose validators are built one by one, when such an event turns up.
+
+    The plain annotation would build those of all events for the first conversation that is opened.
+    """
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_event_sequence)
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
+        return {"type": "array", "items": {"$ref": f"{ELSEWHERE}EventMsg"}}
+
+
+ELSEWHERE: Final = "https://definitions/"
+"""Prefix of a reference to a published type that the referring schema does not define itself."""
+
+
+def _event_sequence(raw: Json) -> "tuple[EventMsg, ...]":
+    if not isinstance(raw, list | tuple):
+        raise ValueError("expected a list of events")
+    found = (one if type(one) in _EVENT_CLASSES else parse_event_msg(one) for one in raw)
+    return tuple(event for event in found if event is not None)
+
+
+class SessionConfiguredEvent(EngineModel):
+    """The conversation is ready. Its very first event; on a resume it carries the earlier events that a
+    client needs to show the conversation again."""
+
+    type: Literal["session_configured"] = "session_configured"
+    session_id: ConversationId
+    model: str
+    reasoning_effort: ReasoningEffort | None = omit_none()
+    history_log_id: int
+    history_entry_count: int
+    initial_messages: "EventMsgs | None" = omit_none()
+    rollout_path: str
+
+
+_AnyEvent = (
+    ErrorEvent
+    | WarningEvent
+    | TaskStartedEvent
+    | TaskCompleteEvent
+    | TokenCountEvent
+    | AgentMessageEvent
+    | UserMessageEvent
+    | AgentMessageDeltaEvent
+    | AgentReasoningEvent
+    | AgentReasoningDeltaEvent
+    | AgentReasoningRawContentEvent
+    | AgentReasoningRawContentDeltaEvent
+    | AgentReasoningSectionBreakEvent
+    | SessionConfiguredEvent
+    | McpToolCallBeginEvent
+    | McpToolCallEndEvent
+    | WebSearchBeginEvent
+    | WebSearchEndEvent
+    | ExecCommandBeginEvent
+    | ExecCommandOutputDeltaEvent
+    | ExecCommandEndEvent
+    | ViewImageToolCallEvent
+    | ExecApprovalRequestEvent
+    | ApplyPatchApprovalRequestEvent
+    | ElicitationRequestEvent
+    | DeprecationNoticeEvent
+    | BackgroundEventEvent
+    | UndoStartedEvent
+    | UndoCompletedEvent
+    | StreamErrorEvent
+    | PatchApplyBeginEvent
+    | PatchApplyEndEvent
+    | TurnDiffEvent
+    | GetHistoryEntryResponseEvent
+    | McpListToolsResponseEvent
+    | ListCustomPromptsResponseEvent
+    | PlanUpdateEvent
+    | TurnAbortedEvent
+    | ShutdownCompleteEvent
+    | EnteredReviewModeEvent
+    | ExitedReviewModeEvent
+    | RawResponseItemEvent
+    | ItemStartedEvent
+    | ItemCompletedEvent
+    | AgentMessageContentDeltaEvent
+    | ReasoningContentDeltaEvent
+    | ReasoningRawContentDeltaEvent
+)
+
+EventMsg = TypeAliasType("EventMsg", Annotated[_AnyEvent, Field(discriminator="type")])
+EventMsgs = Annotated[tuple[EventMsg, ...], _EventSequence()]
+
+EVENTS: Final[Mapping[str, type[EventMsg]]] = {
+    model.model_fields["type"].default: model for model in get_args(_AnyEvent)
+}
+"""Every event's class by its `type`."""
+
+_EVENT_CLASSES: Final = frozenset(EVENTS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a conversation: which operation it belongs to, and what happened."""
+
+    id: str
+    msg: EventMsg
+
+
+def parse_event_msg(raw: Json) -> EventMsg | None:
+    """The event that `raw` describes; None if its type is unknown or its shape is damaged."""
+    kind = tag_of(raw)
+    model = None if kind is None else EVENTS.get(kind)
+    if model is None:
+        return None
+    try:
+        return model.model_validate(raw)
+    except ValidationError:
+        return None

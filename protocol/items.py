@@ -1,0 +1,120 @@
+"""What a user sends and what a turn is made of, as the engine tells it: `UserInput` in, `TurnItem` out."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, Json
+from protocol.fields import PathText
+
+
+class ExternallyTagged:
+    """Marks a union whose members travel as `{"<tag>": {...}}`; in Python they are the bare models."""
+
+    def __init__(self, members: Mapping[str, type[EngineModel]]) -> None:
+        self.members: Final = members
+        self.tags: Final = {model: tag for tag, model in members.items()}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        wrapped = core_schema.union_schema([self._wrapped(tag, handler) for tag in self.members])
+        return core_schema.union_schema(
+            [
+                core_schema.is_instance_schema(tuple(self.tags)),
+                core_schema.no_info_after_validator_function(_only_value, wrapped),
+            ],
+            mode="left_to_right",
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                self._wrap, return_schema=core_schema.dict_schema()
+            ),
+        )
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
+        assert core["type"] == "union"
+        choice = core["choices"][1]
+        assert not isinstance(choice, tuple)
+        return handler(choice)
+
+    def _wrapped(self, tag: str, handler: GetCoreSchemaHandler) -> CoreSchema:
+        member = core_schema.typed_dict_field(handler.generate_schema(self.members[tag]))
+        return core_schema.typed_dict_schema({tag: member}, extra_behavior="forbid")
+
+    def _wrap(self, value: Any) -> dict[str, Any]:
+        return {self.tags[type(value)]: value}
+
+
+def _only_value(wrapped: dict[str, Any]) -> Any:
+    (value,) = wrapped.values()
+    return value
+
+
+class TextInput(EngineModel):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ImageInput(EngineModel):
+    """An image by URL, which may be a data URL."""
+
+    type: Literal["image"] = "image"
+    image_url: str
+
+
+class LocalImageInput(EngineModel):
+    """An image file; it is read and encoded when the request to the model is built."""
+
+    type: Literal["local_image"] = "local_image"
+    path: PathText
+
+
+UserInput = TypeAliasType(
+    "UserInput", Annotated[TextInput | ImageInput | LocalImageInput, Field(discriminator="type")]
+)
+
+
+class UserMessageItem(EngineModel):
+    id: str
+    content: tuple[UserInput, ...]
+
+
+class TextContentPart(EngineModel):
+    text: str
+
+
+AgentMessageContent = TypeAliasType(
+    "AgentMessageContent", Annotated[TextContentPart, ExternallyTagged({"Text": TextContentPart})]
+)
+
+
+class AgentMessageItem(EngineModel):
+    id: str
+    content: tuple[AgentMessageContent, ...]
+
+
+class ReasoningItem(EngineModel):
+    id: str
+    summary_text: tuple[str, ...]
+    raw_content: tuple[str, ...] = ()
+
+
+class WebSearchItem(EngineModel):
+    id: str
+    query: str
+
+
+TurnItem = TypeAliasType(
+    "TurnItem",
+    Annotated[
+        UserMessageItem | AgentMessageItem | ReasoningItem | WebSearchItem,
+        ExternallyTagged(
+            {
+                "UserMessage": UserMessageItem,
+                "AgentMessage": AgentMessageItem,
+                "Reasoning": ReasoningItem,
+                "WebSearch": WebSearchItem,
+            }
+        ),
+    ],
+)

@@ -1,0 +1,236 @@
+"""One message of the wire: the envelopes, the error codes, and the way between a message and one line of
+bytes.
+
+It is JSON-RPC without the `jsonrpc` member (accepted, never written) and without batches. Reading is strict
+where two readers could disagree: duplicate keys, numbers that are no JSON, ids that are neither text nor a
+64-bit integer. Nothing here knows a method.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from json.encoder import encode_basestring as quoted
+from json.encoder import encode_basestring_ascii as quoted_ascii
+from math import isfinite
+from typing import Final, NoReturn
+
+from protocol.base import Json
+
+RequestId = str | int
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = INVALID_REQUEST
+"""An unknown method is answered as an invalid request: the clients of this protocol look for that code."""
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+OVERLOADED: Final = -32001
+
+ECHO_LIMIT: Final = 200
+"""At most this many bytes of what a client sent come back in an error message."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_INT64: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    id: RequestId
+    method: str
+    params: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    method: str
+    params: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The other side's answer to a request of ours."""
+
+    id: RequestId
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """The other side's refusal of a request of ours."""
+
+    id: RequestId
+    code: int
+    message: str
+    data: Json = None
+
+
+Message = Request | Notification | Response | ErrorAnswer
+
+
+class ParseError(Exception):
+    """A line that is no message. `id` is the request's, where one could be read, so that it can be
+    answered."""
+
+    def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:  # noqa: A002 - wire name
+        super().__init__(message)
+        self.code: Final = code
+        self.message: Final = message
+        self.id: Final = id
+
+
+class _NotJsonError(ValueError):
+    """Refused by one of the decoder's hooks."""
+
+
+class _DuplicateKeyError(ValueError):
+    """An object names a key twice, so two readers may understand two different things."""
+
+
+def parse_message(line: bytes) -> Message:
+    """The message that one line (without its line end) holds, or `ParseError`; nothing else is ever
+    raised."""
+    try:
+        value = _decode(line.removeprefix(_BOM).decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ParseError(PARSE_ERROR, "Parse error: the line is not valid UTF-8") from None
+    except RecursionError:
+        raise ParseError(PARSE_ERROR, "Parse error: the line is nested too deeply") from None
+    except _DuplicateKeyError:
+        return _refuse_ambiguous(line)
+    except _NotJsonError as error:
+        raise ParseError(PARSE_ERROR, f"Parse error: {error}") from None
+    except json.JSONDecodeError as error:
+        raise ParseError(PARSE_ERROR, f"Parse error: no JSON at byte {error.pos}") from None
+    except ValueError:
+        # What is left are integers of thousands of digits, which Python refuses to convert.
+        raise ParseError(PARSE_ERROR, "Parse error: a number is out of range") from None
+    if not isinstance(value, dict):
+        what = "batches are not supported" if isinstance(value, list) else "a message is an object"
+        raise ParseError(INVALID_REQUEST, f"Invalid request: {what}")
+    return _classify(value)
+
+
+def _classify(value: dict[str, Json]) -> Message:
+    id_ = _read_id(value)
+    if "method" in value:
+        method = value["method"]
+        if not isinstance(method, str):
+            raise ParseError(INVALID_REQUEST, "Invalid request: `method` must be a string", id_)
+        params = value.get("params")
+        return Notification(method, params) if id_ is None else Request(id_, method, params)
+    if id_ is None:
+        raise ParseError(INVALID_REQUEST, "Invalid request: neither `method` nor `id`")
+    if value.get("error") is not None:
+        # An error beside a result contradicts it, and counts: a refusal is never read as consent.
+        return _error_answer(id_, value["error"])
+    if "result" in value:
+        return Response(id_, value["result"])
+    raise ParseError(INVALID_REQUEST, "Invalid request: none of `method`, `result` and `error`", id_)
+
+
+def _read_id(value: dict[str, Json]) -> RequestId | None:
+    """The id, None if there is none; an id of null is refused, as it could be a request or a notification."""
+    if "id" not in value:
+        return None
+    match value["id"]:
+        case bool():
+            pass
+        case str(text):
+            return text
+        case int(number) if -_INT64 <= number < _INT64:
+            return number
+    raise ParseError(INVALID_REQUEST, "Invalid request: `id` must be a string or a 64-bit integer")
+
+
+def _refuse_ambiguous(line: bytes) -> ErrorAnswer:
+    """What becomes of a message with a duplicate key: a request is refused, an answer is read as a
+    refusal."""
+    pairs = _decode_pairs(line.removeprefix(_BOM).decode("utf-8"))
+    ids = [value for key, value in pairs if key == "id"] if isinstance(pairs, _Pairs) else []
+    id_ = _read_id({"id": ids[0]}) if len(ids) == 1 else None
+    if id_ is not None and all(key != "method" for key, _ in pairs):
+        return ErrorAnswer(id_, INVALID_REQUEST, "an answer with a duplicate key")
+    raise ParseError(INVALID_REQUEST, "Invalid request: an object has a key twice", id_)
+
+
+def _error_answer(id_: RequestId, error: Json) -> ErrorAnswer:
+    match error:
+        case {"code": int(code), "message": str(message), **rest}:
+            return ErrorAnswer(id_, code, message, rest.get("data"))
+        case _:
+            return ErrorAnswer(id_, INTERNAL_ERROR, "an error without code and message", error)
+
+
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _DuplicateKeyError
+    return made
+
+
+class _Pairs(list[tuple[str, Json]]):
+    """An object with all of its keys, duplicates too."""
+
+
+def _constant(name: str) -> NoReturn:
+    raise _NotJsonError(f"{name} is not JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise _NotJsonError("a number is out of range")
+    return value
+
+
+_decode: Final[Callable[[str], Json]] = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_constant, parse_float=_float
+).decode
+_decode_pairs: Final[Callable[[str], Json]] = json.JSONDecoder(
+    object_pairs_hook=_Pairs, parse_constant=str, parse_float=str
+).decode
+
+
+def dump_request(id: RequestId, method: str, params: bytes | None = None) -> bytes:  # noqa: A002 - wire name
+    """A request of ours. Like all dumps: one line without its end, `params` being JSON already."""
+    tail = b"}" if params is None else b',"params":' + params + b"}"
+    return b'{"id":' + _dump_id(id) + b',"method":' + _dump_text(method) + tail
+
+
+def dump_notification(method: str, params: bytes | None = None) -> bytes:
+    tail = b"}" if params is None else b',"params":' + params + b"}"
+    return b'{"method":' + _dump_text(method) + tail
+
+
+def dump_response(id: RequestId, result: bytes = b"{}") -> bytes:  # noqa: A002 - wire name
+    return b'{"id":' + _dump_id(id) + b',"result":' + result + b"}"
+
+
+def dump_error(id: RequestId | None, code: int, message: str, data: Json = None) -> bytes:  # noqa: A002
+    """An answer that refuses; `id` is null where the request's could not be read."""
+    body = b'{"code":' + str(code).encode()
+    if data is not None:
+        body += b',"data":' + json.dumps(data, separators=(",", ":"), default=str).encode()
+    body += b',"message":' + _dump_text(message) + b"}"
+    return b'{"id":' + (b"null" if id is None else _dump_id(id)) + b',"error":' + body + b"}"
+
+
+def shortened(text: str, limit: int = ECHO_LIMIT) -> str:
+    """`text`, cut so that it takes at most `limit` bytes; for echoing what a client sent."""
+    if len(text) <= limit // 4:
+        return text
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit:
+        return raw.decode("utf-8")
+    return raw[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def _dump_id(id_: RequestId) -> bytes:
+    return _dump_text(id_) if isinstance(id_, str) else str(id_).encode()
+
+
+def _dump_text(text: str) -> bytes:
+    try:
+        return quoted(text).encode()
+    except UnicodeEncodeError:
+        return quoted_ascii(text).encode()

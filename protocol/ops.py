@@ -1,0 +1,179 @@
+"""What the engine is told: operations, each submitted under an id that its events carry back."""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, Json
+from protocol.events.review import ReviewRequest
+from protocol.fields import PathText
+from protocol.items import UserInput
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, ReviewDecision, SandboxPolicy
+
+
+class InterruptOp(EngineModel):
+    """Stop the running turn, if there is one; answered by `turn_aborted`."""
+
+    type: Literal["interrupt"] = "interrupt"
+
+
+class UserInputOp(EngineModel):
+    """Say something under the conversation's present settings; while a turn runs it joins that turn."""
+
+    type: Literal["user_input"] = "user_input"
+    items: tuple[UserInput, ...]
+
+
+class UserTurnOp(EngineModel):
+    """Say something and set the conversation's settings for this turn and those after it."""
+
+    type: Literal["user_turn"] = "user_turn"
+    items: tuple[UserInput, ...]
+    cwd: PathText
+    approval_policy: AskForApproval
+    sandbox_policy: SandboxPolicy
+    model: str
+    effort: ReasoningEffort | None = None
+    summary: ReasoningSummary = ReasoningSummary.AUTO
+    final_output_json_schema: Json = None
+
+
+class OverrideTurnContextOp(EngineModel):
+    """Change settings without a turn. What is None stays; an `effort` given as null (see
+    `model_fields_set`) is taken back to the model's default."""
+
+    type: Literal["override_turn_context"] = "override_turn_context"
+    cwd: PathText | None = None
+    approval_policy: AskForApproval | None = None
+    sandbox_policy: SandboxPolicy | None = None
+    model: str | None = None
+    effort: ReasoningEffort | None = None
+    summary: ReasoningSummary | None = None
+
+
+class ExecApprovalOp(EngineModel):
+    """The answer to `exec_approval_request`. `id` is the turn's; `call_id` tells calls of one turn apart, and
+    without it the turn's only open request is meant."""
+
+    type: Literal["exec_approval"] = "exec_approval"
+    id: str
+    call_id: str | None = None
+    decision: ReviewDecision
+
+
+class PatchApprovalOp(EngineModel):
+    """The answer to `apply_patch_approval_request`; ids as with commands."""
+
+    type: Literal["patch_approval"] = "patch_approval"
+    id: str
+    call_id: str | None = None
+    decision: ReviewDecision
+
+
+class ElicitationAction(StrEnum):
+    ACCEPT = "accept"
+    DECLINE = "decline"
+    CANCEL = "cancel"
+
+
+class ResolveElicitationOp(EngineModel):
+    """The answer to `elicitation_request`."""
+
+    type: Literal["resolve_elicitation"] = "resolve_elicitation"
+    server_name: str
+    request_id: str
+    decision: ElicitationAction
+    content: Json = None
+
+
+class AddToHistoryOp(EngineModel):
+    """Keep a line in the user's message history."""
+
+    type: Literal["add_to_history"] = "add_to_history"
+    text: str
+
+
+class GetHistoryEntryRequestOp(EngineModel):
+    """Look up one line of the message history; answered by `get_history_entry_response`."""
+
+    type: Literal["get_history_entry_request"] = "get_history_entry_request"
+    offset: int
+    log_id: int
+
+
+class ListMcpToolsOp(EngineModel):
+    """Ask every MCP server what it offers; answered by `mcp_list_tools_response`."""
+
+    type: Literal["list_mcp_tools"] = "list_mcp_tools"
+
+
+class ListCustomPromptsOp(EngineModel):
+    """List the prompts that the user keeps as files; answered by `list_custom_prompts_response`."""
+
+    type: Literal["list_custom_prompts"] = "list_custom_prompts"
+
+
+class UndoOp(EngineModel):
+    """Put the working tree back to where it was before the last turn that changed it."""
+
+    type: Literal["undo"] = "undo"
+
+
+class CompactOp(EngineModel):
+    """Replace the history by a summary."""
+
+    type: Literal["compact"] = "compact"
+
+
+class ReviewOp(EngineModel):
+    """Run a review as a turn of its own."""
+
+    type: Literal["review"] = "review"
+    review_request: ReviewRequest
+
+
+class RunUserShellCommandOp(EngineModel):
+    """Run a command of the user's own, outside of the sandbox; the model learns of it."""
+
+    type: Literal["run_user_shell_command"] = "run_user_shell_command"
+    command: str
+
+
+class ShutdownOp(EngineModel):
+    """End the conversation; answered by `shutdown_complete`."""
+
+    type: Literal["shutdown"] = "shutdown"
+
+
+_AnyOp = (
+    InterruptOp
+    | UserInputOp
+    | UserTurnOp
+    | OverrideTurnContextOp
+    | ExecApprovalOp
+    | PatchApprovalOp
+    | ResolveElicitationOp
+    | AddToHistoryOp
+    | GetHistoryEntryRequestOp
+    | ListMcpToolsOp
+    | ListCustomPromptsOp
+    | UndoOp
+    | CompactOp
+    | ReviewOp
+    | RunUserShellCommandOp
+    | ShutdownOp
+)
+
+Op = TypeAliasType("Op", Annotated[_AnyOp, Field(discriminator="type")])
+
+OPERATIONS: Final[tuple[type[Op], ...]] = get_args(_AnyOp)
+"""Every operation's class."""
+
+
+class Submission(EngineModel):
+    """One operation under its id."""
+
+    id: str
+    op: Op

@@ -1,0 +1,160 @@
+"""The lines of a stored conversation: one JSON object each, `{"timestamp", "type", "payload"}`.
+
+Reading is tolerant: a line of an unknown type, or a damaged one, parses to None and the caller skips it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import ValidationError
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, Json, omit_none
+from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
+from protocol.ids import ConversationId
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
+from protocol.responses import ResponseItem, parse_response_item
+
+
+class SessionOrigin(StrEnum):
+    """What kind of client began a conversation."""
+
+    CLI = "cli"
+    VSCODE = "vscode"
+    EXEC = "exec"
+    MCP = "mcp"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "SessionOrigin | None":
+        # A source from a later version must not make a stored conversation unreadable.
+        return cls.UNKNOWN if isinstance(value, str) else None
+
+
+class SubAgentKind(StrEnum):
+    REVIEW = "review"
+    COMPACT = "compact"
+
+
+class OtherSubAgent(EngineModel):
+    other: str
+
+
+SubAgentSource = TypeAliasType("SubAgentSource", SubAgentKind | OtherSubAgent)
+
+
+class SubagentSessionSource(EngineModel):
+    subagent: SubAgentSource
+
+
+SessionSource = TypeAliasType("SessionSource", SessionOrigin | SubagentSessionSource)
+
+
+class GitInfo(EngineModel):
+    """Where the working directory's repository stood when the conversation began."""
+
+    commit_hash: str | None = omit_none()
+    branch: str | None = omit_none()
+    repository_url: str | None = omit_none()
+
+
+class SessionMeta(EngineModel):
+    """Who began the conversation, where and with what."""
+
+    id: ConversationId
+    timestamp: str
+    cwd: str
+    originator: str
+    cli_version: str
+    instructions: str | None = None
+    source: SessionSource = SessionOrigin.VSCODE
+    model_provider: str | None = None
+
+
+class SessionMetaLine(SessionMeta):
+    """The first line of a stored conversation: the meta data, with git's where there is a repository."""
+
+    git: GitInfo | None = omit_none()
+
+
+class CompactedItem(EngineModel):
+    """The history before this line was replaced by a summary (or, where given, by these items)."""
+
+    message: str
+    replacement_history: tuple[ResponseItem, ...] | None = omit_none()
+
+
+class TurnContextItem(EngineModel):
+    """The settings that a request to the model was made with."""
+
+    cwd: str
+    approval_policy: AskForApproval
+    sandbox_policy: SandboxPolicy
+    model: str
+    effort: ReasoningEffort | None = omit_none()
+    summary: ReasoningSummary = ReasoningSummary.AUTO
+
+
+RolloutItem = SessionMetaLine | ResponseItem | CompactedItem | TurnContextItem | EventMsg
+LineType = Literal["session_meta", "response_item", "compacted", "turn_context", "event_msg"]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutLine:
+    """One stored line."""
+
+    timestamp: str
+    type: LineType
+    payload: RolloutItem
+
+    @classmethod
+    def of(cls, timestamp: str, payload: RolloutItem) -> "RolloutLine":
+        return cls(timestamp, line_type(payload), payload)
+
+    def to_json(self) -> bytes:
+        head = f'{{"timestamp":{json.dumps(self.timestamp)},"type":"{self.type}","payload":'
+        return head.encode() + self.payload.to_json() + b"}"
+
+
+def line_type(payload: RolloutItem) -> LineType:
+    match payload:
+        case SessionMetaLine():
+            return "session_meta"
+        case CompactedItem():
+            return "compacted"
+        case TurnContextItem():
+            return "turn_context"
+        case _:
+            return "event_msg" if EVENTS.get(payload.type) is type(payload) else "response_item"
+
+
+def parse_rollout_line(raw: Json) -> RolloutLine | None:
+    """The stored line that `raw` (parsed JSON) describes; None if it is unknown or damaged."""
+    match raw:
+        case {"timestamp": str(timestamp), "type": str(kind), "payload": Mapping() as payload}:
+            item = _parse_payload(kind, payload)
+            return None if item is None else RolloutLine.of(timestamp, item)
+        case _:
+            return None
+
+
+def _parse_payload(kind: str, payload: Mapping[str, Json]) -> RolloutItem | None:
+    try:
+        match kind:
+            case "session_meta":
+                return SessionMetaLine.model_validate(payload)
+            case "response_item":
+                return parse_response_item(payload)
+            case "compacted":
+                return CompactedItem.model_validate(payload)
+            case "turn_context":
+                return TurnContextItem.model_validate(payload)
+            case "event_msg":
+                return parse_event_msg(payload)
+            case _:
+                return None
+    except ValidationError:
+        return None

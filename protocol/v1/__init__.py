@@ -1,0 +1,1 @@
+"""The conversation API: parameters and results, by resource."""

@@ -1,0 +1,65 @@
+"""The user's saved settings, and the model that new conversations begin with."""
+
+from enum import StrEnum
+
+from protocol.base import WireModel
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+
+
+class ForcedLoginMethod(StrEnum):
+    CHATGPT = "chatgpt"
+    API = "api"
+
+
+class SandboxSettings(WireModel):
+    writable_roots: tuple[str, ...] = ()
+    network_access: bool | None = None
+    exclude_tmpdir_env_var: bool | None = None
+    exclude_slash_tmp: bool | None = None
+
+
+class Tools(WireModel):
+    web_search: bool | None = None
+    view_image: bool | None = None
+
+
+class Profile(WireModel):
+    model: str | None = None
+    model_provider: str | None = None
+    approval_policy: AskForApproval | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    model_reasoning_summary: ReasoningSummary | None = None
+    model_verbosity: Verbosity | None = None
+    chatgpt_base_url: str | None = None
+
+
+class UserSavedConfig(WireModel):
+    """What the user's configuration file says, without defaults."""
+
+    approval_policy: AskForApproval | None = None
+    sandbox_mode: SandboxMode | None = None
+    sandbox_settings: SandboxSettings | None = None
+    forced_chatgpt_workspace_id: str | None = None
+    forced_login_method: ForcedLoginMethod | None = None
+    model: str | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    model_reasoning_summary: ReasoningSummary | None = None
+    model_verbosity: Verbosity | None = None
+    tools: Tools | None = None
+    profile: str | None = None
+    profiles: dict[str, Profile]
+
+
+class GetUserSavedConfigResponse(WireModel):
+    config: UserSavedConfig
+
+
+class SetDefaultModelParams(WireModel):
+    """The model and effort to write into the user's configuration; null removes the setting."""
+
+    model: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class SetDefaultModelResponse(WireModel):
+    pass

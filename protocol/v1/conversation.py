@@ -1,0 +1,155 @@
+"""Conversations: begin, resume, list, summarise, archive, listen."""
+
+from typing import Self
+
+from pydantic import ConfigDict, model_validator
+
+from protocol.base import EngineModel, Json, WireModel
+from protocol.events.msg import EventMsgs
+from protocol.fields import CleanText, Count, Flag, KnownId, PathText, UuidText
+from protocol.ids import ConversationId
+from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
+from protocol.responses import ResponseItem
+from protocol.rollout import SessionSource
+
+
+class NewConversationParams(WireModel):
+    """Settings of a conversation; what is null comes from the user's configuration.
+
+    `config` holds further settings by their dotted name in the configuration file.
+    """
+
+    model: str | None = None
+    model_provider: str | None = None
+    profile: str | None = None
+    cwd: PathText | None = None
+    approval_policy: AskForApproval | None = None
+    sandbox: SandboxMode | None = None
+    config: dict[str, Json] | None = None
+    base_instructions: CleanText | None = None
+    developer_instructions: CleanText | None = None
+    compact_prompt: CleanText | None = None
+    include_apply_patch_tool: Flag | None = None
+
+
+class NewConversationResponse(WireModel):
+    conversation_id: ConversationId
+    model: str
+    reasoning_effort: ReasoningEffort | None = None
+    rollout_path: str
+
+
+class ResumeConversationParams(WireModel):
+    """Which stored conversation goes on: by history, else by path, else by id (the first that is given)."""
+
+    path: PathText | None = None
+    conversation_id: KnownId | None = None
+    history: tuple[ResponseItem, ...] | None = None
+    overrides: NewConversationParams | None = None
+
+
+class ResumeConversationResponse(WireModel):
+    conversation_id: ConversationId
+    model: str
+    initial_messages: EventMsgs | None = None
+    rollout_path: str
+
+
+class ListConversationsParams(WireModel):
+    """A page of stored conversations, newest first. Without providers only those of the configured one;
+    with an empty list those of all."""
+
+    page_size: Count | None = None
+    cursor: str | None = None
+    model_providers: tuple[str, ...] | None = None
+
+
+class ConversationGitInfo(EngineModel):
+    sha: str | None = None
+    branch: str | None = None
+    origin_url: str | None = None
+
+
+class ConversationSummary(WireModel):
+    """A stored conversation in a list; `preview` is the first thing that the user said."""
+
+    conversation_id: ConversationId
+    path: str
+    preview: str
+    timestamp: str | None = None
+    model_provider: str
+    cwd: str
+    cli_version: str
+    source: SessionSource
+    git_info: ConversationGitInfo | None = None
+
+
+class ListConversationsResponse(WireModel):
+    items: tuple[ConversationSummary, ...]
+    next_cursor: str | None = None
+
+
+def _either_of_both(schema: dict[str, Json]) -> None:
+    fields = schema.pop("properties")
+    schema.pop("type", None)
+    schema["anyOf"] = [
+        {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]} for name in fields
+    ]
+
+
+class GetConversationSummaryParams(WireModel):
+    """Which conversation: by the path of its file, or by id."""
+
+    model_config = ConfigDict(json_schema_extra=_either_of_both)
+    rollout_path: PathText | None = None
+    conversation_id: KnownId | None = None
+
+    @model_validator(mode="after")
+    def names_one(self) -> Self:
+        if self.rollout_path is None and self.conversation_id is None:
+            raise ValueError("expected `rolloutPath` or `conversationId`")
+        return self
+
+
+class GetConversationSummaryResponse(WireModel):
+    summary: ConversationSummary
+
+
+class ArchiveConversationParams(WireModel):
+    conversation_id: KnownId
+    rollout_path: PathText
+
+
+class ArchiveConversationResponse(WireModel):
+    pass
+
+
+class AddConversationListenerParams(WireModel):
+    """Asks for the events of a conversation; with raw events also for each entry of the history."""
+
+    conversation_id: KnownId
+    experimental_raw_events: Flag = False
+
+
+class AddConversationSubscriptionResponse(WireModel):
+    subscription_id: str
+
+
+class RemoveConversationListenerParams(WireModel):
+    subscription_id: UuidText
+
+
+class RemoveConversationSubscriptionResponse(WireModel):
+    pass
+
+
+class SessionConfiguredNotification(WireModel):
+    """A resumed conversation is ready; written before the answer to `resumeConversation`."""
+
+    session_id: ConversationId
+    model: str
+    reasoning_effort: ReasoningEffort | None = None
+    history_log_id: int
+    history_entry_count: int
+    initial_messages: EventMsgs | None = None
+    rollout_path: str

@@ -1,0 +1,32 @@
+"""The models that can be chosen."""
+
+from protocol.base import WireModel
+from protocol.fields import Count
+from protocol.policy import ReasoningEffort
+
+
+class ReasoningEffortOption(WireModel):
+    reasoning_effort: ReasoningEffort
+    description: str
+
+
+class ModelEntry(WireModel):
+    """One model. `model` is what a conversation is given, `id` tells entries of this list apart."""
+
+    id: str
+    model: str
+    display_name: str
+    description: str
+    supported_reasoning_efforts: tuple[ReasoningEffortOption, ...]
+    default_reasoning_effort: ReasoningEffort
+    is_default: bool
+
+
+class ModelListParams(WireModel):
+    cursor: str | None = None
+    limit: Count | None = None
+
+
+class ModelListResponse(WireModel):
+    data: tuple[ModelEntry, ...]
+    next_cursor: str | None = None

@@ -1,0 +1,31 @@
+"""Fixtures of the credential tests: an issuer on loopback, a clock that stands still, a home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app_server.core.auth.issuer import Issuer
+from app_server.core.auth.manager import AuthManager
+from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, scripted_issuer
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def issuer() -> Iterator[ScriptedIssuer]:
+    with scripted_issuer() as server:
+        yield server
+
+
+@pytest.fixture
+def auth(tmp_path: Path, issuer: ScriptedIssuer) -> AuthManager:
+    # Proxies of the machine must not come between a test and loopback.
+    client = Issuer(issuer.url, client=lambda: httpx.AsyncClient(trust_env=False, timeout=5))
+    return AuthManager(tmp_path, clock=lambda: NOW, issuer=client)

@@ -1,0 +1,116 @@
+"""An OAuth issuer on loopback that remembers what it was asked. It runs in a thread of its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from urllib.parse import parse_qsl
+
+import anyio
+import anyio.to_thread
+
+from protocol.base import Json
+
+NOW = 1_800_000_000.0
+"""Where the clock of these tests stands."""
+
+
+def jwt(**claims: Json) -> str:
+    """An unsigned token with these claims."""
+    return ".".join((_part({"alg": "none"}), _part(claims), "c2ln"))
+
+
+def id_token(email: str = "user@example.com", account: str = "acct-1", plan: str = "pro") -> str:
+    auth = {"chatgpt_plan_type": plan, "chatgpt_account_id": account}
+    return jwt(**{"email": email, "https://api.openai.com/auth": auth})
+
+
+def _part(value: Json) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+class ScriptedIssuer:
+    """Answers token requests; every request is recorded as its path and its fields."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.login: tuple[int, Json] = (
+            200,
+            {"id_token": id_token(), "access_token": "access-1", "refresh_token": "refresh-1"},
+        )
+        self.api_key: tuple[int, Json] = (403, {"error": {"code": "no_organization"}})
+        self.renewal: tuple[int, Json] = (
+            200,
+            {"id_token": id_token(), "access_token": "access-2", "refresh_token": "refresh-2"},
+        )
+        self.gate = Event()
+        """Token answers wait for it; open unless a test closes it."""
+        self.gate.set()
+        self.asked = Event()
+        """Set when the first request has arrived, before it is answered."""
+        self.challenge = ""
+        """When set, a login code is only good with the verifier that belongs to it."""
+
+    def fields(self, grant_type: str) -> list[dict[str, str]]:
+        return [fields for _, fields in self.requests if fields.get("grant_type", "").endswith(grant_type)]
+
+    async def until_asked(self) -> None:
+        assert await anyio.to_thread.run_sync(self.asked.wait, 5)
+
+    def answer(self, path: str, fields: dict[str, str]) -> tuple[int, Json]:
+        self.requests.append((path, fields))
+        self.asked.set()
+        self.gate.wait(10)
+        if path == "/oauth/revoke":
+            return 200, {}
+        match fields.get("grant_type"):
+            case "authorization_code":
+                digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
+                proof = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+                if self.challenge not in ("", proof):
+                    return 400, {"error": "invalid_grant"}
+                return self.login
+            case "refresh_token":
+                return self.renewal
+            case _:
+                return self.api_key
+
+
+@contextmanager
+def scripted_issuer() -> Iterator[ScriptedIssuer]:
+    issuer = ScriptedIssuer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            is_json = "json" in self.headers["Content-Type"]
+            status, answer = issuer.answer(self.path, json.loads(body) if is_json else dict(parse_qsl(body)))
+            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            # A test may have left in the middle of its request.
+            with suppress(ConnectionError):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is that of the base
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    issuer.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield issuer
+    finally:
+        issuer.gate.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

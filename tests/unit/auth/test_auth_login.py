@@ -1,0 +1,303 @@
+"""A browser login from the address to the stored tokens, and every way in which it may end otherwise."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+from http import HTTPStatus
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import httpx
+import pytest
+
+from app_server.core.auth.callback import CancelRequested, Granted, Ignored, Refused, page, read_callback
+from app_server.core.auth.login import LoginFlow, LoginOutcome, open_login
+from app_server.core.auth.manager import AuthManager, AuthMethod, LoginRules
+from app_server.core.auth.storage import read_auth
+from app_server.core.errors import AuthError
+from tests.unit.auth.oauth_issuer import ScriptedIssuer
+
+pytestmark = pytest.mark.anyio
+
+
+class Attempt:
+    """A flow that runs, and the browser that the user would have."""
+
+    def __init__(self, flow: LoginFlow) -> None:
+        self.flow = flow
+        self.query = {key: values[0] for key, values in parse_qs(urlsplit(flow.auth_url).query).items()}
+        self.outcome: LoginOutcome | None = None
+
+    async def run(self) -> None:
+        with anyio.fail_after(10):
+            self.outcome = await self.flow.run()
+
+    async def visit(
+        self, path: str, query: dict[str, str] | None = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        async with httpx.AsyncClient(trust_env=False) as browser:
+            url = f"http://127.0.0.1:{self.flow.port}{path}"
+            return await browser.get(url, params=query, headers=headers)
+
+    async def come_back(self, **query: str) -> httpx.Response:
+        """What the issuer's last page makes the browser ask for."""
+        return await self.visit("/auth/callback", {"state": self.query["state"], "code": "the-code"} | query)
+
+
+async def attempt(auth: AuthManager) -> Attempt:
+    return Attempt(await open_login(auth, random=secrets.token_bytes, ports=(0,)))
+
+
+async def test_a_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    one = await attempt(auth)
+    issuer.challenge = one.query["code_challenge"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        response = await one.come_back()
+    assert response.status_code == 200
+    assert "You are logged in" in response.text
+    assert one.outcome == LoginOutcome(True)
+    credentials = await auth.credentials()
+    assert credentials is not None
+    assert (credentials.bearer, credentials.account_id, credentials.method) == (
+        "access-1",
+        "acct-1",
+        AuthMethod.CHATGPT,
+    )
+    (exchange,) = issuer.fields("authorization_code")
+    assert exchange["code"] == "the-code"
+    assert exchange["redirect_uri"] == f"http://localhost:{one.flow.port}/auth/callback"
+    (trade,) = issuer.fields("token-exchange")
+    assert trade["requested_token"] == "openai-api-key"
+
+
+async def test_the_address_for_the_browser(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    auth.rules = LoginRules(workspace_id="acct-1")
+    one = await attempt(auth)
+    await one.flow.close()
+    assert one.flow.auth_url.startswith(f"{issuer.url}/oauth/authorize?response_type=code&client_id=app_")
+    assert "+" not in one.flow.auth_url
+    challenge, state = one.query.pop("code_challenge"), one.query.pop("state")
+    assert (len(challenge), len(state)) == (43, 43)
+    assert one.query == {
+        "response_type": "code",
+        "client_id": "app_EMoamEEZ73f0CkXaXp7hrann",
+        "redirect_uri": f"http://localhost:{one.flow.port}/auth/callback",
+        "scope": "openid profile email offline_access",
+        "code_challenge_method": "S256",
+        "id_token_add_organizations": "true",
+        "codex_cli_simplified_flow": "true",
+        "originator": "codex_cli_rs",
+        "allowed_workspace_id": "acct-1",
+    }
+
+
+async def test_an_api_key_that_the_issuer_gives_is_stored(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    issuer.api_key = (200, {"access_token": "sk-exchanged"})
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        await one.come_back()
+    assert json.loads((auth.home / "auth.json").read_text())["OPENAI_API_KEY"] == "sk-exchanged"
+
+
+async def test_a_wrong_state_leaves_the_login_waiting(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        assert (await one.come_back(state="guess")).status_code == 400
+        assert (await one.come_back(state="guess", error="access_denied")).status_code == 400
+        assert (await one.come_back(code="")).status_code == 400
+        assert (await one.visit("/")).status_code == 404
+        assert issuer.requests == []
+        assert one.outcome is None
+        assert (await one.come_back()).status_code == 200
+    assert one.outcome == LoginOutcome(True)
+
+
+async def test_a_refusal_by_the_user_ends_it(auth: AuthManager) -> None:
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        await one.come_back(error="access_denied")
+    assert one.outcome == LoginOutcome(False, "the login was refused: access_denied")
+    assert read_auth(auth.home) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ((400, {"error": "invalid_request"}), "refused the login code (status 400, invalid_request)"),
+        ((500, b"the-code"), "refused the login code (status 500)"),
+        ((200, {"access_token": "a"}), "without the tokens of a login"),
+        ((200, b"[]"), "without the tokens of a login"),
+    ],
+)
+async def test_a_failed_exchange_ends_it(
+    auth: AuthManager, issuer: ScriptedIssuer, answer: tuple[int, object], problem: str
+) -> None:
+    issuer.login = answer
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        response = await one.come_back()
+    assert response.status_code == 502
+    assert one.outcome is not None
+    assert not one.outcome.success
+    assert problem in (one.outcome.error or "")
+    assert "the-code" not in (one.outcome.error or "") + response.text
+
+
+async def test_a_login_of_another_workspace_is_not_stored(auth: AuthManager) -> None:
+    auth.rules = LoginRules(workspace_id="acct-2")
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        await one.come_back()
+    assert one.outcome is not None
+    assert "forced_chatgpt_workspace_id" in (one.outcome.error or "")
+    assert read_auth(auth.home) is None
+
+
+async def test_cancelling(auth: AuthManager) -> None:
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        one.flow.cancel()
+    assert one.outcome == LoginOutcome(False, "the login was cancelled")
+    with pytest.raises(httpx.ConnectError):
+        await one.come_back()
+
+
+async def test_cancelling_during_the_exchange_stores_nothing(
+    auth: AuthManager, issuer: ScriptedIssuer
+) -> None:
+    one = await attempt(auth)
+    issuer.gate.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        tasks.start_soon(tolerant_visit, one)
+        await issuer.until_asked()
+        one.flow.cancel()
+    issuer.gate.set()
+    assert one.outcome == LoginOutcome(False, "the login was cancelled")
+    assert read_auth(auth.home) is None
+
+
+async def test_a_second_callback_does_not_spend_the_code_twice(
+    auth: AuthManager, issuer: ScriptedIssuer
+) -> None:
+    one = await attempt(auth)
+    issuer.gate.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        tasks.start_soon(tolerant_visit, one)
+        await issuer.until_asked()
+        assert (await one.come_back()).status_code == 400
+        issuer.gate.set()
+    assert one.outcome == LoginOutcome(True)
+    assert len(issuer.fields("authorization_code")) == 1
+
+
+async def test_another_program_may_ask_for_the_port(auth: AuthManager) -> None:
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        assert (await one.visit("/cancel", headers={"Sec-Fetch-Mode": "no-cors"})).status_code == 404
+        assert one.outcome is None
+        assert (await one.visit("/cancel")).status_code == 200
+    assert one.outcome == LoginOutcome(False, "the login was cancelled")
+
+
+async def test_a_login_that_nobody_finishes_ends(auth: AuthManager) -> None:
+    flow = await open_login(auth, random=secrets.token_bytes, ports=(0,))
+    assert await flow.run(limit_seconds=0) == LoginOutcome(False, "the login was not finished in time")
+
+
+async def test_idle_and_broken_connections_do_not_stand_in_the_way(auth: AuthManager) -> None:
+    one = await attempt(auth)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        idle = await anyio.connect_tcp("127.0.0.1", one.flow.port)
+        broken = await anyio.connect_tcp("127.0.0.1", one.flow.port)
+        await broken.send(b"GET /auth/call")
+        await broken.aclose()
+        long = await anyio.connect_tcp("127.0.0.1", one.flow.port)
+        await long.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000)
+        assert (await long.receive()).startswith(b"HTTP/1.1 431 ")
+        assert (await one.come_back()).status_code == 200
+        await idle.aclose()
+        await long.aclose()
+    assert one.outcome == LoginOutcome(True)
+
+
+async def test_a_taken_port_is_passed_over(auth: AuthManager) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flow = await open_login(auth, random=secrets.token_bytes, ports=(port, 0))
+        assert flow.port != port
+        await flow.close()
+        with pytest.raises(AuthError, match="no port for the login is free"):
+            await open_login(auth, random=secrets.token_bytes, ports=(port,))
+
+
+async def test_only_the_loopback_address_is_bound(auth: AuthManager) -> None:
+    flow = await open_login(auth, random=secrets.token_bytes, ports=(0,))
+    # Another address of the same machine: a listener on all of them would answer.
+    with pytest.raises(OSError, match="connect"):
+        await anyio.connect_tcp("127.0.0.2", flow.port)
+    await flow.close()
+
+
+async def test_settings_may_forbid_it(auth: AuthManager) -> None:
+    auth.rules = LoginRules("api")
+    with pytest.raises(AuthError, match="use API key login"):
+        await open_login(auth, random=secrets.token_bytes, ports=(0,))
+
+
+async def tolerant_visit(one: Attempt) -> None:
+    """A browser whose server may go away."""
+    try:
+        await one.come_back()
+    except httpx.HTTPError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("head", "meaning"),
+    [
+        ("GET /auth/callback?code=c&state=s HTTP/1.1", Granted("c")),
+        ("GET /auth/callback?error=access_denied&state=s HTTP/1.1", Refused("access_denied")),
+        ("GET /auth/callback?error=%3Cb%3E&state=s HTTP/1.1", Refused("unknown reason")),
+        ("GET /cancel HTTP/1.1", CancelRequested()),
+    ],
+)
+def test_heads_that_mean_something(head: str, meaning: Granted | Refused | CancelRequested) -> None:
+    assert read_callback(head.encode() + b"\r\nHost: localhost\r\n\r\n", "s") == meaning
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /auth/callback?code=c&state=t HTTP/1.1", 400),
+        (b"GET /auth/callback?code=c HTTP/1.1", 400),
+        (b"GET /auth/callback?state=s HTTP/1.1", 400),
+        (b"GET /auth/callback?state=%ff HTTP/1.1", 400),
+        (b"GET /auth/callback?" + b"a=1&" * 100 + b"code=c&state=s HTTP/1.1", 400),
+        (b"POST /auth/callback?code=c&state=s HTTP/1.1", 405),
+        (b"GET /favicon.ico HTTP/1.1", 404),
+        (b"GET //[ HTTP/1.1", 400),
+        (b"\x16\x03\x01 tls", 400),
+        (b"", 400),
+    ],
+)
+def test_heads_that_mean_nothing(head: bytes, status: int) -> None:
+    meaning = read_callback(head + b"\r\n\r\n", "s")
+    assert isinstance(meaning, Ignored)
+    assert meaning.status == status
+
+
+def test_a_page_escapes_what_it_shows() -> None:
+    assert b"<script>" not in page(HTTPStatus.OK, "<script>")

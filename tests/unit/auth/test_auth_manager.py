@@ -1,0 +1,323 @@
+"""Status, API keys, logout, and a login that is renewed once and in time."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from app_server.core.auth.id_token import IdClaims
+from app_server.core.auth.issuer import Issuer, LoginExpiredError
+from app_server.core.auth.manager import AuthManager, AuthMethod, AuthStatus, Credentials, LoginRules
+from app_server.core.auth.storage import StoredAuth, Tokens, read_auth, write_auth
+from app_server.core.errors import AuthError
+from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, id_token, jwt
+
+pytestmark = pytest.mark.anyio
+
+NOBODY = AuthStatus(None, None, requires_openai_auth=True)
+
+
+def login(access: str = "access-1", *, age: timedelta = timedelta(days=1)) -> StoredAuth:
+    return StoredAuth(
+        tokens=Tokens(
+            id_token=id_token(), access_token=access, refresh_token="refresh-1", account_id="acct-1"
+        ),
+        last_refresh=datetime.fromtimestamp(NOW, UTC) - age,
+    )
+
+
+def ending_in(seconds: float) -> str:
+    return jwt(exp=NOW + seconds)
+
+
+async def test_nobody_is_logged_in(auth: AuthManager) -> None:
+    assert await auth.status(requires_openai_auth=True, include_token=True) == NOBODY
+    assert await auth.credentials() is None
+    assert await auth.refresh() is None
+    assert auth.identity() is None
+
+
+async def test_a_provider_without_login_says_so_whatever_is_stored(auth: AuthManager) -> None:
+    auth.login_with_api_key("sk")
+    status = await auth.status(requires_openai_auth=False, include_token=True)
+    assert status == AuthStatus(None, None, requires_openai_auth=False)
+
+
+async def test_an_api_key_comes_and_goes(auth: AuthManager) -> None:
+    auth.login_with_api_key(" sk-1\n")
+    with_token = await auth.status(requires_openai_auth=True, include_token=True)
+    assert with_token == AuthStatus(AuthMethod.API_KEY, "sk-1", requires_openai_auth=True)
+    assert (await auth.status(requires_openai_auth=True)).token is None
+    assert await auth.credentials() == Credentials("sk-1", None, AuthMethod.API_KEY)
+    assert await auth.refresh() is None
+    assert auth.identity() is None
+    assert await auth.logout() is True
+    assert await auth.logout() is False
+    assert await auth.status(requires_openai_auth=True) == NOBODY
+
+
+@pytest.mark.parametrize("key", ["", "  ", "two words", "line\nbreak", "schlüssel"])
+async def test_what_is_no_key_is_refused_and_not_repeated(auth: AuthManager, key: str) -> None:
+    with pytest.raises(AuthError, match=r"^that is not an API key$"):
+        auth.login_with_api_key(key)
+    assert read_auth(auth.home) is None
+
+
+async def test_a_key_of_the_environment_stands_in(tmp_path: Path) -> None:
+    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Issuer(), env_api_key="sk-env")
+    assert await auth.credentials() == Credentials("sk-env", None, AuthMethod.API_KEY)
+    auth.login_with_api_key("sk-own")
+    assert await auth.credentials() == Credentials("sk-own", None, AuthMethod.API_KEY)
+    auth.rules = LoginRules("chatgpt")
+    assert await auth.credentials() is None
+
+
+async def test_a_login_is_used_while_it_is_good(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    write_auth(auth.home, login(ending_in(3600)))
+    assert await auth.credentials() == Credentials(ending_in(3600), "acct-1", AuthMethod.CHATGPT)
+    assert auth.identity() == IdClaims("user@example.com", "pro", "acct-1")
+    assert issuer.requests == []
+
+
+@pytest.mark.parametrize(
+    "stored", [login(ending_in(10)), login(ending_in(-10)), login("opaque", age=timedelta(days=30))]
+)
+async def test_a_login_near_its_end_is_renewed_before_use(
+    auth: AuthManager, issuer: ScriptedIssuer, stored: StoredAuth
+) -> None:
+    write_auth(auth.home, stored)
+    assert await auth.credentials() == Credentials("access-2", "acct-1", AuthMethod.CHATGPT)
+    (fields,) = issuer.fields("refresh_token")
+    assert fields == {
+        "client_id": "app_EMoamEEZ73f0CkXaXp7hrann",
+        "grant_type": "refresh_token",
+        "refresh_token": "refresh-1",
+        "scope": "openid profile email",
+    }
+    saved = read_auth(auth.home)
+    assert saved is not None
+    assert saved.tokens is not None
+    assert (saved.tokens.refresh_token, saved.tokens.account_id) == ("refresh-2", "acct-1")
+    assert saved.last_refresh == datetime.fromtimestamp(NOW, UTC)
+
+
+async def test_an_answer_that_leaves_tokens_out_keeps_the_old_ones(
+    auth: AuthManager, issuer: ScriptedIssuer
+) -> None:
+    issuer.renewal = (200, {"access_token": "access-2"})
+    write_auth(auth.home, login())
+    await auth.refresh()
+    saved = read_auth(auth.home)
+    assert saved is not None
+    assert saved.tokens == Tokens(
+        id_token=id_token(), access_token="access-2", refresh_token="refresh-1", account_id="acct-1"
+    )
+
+
+async def test_many_refused_requests_renew_once(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    write_auth(auth.home, login())
+    refused = await auth.credentials()
+    renewed: list[Credentials | None] = []
+
+    async def renew() -> None:
+        renewed.append(await auth.refresh(refused))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(renew)
+    assert renewed == [Credentials("access-2", "acct-1", AuthMethod.CHATGPT)] * 5
+    assert len(issuer.fields("refresh_token")) == 1
+
+
+async def test_a_login_that_another_process_renewed_is_used(
+    auth: AuthManager, issuer: ScriptedIssuer
+) -> None:
+    write_auth(auth.home, login())
+    refused = await auth.credentials()
+    write_auth(auth.home, login("access-of-the-other"))
+    renewed = await auth.refresh(refused)
+    assert renewed is not None
+    assert renewed.bearer == "access-of-the-other"
+    assert issuer.requests == []
+
+
+async def test_losing_the_race_for_a_refresh_token_is_no_failure(
+    auth: AuthManager, issuer: ScriptedIssuer
+) -> None:
+    write_auth(auth.home, login())
+    issuer.renewal = (400, {"error": {"code": "refresh_token_reused"}})
+    issuer.gate.clear()
+    renewed: list[Credentials | None] = []
+
+    async def renew() -> None:
+        renewed.append(await auth.refresh())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(renew)
+        await issuer.until_asked()
+        write_auth(auth.home, login("access-of-the-other"))
+        issuer.gate.set()
+    assert renewed == [Credentials("access-of-the-other", "acct-1", AuthMethod.CHATGPT)]
+
+
+async def test_a_logout_during_a_renewal_stays_a_logout(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    write_auth(auth.home, login())
+    issuer.gate.clear()
+    renewed: list[Credentials | None] = []
+
+    async def renew() -> None:
+        renewed.append(await auth.refresh())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(renew)
+        await issuer.until_asked()
+        (auth.home / "auth.json").unlink()
+        issuer.gate.set()
+    assert renewed == [None]
+    assert read_auth(auth.home) is None
+
+
+async def test_a_login_during_a_renewal_is_kept(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    write_auth(auth.home, login())
+    issuer.gate.clear()
+    renewed: list[Credentials | None] = []
+
+    async def renew() -> None:
+        renewed.append(await auth.refresh())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(renew)
+        await issuer.until_asked()
+        write_auth(auth.home, login("access-of-the-other"))
+        issuer.gate.set()
+    assert renewed == [Credentials("access-of-the-other", "acct-1", AuthMethod.CHATGPT)]
+    assert read_auth(auth.home) == login("access-of-the-other")
+
+
+async def test_a_renewal_under_way_is_stored_though_its_turn_is_interrupted(
+    auth: AuthManager, issuer: ScriptedIssuer
+) -> None:
+    write_auth(auth.home, login())
+    issuer.gate.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(auth.refresh)
+        await issuer.until_asked()
+        tasks.cancel_scope.cancel()
+        issuer.gate.set()
+    saved = read_auth(auth.home)
+    assert saved is not None
+    assert saved.tokens is not None
+    assert saved.tokens.refresh_token == "refresh-2"
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone"),
+    [
+        ((401, {"error": {"code": "refresh_token_expired"}}), True),
+        ((400, {"error": "invalid_grant"}), True),
+        ((401, {}), True),
+        ((500, {"error": "oops refresh-1"}), False),
+        ((502, b"<html>refresh-1</html>"), False),
+    ],
+)
+async def test_a_refused_renewal_is_an_error_without_secrets(
+    auth: AuthManager, issuer: ScriptedIssuer, answer: tuple[int, object], gone: bool
+) -> None:
+    issuer.renewal = answer
+    write_auth(auth.home, login(ending_in(-10)))
+    with pytest.raises(AuthError) as caught:
+        await auth.credentials()
+    assert isinstance(caught.value, LoginExpiredError) is gone
+    assert "refresh-1" not in str(caught.value)
+    assert f"status {answer[0]}" in str(caught.value)
+
+
+async def test_a_login_that_is_still_good_survives_an_issuer_out_of_reach(tmp_path: Path) -> None:
+    nowhere = Issuer("http://127.0.0.1:1", client=lambda: httpx.AsyncClient(trust_env=False))
+    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=nowhere)
+    write_auth(tmp_path, login(ending_in(10)))
+    assert await auth.credentials() == Credentials(ending_in(10), "acct-1", AuthMethod.CHATGPT)
+    write_auth(tmp_path, login(ending_in(-10)))
+    with pytest.raises(AuthError, match=r"cannot be reached \(ConnectError\)"):
+        await auth.credentials()
+    assert await auth.status(requires_openai_auth=True, refresh=True) == NOBODY
+
+
+async def test_status_renews_when_asked(auth: AuthManager) -> None:
+    write_auth(auth.home, login(ending_in(3600)))
+    status = await auth.status(requires_openai_auth=True, include_token=True, refresh=True)
+    assert status == AuthStatus(AuthMethod.CHATGPT, "access-2", requires_openai_auth=True)
+
+
+async def test_a_stored_key_comes_before_a_login_unless_forbidden(auth: AuthManager) -> None:
+    both = StoredAuth(api_key="sk", tokens=login(ending_in(3600)).tokens)
+    write_auth(auth.home, both)
+    credentials = await auth.credentials()
+    assert credentials is not None
+    assert credentials.method is AuthMethod.API_KEY
+    auth.rules = LoginRules("chatgpt")
+    credentials = await auth.credentials()
+    assert credentials is not None
+    assert credentials.method is AuthMethod.CHATGPT
+
+
+async def test_settings_forbid_a_way_in(auth: AuthManager) -> None:
+    auth.rules = LoginRules("chatgpt")
+    with pytest.raises(AuthError, match="use ChatGPT login"):
+        auth.login_with_api_key("sk")
+    auth.rules = LoginRules("api")
+    with pytest.raises(AuthError, match="use API key login"):
+        auth.store_login(Tokens(id_token=id_token(), access_token="a", refresh_token="r"), None)
+    assert read_auth(auth.home) is None
+
+
+async def test_a_login_of_another_workspace_does_not_count(auth: AuthManager) -> None:
+    write_auth(auth.home, login(ending_in(3600)))
+    auth.rules = LoginRules(workspace_id="acct-2")
+    assert await auth.credentials() is None
+
+
+async def test_logging_out_revokes_the_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    write_auth(auth.home, login())
+    assert await auth.logout() is True
+    ((path, fields),) = issuer.requests
+    assert (path, fields["token"], fields["token_type_hint"]) == (
+        "/oauth/revoke",
+        "refresh-1",
+        "refresh_token",
+    )
+
+
+async def test_logging_out_needs_no_issuer(tmp_path: Path) -> None:
+    nowhere = Issuer("http://127.0.0.1:1", client=lambda: httpx.AsyncClient(trust_env=False))
+    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=nowhere)
+    write_auth(tmp_path, login())
+    assert await auth.logout() is True
+    assert read_auth(tmp_path) is None
+
+
+async def test_no_secret_reaches_a_log_or_a_repr(
+    auth: AuthManager, issuer: ScriptedIssuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer.renewal = (500, {"error": "no"})
+    write_auth(auth.home, login(ending_in(10)))
+    with caplog.at_level(logging.DEBUG):
+        status = await auth.status(requires_openai_auth=True, include_token=True, refresh=True)
+        credentials = await auth.credentials()
+        await auth.logout()
+    said = caplog.text + repr(status) + repr(credentials) + repr(auth)
+    for secret in ("refresh-1", ending_in(10), id_token()):
+        assert secret not in said
+
+
+async def test_the_file_of_a_login_is_whole_json(auth: AuthManager) -> None:
+    auth.store_login(Tokens(id_token=id_token(), access_token="a", refresh_token="r"), "sk-exchanged")
+    raw = json.loads((auth.home / "auth.json").read_text())
+    assert raw["OPENAI_API_KEY"] == "sk-exchanged"
+    assert raw["tokens"]["account_id"] == "acct-1"

@@ -1,0 +1,177 @@
+"""Which layer wins, and what a key may look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app_server.core.config.layers import combine, merge, toml_value
+from app_server.core.config.load import load_config
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.errors import ConfigError
+from protocol.base import Json
+from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, WorkspaceWrite
+
+
+def load(
+    home: Path, text: str, cli: CliOverrides | None = None, request: RequestOverrides | None = None
+) -> Config:
+    (home / "config.toml").write_text(text)
+    return load_config(
+        home, cwd=home, cli=cli or CliOverrides(), request=request or RequestOverrides(), env={}
+    )
+
+
+FILE = 'model = "file"\n[profiles.p]\nmodel = "profile"\n'
+CLI = CliOverrides(settings=(("model", "cli"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "cli", "request_", "model"),
+    [
+        ("", CliOverrides(), RequestOverrides(), "gpt-5-codex"),
+        (FILE, CliOverrides(), RequestOverrides(), "file"),
+        (FILE, CliOverrides(profile="p"), RequestOverrides(), "profile"),
+        ('profile = "p"\n' + FILE, CliOverrides(), RequestOverrides(), "profile"),
+        (FILE, CliOverrides(settings=(("profile", "p"),)), RequestOverrides(), "profile"),
+        (FILE, CliOverrides(), RequestOverrides(settings={"profile": "p"}), "profile"),
+        (FILE, CliOverrides(profile="missing"), RequestOverrides(profile="p"), "profile"),
+        (FILE, CLI, RequestOverrides(profile="p"), "cli"),
+        (FILE, CliOverrides(settings=CLI.settings, model="flag"), RequestOverrides(), "flag"),
+        (FILE, CLI, RequestOverrides(settings={"model": "map"}), "map"),
+        (FILE, CLI, RequestOverrides(settings={"model": "map"}, model="named"), "named"),
+        (FILE, CLI, RequestOverrides(settings={"model": None}), "cli"),
+    ],
+)
+def test_the_highest_layer_that_names_a_model_wins(
+    tmp_path: Path, text: str, cli: CliOverrides, request_: RequestOverrides, model: str
+) -> None:
+    assert load(tmp_path, text, cli, request_).model == model
+
+
+def test_the_active_profile_is_known_by_name(tmp_path: Path) -> None:
+    assert load(tmp_path, 'profile = "p"\n' + FILE).profile == "p"
+    assert load(tmp_path, FILE).profile is None
+
+
+def test_a_missing_profile_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^error deriving config: config profile `missing` not found$"):
+        load(tmp_path, FILE, request=RequestOverrides(profile="missing"))
+
+
+def test_a_missing_provider_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^error deriving config: Model provider `missing` not found$"):
+        load(tmp_path, FILE, request=RequestOverrides(model_provider="missing"))
+
+
+def test_dotted_keys_reach_into_tables_and_leave_their_neighbours(tmp_path: Path) -> None:
+    text = 'sandbox_mode = "workspace-write"\n[sandbox_workspace_write]\nexclude_slash_tmp = true\n'
+    config = load(
+        tmp_path, text, request=RequestOverrides(settings={"sandbox_workspace_write.network_access": True})
+    )
+    assert config.sandbox_policy == WorkspaceWrite(
+        writable_roots=(), network_access=True, exclude_tmpdir_env_var=False, exclude_slash_tmp=True
+    )
+
+
+def test_a_profile_may_hold_tables(tmp_path: Path) -> None:
+    config = load(
+        tmp_path, 'profile = "p"\n[features]\nunified_exec = true\n[profiles.p.features]\nundo = false\n'
+    )
+    assert config.features.enabled("unified_exec")
+    assert not config.features.enabled("ghost_commit")
+
+
+def test_named_parameters_of_a_request(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        'approval_policy = "never"\nsandbox_mode = "danger-full-access"\n',
+        request=RequestOverrides(
+            approval_policy=AskForApproval.UNTRUSTED,
+            sandbox="read-only",
+            base_instructions="base",
+            developer_instructions="developer",
+            compact_prompt="compact",
+            include_apply_patch_tool=True,
+        ),
+    )
+    assert config.approval_policy is AskForApproval.UNTRUSTED
+    assert config.sandbox_policy == ReadOnly()
+    assert (config.base_instructions, config.developer_instructions) == ("base", "developer")
+    assert config.compact_prompt == "compact"
+    assert config.include_apply_patch_tool
+
+
+@pytest.mark.parametrize(
+    ("cli", "on"),
+    [
+        (CliOverrides(), False),
+        (CliOverrides(enable=("web_search_request",)), True),
+        (CliOverrides(enable=("web_search",)), True),
+        (CliOverrides(settings=(("tools.web_search", "true"),)), True),
+        (CliOverrides(settings=(("features.web_search_request", "true"),)), True),
+        (CliOverrides(enable=("web_search",), disable=("web_search_request",)), False),
+    ],
+)
+def test_every_spelling_of_a_feature_counts_in_its_layer(tmp_path: Path, cli: CliOverrides, on: bool) -> None:
+    assert load(tmp_path, "[features]\nweb_search_request = false\n", cli).web_search is on
+
+
+def test_an_old_switch_in_a_profile_beats_the_new_one_in_the_file(tmp_path: Path) -> None:
+    text = (
+        "[features]\napply_patch_freeform = true\nview_image_tool = true\n"
+        "[profiles.p]\nexperimental_use_freeform_apply_patch = false\ntools_view_image = false\n"
+    )
+    config = load(tmp_path, text, request=RequestOverrides(profile="p"))
+    assert not config.include_apply_patch_tool
+    assert not config.view_image
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("true", True),
+        ('"quoted"', "quoted"),
+        ("'half", "half"),
+        ("plain words", "plain words"),
+        ("[1, 2]", [1, 2]),
+        ("{a = 1}", {"a": 1}),
+        ("", ""),
+        ("1\nother = 2", "1\nother = 2"),
+        ("a=b", "a=b"),
+        ("[" * 5000, "[" * 5000),
+    ],
+)
+def test_a_value_of_the_command_line_is_toml_or_itself(text: str, value: Json) -> None:
+    assert toml_value(text) == value
+
+
+@pytest.mark.parametrize("key", ["", ".", "a.", ".a", "a..b", ".".join("a" * 50), '"open', '"a".b = 1\nc'])
+def test_keys_that_cannot_be(key: str) -> None:
+    with pytest.raises(ConfigError, match="is not a key"):
+        combine({}, CliOverrides(settings=((key, "1"),)), RequestOverrides())
+
+
+def test_a_quoted_part_may_hold_a_dot() -> None:
+    cli = CliOverrides(settings=(('mcp_servers."a.b".command', "x"),))
+    assert combine({}, cli, RequestOverrides()).settings == {"mcp_servers": {"a.b": {"command": "x"}}}
+
+
+def test_merging_changes_neither_side() -> None:
+    low: dict[str, Json] = {"t": {"a": 1, "b": 2}, "x": 1}
+    high: dict[str, Json] = {"t": {"b": 3}, "x": {"y": 1}}
+    assert merge(low, high) == {"t": {"a": 1, "b": 3}, "x": {"y": 1}}
+    assert low == {"t": {"a": 1, "b": 2}, "x": 1}
+    assert high == {"t": {"b": 3}, "x": {"y": 1}}
+
+
+def test_the_request_beats_the_command_line_for_effort(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        "",
+        CliOverrides(settings=(("model_reasoning_effort", "high"),)),
+        RequestOverrides(settings={"model_reasoning_effort": "low"}),
+    )
+    assert config.model_reasoning_effort is ReasoningEffort.LOW

@@ -1,0 +1,325 @@
+"""Every setting is checked, and an odd one is explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app_server.core.config.load import load_config
+from app_server.core.config.types import (
+    CliOverrides,
+    Config,
+    EnvInherit,
+    HistoryPersistence,
+    HttpTransport,
+    OtelExporter,
+    OtelProtocol,
+    RequestOverrides,
+    StdioTransport,
+    WireApi,
+)
+from app_server.core.errors import ConfigError
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningSummary, WorkspaceWrite
+
+
+def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | None = None) -> Config:
+    (home / "config.toml").write_text(text)
+    request = RequestOverrides(cwd=cwd)
+    return load_config(home, cwd=home / "ws", cli=CliOverrides(), request=request, env=env or {})
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    config = load(tmp_path, "")
+    assert (config.model, config.review_model, config.model_provider_id) == (
+        "gpt-5-codex",
+        "gpt-5-codex",
+        "openai",
+    )
+    assert (config.approval_policy, config.sandbox_policy) == (AskForApproval.ON_REQUEST, ReadOnly())
+    assert config.model_reasoning_summary is ReasoningSummary.AUTO
+    assert config.provider.requires_openai_auth
+    assert config.project_doc_max_bytes == 32768
+    assert (config.view_image, config.web_search, config.include_apply_patch_tool) == (True, False, False)
+    assert config.features.enabled("ghost_commit")
+    assert config.history.persistence is HistoryPersistence.SAVE_ALL
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("model = 7", "`model` must be a string, not an integer"),
+        ("model = true", "`model` must be a string, not a boolean"),
+        ("model = ''", "`model` must not be empty"),
+        ("model = 1979-05-27", "`model` must be a string, not a date or time"),
+        ("approval_policy = 'sometimes'", "`approval_policy` must be one of `untrusted`, `on-failure`"),
+        ("sandbox_mode = 'off'", "`sandbox_mode` must be one of"),
+        ("model_reasoning_effort = 'ultra'", "`model_reasoning_effort` must be one of `none`, `minimal`"),
+        ("model_context_window = 0", "`model_context_window` must be at least 1"),
+        ("model_context_window = 9223372036854775808", "fit into 64 bits"),
+        ("hide_agent_reasoning = 'yes'", "`hide_agent_reasoning` must be true or false, not a string"),
+        ("notify = 'x'", "`notify` must be a list of strings, not a string"),
+        ("notify = ['x', 1]", "`notify` must be a list of strings, not a list with an integer"),
+        ("mcp_servers = 1", "`mcp_servers` must be a table, not an integer"),
+        ("[mcp_servers.x]\nargs = []", "`mcp_servers.x` needs a `command` or a `url`"),
+        ("[mcp_servers.x]\ncommand = 'a'\nurl = 'b'", "`mcp_servers.x.url` is not supported for a server"),
+        ("[mcp_servers.x]\nurl = 'b'\nargs = []", "`mcp_servers.x.args` is not supported for a server"),
+        ("[mcp_servers.x]\nurl = 'b'\nbearer_token = 't'", "`mcp_servers.x.bearer_token` is not supported"),
+        ("[mcp_servers.x]\ncommand = 'a'\nstartup_timeout_sec = -1", "a number of seconds above zero"),
+        ("[mcp_servers.x]\ncommand = 'a'\ntool_timeout_sec = nan", "a number of seconds above zero"),
+        ("[mcp_servers.\"a b\"]\ncommand = 1", "`mcp_servers.'a b'.command` must be a string"),
+        ("[model_providers.q]\nbase_url = 'x'", "`model_providers.q.name` is missing"),
+        ("[model_providers.q]\nname = 'x'\nwire_api = 'soap'", "one of `responses`, `chat`, not 'soap'"),
+        ("[model_providers.q]\nname = 'x'\nhttp_headers = { a = 1 }", "must be a table of strings"),
+        ("[tools]\nweb_search = 7", "`tools.web_search` must be true or false"),
+        ("[features]\nunified_exec = 'yes'", "`features.unified_exec` must be true or false"),
+        ("features = []", "`features` must be a table, not a list"),
+        ("experimental_use_rmcp_client = 1", "`experimental_use_rmcp_client` must be true or false"),
+        ("[otel]\nexporter = 'otlp-http'", "`otel.exporter` must be `none` or a table"),
+        ("[otel.exporter.otlp-http]\nprotocol = 'json'", "`otel.exporter.otlp-http.endpoint` is missing"),
+        ("[history]\npersistence = 'q'", "`history.persistence` must be one of `save-all`, `none`"),
+        ("forced_login_method = 'x'", "`forced_login_method` must be one of `chatgpt`, `api`"),
+        ("project_doc_fallback_filenames = ['../x']", "must hold plain file names"),
+        ("experimental_instructions_file = 'none.md'", "none.md cannot be read: it does not exist"),
+        ("profile = 3", "`profile` must be a string"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_cannot_be_used_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert str(caught.value).startswith("error deriving config: ")
+    assert problem in str(caught.value)
+
+
+def test_errors_and_warnings_do_not_repeat_values_that_may_be_secret(tmp_path: Path) -> None:
+    for text in ("experimental_bearer_token = ['hunter2']", "http_headers = 'hunter2'", "hunter = 'hunter2'"):
+        try:
+            config = load(tmp_path, f"[model_providers.q]\nname = 'q'\n{text}\n")
+        except ConfigError as error:
+            said = str(error)
+        else:
+            said = repr(config.warnings)
+        assert said
+        assert "hunter2" not in said
+
+
+def test_a_config_shows_no_secret_when_printed(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        "[model_providers.q]\nname = 'q'\n"
+        "experimental_bearer_token = 'hunter2'\nhttp_headers = {a = 'hunter2'}\n"
+        "query_params = {key = 'hunter2'}\n[mcp_servers.x]\n"
+        "command = 'c'\nargs = ['hunter2']\nenv = {A = 'hunter2'}\n"
+        "[mcp_servers.y]\nurl = 'u'\nhttp_headers = {A = 'hunter2'}\n"
+        "[shell_environment_policy]\nset = {A = 'hunter2'}\n"
+        "[otel.exporter.otlp-grpc]\nendpoint = 'e'\nheaders = {A = 'hunter2'}\n",
+    )
+    assert "hunter2" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("modle = 'x'", "unknown setting `modle` is ignored; did you mean `model`?"),
+        ("zzzz = 1", "unknown setting `zzzz` is ignored"),
+        (
+            "[tools]\nwebsearch = true",
+            "unknown setting `tools.websearch` is ignored; did you mean `web_search`?",
+        ),
+        (
+            "[mcp_servers.x]\ncommand = 'c'\nenabeld = true",
+            "unknown setting `mcp_servers.x.enabeld` is ignored; did you mean `enabled`?",
+        ),
+        (
+            "[features]\nunifiedexec = true",
+            "unknown feature 'unifiedexec' is ignored; did you mean `unified_exec`?",
+        ),
+        (
+            "[model_providers.openai]\nname = 'x'",
+            "`model_providers.openai` is ignored: `openai` is built in and cannot be redefined",
+        ),
+        (
+            "[projects.'/x']\ntrust_level = 'very'",
+            "`projects.'/x'.trust_level` is ignored: it is neither `trusted` nor `untrusted`",
+        ),
+    ],
+)
+def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> None:
+    assert load(tmp_path, text).warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file_opener = 'cursor'\ndisable_paste_burst = true\n"
+        "[tui]\nnotifications = ['x']\n[notice]\nanything = 1",
+        "cli_auth_credentials_store = 'file'\nmcp_oauth_credentials_store = 'auto'",
+        "[profiles.other]\nmodel = 'x'\nwhatever = 1",
+        "[features]\nundo = true\nweb_search = true",
+        "[mcp_servers.x]\ncommand = 'c'\nstartup_timeout_ms = 5",
+    ],
+)
+def test_settings_of_others_are_no_warnings(tmp_path: Path, text: str) -> None:
+    assert load(tmp_path, text).warnings == ()
+
+
+def test_thousands_of_unknown_settings_are_a_few_warnings(tmp_path: Path) -> None:
+    assert len(load(tmp_path, "\n".join(f"unknown{i} = 1" for i in range(5000))).warnings) == 20
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy"),
+    [
+        ("read-only", ReadOnly()),
+        ("danger-full-access", DangerFullAccess()),
+        (
+            "workspace-write",
+            WorkspaceWrite(
+                writable_roots=("/abs", "{ws}/rel", "/users/me/b", "/users/me"),
+                network_access=False,
+                exclude_tmpdir_env_var=True,
+                exclude_slash_tmp=False,
+            ),
+        ),
+    ],
+)
+def test_sandbox_modes(
+    tmp_path: Path, mode: str, policy: ReadOnly | DangerFullAccess | WorkspaceWrite
+) -> None:
+    config = load(
+        tmp_path,
+        f"sandbox_mode = '{mode}'\n[sandbox_workspace_write]\n"
+        "writable_roots = ['/abs/', 'rel', '~/b', '~']\nexclude_tmpdir_env_var = true\n",
+        env={"HOME": "/users/me"},
+    )
+    if isinstance(policy, WorkspaceWrite):
+        roots = tuple(root.replace("{ws}", str(tmp_path / "ws")) for root in policy.writable_roots)
+        policy = policy.model_copy(update={"writable_roots": roots})
+    assert config.sandbox_policy == policy
+
+
+def test_a_user_provider(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        "model_provider = 'q'\n[model_providers.q]\nname = 'Q'\n"
+        "base_url = 'http://h/v1'\nwire_api = 'responses'\n"
+        "env_key = 'Q_KEY'\nenv_key_instructions = 'get one'\n"
+        "query_params = {v = '1'}\nhttp_headers = {a = 'b'}\n"
+        "env_http_headers = {c = 'D'}\nrequest_max_retries = 1000\nstream_max_retries = 0\n"
+        "stream_idle_timeout_ms = 7\nrequires_openai_auth = true\nexperimental_bearer_token = 't'\n",
+    )
+    provider = config.provider
+    assert (provider.id, provider.name, provider.base_url) == ("q", "Q", "http://h/v1")
+    assert provider.wire_api is WireApi.RESPONSES
+    assert (provider.env_key, provider.env_key_instructions) == ("Q_KEY", "get one")
+    assert (provider.query_params, provider.http_headers) == ({"v": "1"}, {"a": "b"})
+    assert provider.env_http_headers == {"c": "D"}
+    assert (provider.request_max_retries, provider.stream_max_retries) == (100, 0)
+    assert (provider.stream_idle_timeout_ms, provider.requires_openai_auth) == (7, True)
+    assert provider.experimental_bearer_token == "t"
+    assert config.providers["openai"].wire_api is WireApi.RESPONSES
+
+
+@pytest.mark.parametrize(
+    ("provider", "env", "base_url"),
+    [
+        ("oss", {}, "http://localhost:11434/v1"),
+        ("ollama", {"CODEX_OSS_PORT": "1"}, "http://localhost:1/v1"),
+        ("ollama", {"CODEX_OSS_PORT": "1@evil"}, "http://localhost:11434/v1"),
+        ("lmstudio", {}, "http://localhost:1234/v1"),
+        ("lmstudio", {"CODEX_OSS_BASE_URL": "http://other/v1"}, "http://other/v1"),
+        ("openai", {"OPENAI_BASE_URL": "http://other/v1"}, "http://other/v1"),
+        ("openai", {}, None),
+    ],
+)
+def test_built_in_providers(tmp_path: Path, provider: str, env: dict[str, str], base_url: str | None) -> None:
+    assert load(tmp_path, f"model_provider = '{provider}'", env).provider.base_url == base_url
+
+
+def test_a_built_in_provider_cannot_be_sent_elsewhere(tmp_path: Path) -> None:
+    config = load(tmp_path, "[model_providers.openai]\nname = 'x'\nbase_url = 'http://evil'\n")
+    assert (config.provider.name, config.provider.base_url) == ("OpenAI", None)
+
+
+def test_mcp_servers(tmp_path: Path) -> None:
+    servers = load(
+        tmp_path,
+        "[mcp_servers.a]\ncommand = 'c'\nargs = ['x']\nenv = {A = 'B'}\nenv_vars = ['C']\ncwd = 'sub'\n"
+        "startup_timeout_ms = 1500\nenabled_tools = ['t']\ndisabled_tools = ['u']\n"
+        "[mcp_servers.b]\nurl = 'http://h'\nbearer_token_env_var = 'T'\n"
+        "enabled = false\nstartup_timeout_sec = 2\n"
+        "tool_timeout_sec = 0.5\nhttp_headers = {a = 'b'}\nenv_http_headers = {c = 'D'}\n",
+    ).mcp_servers
+    assert servers["a"].transport == StdioTransport(
+        command="c", args=("x",), env={"A": "B"}, env_vars=("C",), cwd=tmp_path / "ws" / "sub"
+    )
+    assert (servers["a"].startup_timeout_sec, servers["a"].tool_timeout_sec) == (1.5, 60)
+    assert (servers["a"].enabled_tools, servers["a"].disabled_tools) == (frozenset("t"), frozenset("u"))
+    assert servers["b"].transport == HttpTransport(
+        url="http://h", bearer_token_env_var="T", http_headers={"a": "b"}, env_http_headers={"c": "D"}
+    )
+    assert not servers["b"].enabled
+    assert (servers["b"].startup_timeout_sec, servers["b"].tool_timeout_sec) == (2, 0.5)
+    assert servers["b"].enabled_tools is None
+
+
+def test_tables_of_their_own(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        "notify = ['prog', 'arg']\n[shell_environment_policy]\n"
+        "inherit = 'core'\nignore_default_excludes = true\n"
+        "exclude = ['A*']\nset = {B = 'C'}\ninclude_only = ['PATH']\nexperimental_use_profile = true\n"
+        "[history]\npersistence = 'none'\nmax_bytes = 5\n"
+        "[otel]\nenvironment = 'prod'\nlog_user_prompt = true\n"
+        "exporter = {otlp-http = {endpoint = 'http://h', protocol = 'json', headers = {a = 'b'}}}\n",
+    )
+    policy = config.shell_environment_policy
+    assert (policy.inherit, policy.ignore_default_excludes, policy.exclude) == (
+        EnvInherit.CORE,
+        True,
+        ("A*",),
+    )
+    assert (policy.set, policy.include_only, policy.use_profile) == ({"B": "C"}, ("PATH",), True)
+    assert (config.history.persistence, config.history.max_bytes) == (HistoryPersistence.NONE, 5)
+    assert config.notify == ("prog", "arg")
+    assert (config.otel.exporter, config.otel.endpoint) == (OtelExporter.OTLP_HTTP, "http://h")
+    assert (config.otel.protocol, config.otel.headers) == (OtelProtocol.JSON, {"a": "b"})
+    assert (config.otel.environment, config.otel.log_user_prompt) == ("prod", True)
+
+
+def test_instructions_come_from_the_home_and_never_from_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws" / "base.md").write_text("from the workspace")
+    (tmp_path / "base.md").write_text("from the home\n")
+    config = load(
+        tmp_path, "experimental_instructions_file = 'base.md'\nexperimental_compact_prompt_file = 'base.md'"
+    )
+    assert (config.base_instructions, config.compact_prompt) == ("from the home", "from the home")
+
+
+def test_nothing_in_the_workspace_is_read_as_settings(tmp_path: Path) -> None:
+    workspace = tmp_path / "ws"
+    (workspace / ".codex").mkdir(parents=True)
+    evil = 'model = "evil"\nsandbox_mode = "danger-full-access"\nnotify = ["touch", "x"]\n'
+    (workspace / ".codex" / "config.toml").write_text(evil)
+    (workspace / "config.toml").write_text(evil)
+    (workspace / ".env").write_text("CODEX_HOME=.\nOPENAI_BASE_URL=http://evil\n")
+    plain = load(tmp_path, "")
+    for name in (".codex/config.toml", ".codex", "config.toml", ".env"):
+        path = workspace / name
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert load(tmp_path, "") == plain
+
+
+@pytest.mark.parametrize(
+    ("requested", "cwd"), [(None, "ws"), ("", "ws"), ("sub", "ws/sub"), ("/abs", "/abs"), ("../x", "ws/../x")]
+)
+def test_the_working_directory(tmp_path: Path, requested: str | None, cwd: str) -> None:
+    assert load(tmp_path, "", cwd=requested).cwd == tmp_path / cwd
+
+
+@pytest.mark.parametrize("requested", ["a\0b", "\ud800"])
+def test_a_working_directory_that_is_no_path(tmp_path: Path, requested: str) -> None:
+    with pytest.raises(ConfigError, match="the working directory is not a path"):
+        load(tmp_path, "", cwd=requested)

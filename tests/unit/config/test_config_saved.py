@@ -1,0 +1,208 @@
+"""What a client sees of the saved settings, and changing the model in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import tomli
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app_server.core.config.edit import set_default_model
+from app_server.core.config.saved import (
+    SavedProfile,
+    SavedSandboxSettings,
+    SavedTools,
+    load_saved_config,
+)
+from app_server.core.errors import ConfigError
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+
+
+def test_nothing_saved(tmp_path: Path) -> None:
+    saved = load_saved_config(tmp_path)
+    assert saved.profiles == {}
+    assert (saved.model, saved.tools, saved.sandbox_settings, saved.approval_policy) == (
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+def test_what_is_saved_is_shown_as_written(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        'model = "m"\nmodel_reasoning_effort = "high"\n'
+        'model_reasoning_summary = "detailed"\nprofile = "work"\n'
+        'model_verbosity = "low"\napproval_policy = "never"\nsandbox_mode = "read-only"\n'
+        'forced_login_method = "api"\nforced_chatgpt_workspace_id = "w"\n'
+        "[tools]\nweb_search = true\nview_image = false\n"
+        '[sandbox_workspace_write]\nwritable_roots = ["/tmp/x"]\nnetwork_access = true\n'
+        '[profiles.work]\nmodel = "work-model"\napproval_policy = "on-failure"\n'
+    )
+    saved = load_saved_config(tmp_path)
+    assert (saved.model, saved.profile) == ("m", "work")
+    assert saved.model_reasoning_effort is ReasoningEffort.HIGH
+    assert saved.model_reasoning_summary is ReasoningSummary.DETAILED
+    assert saved.model_verbosity is Verbosity.LOW
+    assert (saved.approval_policy, saved.sandbox_mode) == (AskForApproval.NEVER, SandboxMode.READ_ONLY)
+    assert (saved.forced_login_method, saved.forced_chatgpt_workspace_id) == ("api", "w")
+    assert saved.tools == SavedTools(web_search=True, view_image=False)
+    assert saved.sandbox_settings == SavedSandboxSettings(
+        writable_roots=("/tmp/x",), network_access=True, exclude_tmpdir_env_var=False, exclude_slash_tmp=False
+    )
+    assert saved.profiles == {
+        "work": SavedProfile(
+            model="work-model",
+            model_provider=None,
+            approval_policy=AskForApproval.ON_FAILURE,
+            model_reasoning_effort=None,
+            model_reasoning_summary=None,
+            model_verbosity=None,
+            chatgpt_base_url=None,
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["model = [", "approval_policy = 'z'", "profiles = 1", "[tools]\nweb_search = 'a'"]
+)
+def test_an_unusable_file_is_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ConfigError):
+        load_saved_config(tmp_path)
+
+
+COMMENTED = """\
+# what I use at work
+
+model = "old"   # fast enough
+approval_policy = "never"
+
+# tools I like
+[tools]
+view_image = true # pictures
+"""
+
+
+def test_an_edit_changes_its_lines_and_no_others(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(COMMENTED)
+    path.chmod(0o640)
+    set_default_model(tmp_path, "new", ReasoningEffort.LOW)
+    lines = path.read_text().splitlines()
+    assert [line for line in COMMENTED.splitlines() if line not in lines] == ['model = "old"   # fast enough']
+    assert 'model = "new"   # fast enough' in lines
+    assert tomli.loads(path.read_text())["model_reasoning_effort"] == "low"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_none_removes_what_was_set(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(COMMENTED)
+    set_default_model(tmp_path, "new", ReasoningEffort.LOW)
+    set_default_model(tmp_path, None, None)
+    text = (tmp_path / "config.toml").read_text()
+    assert tomli.loads(text) == {"approval_policy": "never", "tools": {"view_image": True}}
+    assert "# tools I like" in text
+
+
+def test_a_file_that_begins_with_a_table_gets_the_model_above_it(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("# a comment\n[tools]\nview_image = true\n")
+    set_default_model(tmp_path, "m", None)
+    text = (tmp_path / "config.toml").read_text()
+    assert tomli.loads(text) == {"model": "m", "tools": {"view_image": True}}
+    assert "# a comment" in text
+
+
+def test_the_chosen_profile_is_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('profile = "p"\nmodel = "top"\n\n[profiles.p]\nmodel = "x" # here\n')
+    set_default_model(tmp_path, "m", None)
+    assert path.read_text() == 'profile = "p"\nmodel = "top"\n\n[profiles.p]\nmodel = "m" # here\n'
+
+
+def test_a_profile_that_does_not_exist_yet_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('profile = "p"\n')
+    set_default_model(tmp_path, None, None)
+    assert path.read_text() == 'profile = "p"\n'
+    set_default_model(tmp_path, "m", ReasoningEffort.HIGH)
+    assert tomli.loads(path.read_text()) == {
+        "profile": "p",
+        "profiles": {"p": {"model": "m", "model_reasoning_effort": "high"}},
+    }
+
+
+def test_a_new_file_is_private(tmp_path: Path) -> None:
+    home = tmp_path / "not" / "yet"
+    set_default_model(home, "m", None)
+    assert (home / "config.toml").read_text() == 'model = "m"\n'
+    assert stat.S_IMODE((home / "config.toml").stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_nothing_is_written_when_nothing_changes(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('model = "m"\n')
+    before = path.stat()
+    set_default_model(tmp_path, "m", None)
+    assert path.stat().st_ino == before.st_ino
+
+
+def test_a_linked_file_stays_linked(tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles" / "codex.toml"
+    real.parent.mkdir()
+    real.write_text("# mine\n")
+    (tmp_path / "config.toml").symlink_to(real)
+    set_default_model(tmp_path, "m", None)
+    assert (tmp_path / "config.toml").is_symlink()
+    assert real.read_text() == '# mine\nmodel = "m"\n'
+
+
+@pytest.mark.parametrize("kind", ["dangling", "loop", "folder", "fifo", "device", "broken", "not a table"])
+def test_what_cannot_be_edited_stays_as_it_is(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "config.toml"
+    match kind:
+        case "dangling":
+            path.symlink_to(tmp_path / "gone")
+        case "loop":
+            path.symlink_to(path)
+        case "folder":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/null")
+        case "broken":
+            path.write_text("model = [")
+        case _:
+            path.write_text("profile = 'p'\nprofiles = 'x'\n")
+    before = path.lstat()
+    with pytest.raises(ConfigError, match=r"config\.toml|/dev/null"):
+        set_default_model(tmp_path, "m", None)
+    assert path.lstat() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["config.toml"]
+
+
+WORDS = rb"""
+    model = "x" [tools] [profiles.p] profile = "p" a.b = 1 model_reasoning_effort [[x]] # 'y' { } , profiles
+"""
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@given(st.lists(st.sampled_from([*WORDS.split(), b"\n", b"\n", b"\r\n"]), max_size=30).map(b" ".join))
+def test_any_edit_says_what_was_asked_or_changes_nothing(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    try:
+        set_default_model(tmp_path, "new", None)
+    except ConfigError:
+        assert path.read_bytes() == content
+        return
+    before, after = tomli.loads(content.decode()), tomli.loads(path.read_text())
+    place = after["profiles"][before["profile"]] if before.get("profile") else after
+    assert place["model"] == "new"
+    assert {key for key in before if key != "model_reasoning_effort"} <= set(after)

@@ -1,0 +1,87 @@
+"""A runner on a home and a workspace of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from app_server.core.exec.command import CommandSpec, ExecResult, Stream
+from app_server.core.exec.runner import CommandRunner
+from protocol.policy import DangerFullAccess, SandboxPolicy
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass
+class Bench:
+    """Runs shell scripts in `ws` under a policy, and remembers the output as it came."""
+
+    runner: CommandRunner
+    ws: Path
+    outside: Path
+    chunks: list[tuple[Stream, bytes]] = field(default_factory=list)
+
+    def spec(
+        self, *argv: str, policy: SandboxPolicy | None = None, timeout_ms: int | None = 10_000
+    ) -> CommandSpec:
+        plan = self.runner.plan(policy or DangerFullAccess(), str(self.ws))
+        return CommandSpec(
+            argv=argv, cwd=str(self.ws), env={"PATH": PATH}, timeout_ms=timeout_ms, sandbox=plan
+        )
+
+    async def sh(
+        self, script: str, policy: SandboxPolicy | None = None, timeout_ms: int | None = 10_000
+    ) -> ExecResult:
+        spec = self.spec("sh", "-c", script, policy=policy, timeout_ms=timeout_ms)
+        return await self.runner.run(spec, lambda stream, chunk: self.chunks.append((stream, chunk)))
+
+
+@pytest.fixture
+async def bench(anyio_backend: str, tmp_path: Path) -> AsyncIterator[Bench]:
+    async for one in _bench(tmp_path, namespaces=True):
+        yield one
+
+
+@pytest.fixture
+async def degraded(anyio_backend: str, tmp_path: Path) -> AsyncIterator[Bench]:
+    async for one in _bench(tmp_path, namespaces=False):
+        yield one
+
+
+async def _bench(root: Path, *, namespaces: bool) -> AsyncIterator[Bench]:
+    for name in ("home", "ws", "outside"):
+        (root / name).mkdir()
+    (root / "home" / "auth.json").write_text('{"key": "sentinel"}')
+    (root / "home" / "config.toml").write_text("# settings\n")
+    runner = CommandRunner(sys.executable, str(root / "home"), None, {}, namespaces=namespaces)
+    async with runner:
+        yield Bench(runner, root / "ws", root / "outside")
+
+
+@pytest.fixture
+def marked() -> Callable[[str], list[int]]:
+    """The pids of processes whose command line holds a mark."""
+
+    def find(mark: str) -> list[int]:
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    line = (folder / "cmdline").read_bytes()
+                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                except OSError:
+                    continue
+                if mark.encode() in line and state not in "ZX":
+                    found.append(int(folder.name))
+        return found
+
+    return find

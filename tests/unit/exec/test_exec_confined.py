@@ -1,0 +1,192 @@
+"""Commands under the sandbox of this machine: what holds, what works, and how it looks from outside."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from app_server.core.exec.command import ExecResult
+from protocol.policy import ReadOnly, WorkspaceWrite
+from tests.unit.exec.conftest import Bench
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")]
+
+RO = ReadOnly()
+WW = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+
+
+@pytest.fixture
+async def bench(bench: Bench) -> Bench:
+    return await _at_level(bench, "full")
+
+
+@pytest.fixture
+async def degraded(degraded: Bench) -> Bench:
+    return await _at_level(degraded, "degraded")
+
+
+async def _at_level(bench: Bench, level: str) -> Bench:
+    state = await bench.runner.sandbox_state()
+    if state.level != level:
+        pytest.skip(f"this kernel gives {state.level}: {state.reason}")
+    return bench
+
+
+async def python(bench: Bench, code: str, policy: ReadOnly | WorkspaceWrite = RO) -> ExecResult:
+    return await bench.runner.run(
+        bench.spec(sys.executable, "-I", "-c", code, policy=policy), lambda *_: None
+    )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo x > $T/new",
+        "chmod 755 $T/f",
+        "touch -d 2001-01-01 $T/f",
+        "ln $T/f $T/g",
+        "mv $T/f $T/g",
+        "ln -s $T link && echo x > link/new",
+        "mkdir $T/d",
+    ],
+)
+async def test_nothing_outside_changes(bench: Bench, script: str) -> None:
+    file = bench.outside / "f"
+    file.write_text("orig")
+    before = file.stat()
+    result = await bench.sh(f"T={bench.outside}; {script}", WW)
+    assert result.exit_code != 0
+    assert result.denied
+    assert os.listdir(bench.outside) == ["f"]
+    assert (file.read_text(), file.stat()) == ("orig", before)
+
+
+async def test_the_workspace_is_writable_and_other_places_look_empty_handed(bench: Bench) -> None:
+    result = await bench.sh(
+        "mkdir d && echo x > d/f && chmod 700 d/f && mv d/f g && ln g h && rm h && mkfifo p", WW
+    )
+    assert result.exit_code == 0, result.stderr
+    assert (bench.ws / "g").read_text() == "x\n"
+
+
+async def test_protected_names_hold_whether_they_exist_or_not(bench: Bench) -> None:
+    (bench.ws / ".git").mkdir()
+    for name in (".git", ".codex", ".agents"):
+        result = await bench.sh(
+            f"mkdir -p {name}/hooks && echo x > {name}/hooks/f; mv {name} moved; rmdir {name}", WW
+        )
+        assert result.exit_code != 0
+    assert os.listdir(bench.ws / ".git") == []
+    assert not (bench.ws / "moved").exists()
+
+
+async def test_names_that_were_held_are_gone_afterwards(bench: Bench) -> None:
+    assert b".codex" in (await bench.sh("ls -a", WW)).stdout
+    await bench.runner.close()
+    assert os.listdir(bench.ws) == []
+
+
+async def test_a_link_among_protected_names_is_pinned_with_its_target(bench: Bench) -> None:
+    (bench.ws / "real").mkdir()
+    (bench.ws / ".codex").symlink_to("real")
+    await bench.sh("echo x > real/config.toml; rm .codex; mkdir .codex; echo x > .codex/config.toml", WW)
+    assert (bench.ws / ".codex").is_symlink()
+    assert os.listdir(bench.ws / "real") == []
+
+
+async def test_where_a_git_file_points_is_protected(bench: Bench) -> None:
+    (bench.ws / "store").mkdir()
+    (bench.ws / ".git").write_text("gitdir: store\n")
+    await bench.sh("echo x > store/hook; echo 'gitdir: evil' > .git; mv store s", WW)
+    assert (bench.ws / ".git").read_text() == "gitdir: store\n"
+    assert os.listdir(bench.ws / "store") == []
+
+
+async def test_secrets_of_the_home_cannot_be_read_and_the_rest_can(bench: Bench) -> None:
+    home = bench.runner.home
+    assert (await bench.sh(f"cat {home}/config.toml", RO)).stdout == b"# settings\n"
+    result = await bench.sh(f"cat {home}/auth.json; ls -a {home}", RO)
+    assert b"sentinel" not in result.stdout
+    assert b"auth.json" not in result.stdout
+
+
+async def test_a_home_inside_the_workspace_is_fenced(bench: Bench) -> None:
+    home = bench.ws / ".codex"
+    home.mkdir()
+    (home / "config.toml").write_text("# mine\n")
+    bench.runner.home = str(home)
+    await bench.sh("echo evil >> .codex/config.toml; echo evil > .codex/auth.json", WW)
+    assert os.listdir(home) == ["config.toml"]
+    assert (home / "config.toml").read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; socket.socket()",
+        "import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)",
+        "import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+        "import socket; socket.socket(socket.AF_UNIX).connect('/nowhere')",
+        "import os; os.kill({pid}, 0)",
+        "import os; os.stat('/proc/{pid}')",
+        "import fcntl; fcntl.ioctl(0, 0x5412, b'x')",
+        "import os; os.open('/dev/shm/../../proc/sys/kernel/hostname', os.O_WRONLY)",
+    ],
+)
+async def test_other_processes_and_the_network_are_out_of_reach(bench: Bench, code: str) -> None:
+    result = await python(bench, code.replace("{pid}", str(os.getpid())))
+    assert result.exit_code == 1, result.stdout
+    assert b"Error" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; a, b = socket.socketpair(); a.send(b'x'); assert b.recv(1) == b'x'",
+        "import os; a, b = os.openpty(); os.write(b, b'x'); assert os.read(a, 1) == b'x'",
+        "import tempfile; tempfile.TemporaryFile().write(b'x')",
+        "import multiprocessing as m; p = m.Pool(1); assert p.map(abs, [-1]) == [1]",
+        "import asyncio; asyncio.run(asyncio.sleep(0))",
+        "import subprocess; subprocess.run(['true'], check=True)",
+        "assert 'NoNewPrivs:\t1' in open('/proc/self/status').read()",
+        "assert 'CapEff:\t0000000000000000' in open('/proc/self/status').read()",
+    ],
+)
+async def test_what_programs_need_works(bench: Bench, code: str) -> None:
+    result = await python(bench, code)
+    assert result.exit_code == 0, result.stderr
+
+
+async def test_commands_do_not_see_one_another(bench: Bench) -> None:
+    assert (await bench.sh("echo x > /dev/shm/left; echo $$", RO)).exit_code == 0
+    assert (await bench.sh("ls /dev/shm", RO)).stdout == b""
+
+
+async def test_with_the_network_on_only_that_is_opened(bench: Bench) -> None:
+    policy = WorkspaceWrite(network_access=True, exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+    assert (
+        await python(bench, "import socket; socket.socket().bind(('127.0.0.1', 0))", policy)
+    ).exit_code == 0
+    assert (await python(bench, "import socket; socket.socket(40, 1)", policy)).exit_code == 1
+    assert (await bench.sh(f"echo x > {bench.outside}/new", policy)).exit_code != 0
+
+
+async def test_the_directory_of_a_command_is_no_root(bench: Bench, tmp_path: Path) -> None:
+    plan = bench.runner.plan(WW, str(bench.ws))
+    assert plan is not None
+    assert plan.writable_roots == (str(bench.ws),)
+
+
+async def test_degraded_still_confines_writes_and_network(degraded: Bench) -> None:
+    state = await degraded.runner.sandbox_state()
+    assert state.warning is not None
+    assert state.gaps
+    assert (await degraded.sh(f"echo x > {degraded.outside}/new", WW)).denied
+    assert (await degraded.sh("echo x > new", WW)).exit_code == 0
+    assert (await degraded.sh("chmod 700 .", RO)).exit_code != 0
+    assert (await python(degraded, "import socket; socket.socket()")).exit_code == 1
+    assert (await python(degraded, f"import os; os.kill({os.getpid()}, 0)")).exit_code == 1
+    assert os.listdir(degraded.outside) == []

@@ -1,0 +1,77 @@
+"""What of the server's environment a command gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
+from app_server.core.exec.environment import command_environment
+from app_server.core.sandbox.plan import SandboxPlan
+
+SERVER = {
+    "HOME": "/home/u",
+    "PATH": "/usr/bin",
+    "LANG": "C.UTF-8",
+    "EDITOR": "vi",
+    "OPENAI_API_KEY": "sk-1",
+    "MY_TOKEN": "t",
+    "DB_PASSWORD": "p",
+    "ACME_CREDENTIAL": "c",
+    "LD_PRELOAD": "/evil.so",
+    "BASH_ENV": "/evil.sh",
+    "BASH_FUNC_ls%%": "() { evil; }",
+    "GIT_SSH_COMMAND": "evil",
+}
+
+
+def made(
+    policy: ShellEnvironmentPolicy, plan: SandboxPlan | None = None, withheld: tuple[str, ...] = ()
+) -> set[str]:
+    return set(command_environment(policy, SERVER, plan, withheld=withheld))
+
+
+def test_everything_but_secrets_and_hijackers_is_inherited() -> None:
+    assert made(ShellEnvironmentPolicy()) == {"HOME", "PATH", "LANG", "EDITOR", "ACME_CREDENTIAL"}
+
+
+def test_core_and_none() -> None:
+    assert made(ShellEnvironmentPolicy(inherit=EnvInherit.CORE)) == {"HOME", "PATH"}
+    assert made(ShellEnvironmentPolicy(inherit=EnvInherit.NONE)) == set()
+
+
+def test_the_servers_own_secrets_go_whatever_the_policy_says() -> None:
+    policy = ShellEnvironmentPolicy(ignore_default_excludes=True)
+    names = made(policy, withheld=("ACME_CREDENTIAL",))
+    assert {"MY_TOKEN", "DB_PASSWORD"} <= names
+    assert not {"OPENAI_API_KEY", "ACME_CREDENTIAL", "LD_PRELOAD"} & names
+
+
+def test_what_is_set_by_name_wins() -> None:
+    policy = ShellEnvironmentPolicy(
+        inherit=EnvInherit.NONE, exclude=("A*",), set={"OPENAI_API_KEY": "mine", "A": "1"}
+    )
+    assert command_environment(policy, SERVER, None) == {"OPENAI_API_KEY": "mine", "A": "1"}
+
+
+@pytest.mark.parametrize("pattern", ["edit*", "EDITOR", "?DITOR", "*R"])
+def test_exclusions_are_globs_in_any_case(pattern: str) -> None:
+    assert "EDITOR" not in made(ShellEnvironmentPolicy(exclude=(pattern,)))
+    assert "LANG" in made(ShellEnvironmentPolicy(exclude=(pattern,)))
+
+
+def test_include_only_comes_last() -> None:
+    policy = ShellEnvironmentPolicy(set={"EXTRA": "1"}, include_only=("PATH", "HO*"))
+    assert made(policy) == {"PATH", "HOME"}
+
+
+def test_a_pattern_is_no_regular_expression() -> None:
+    assert "EDITOR" in made(ShellEnvironmentPolicy(exclude=("EDI.OR", "[E]DITOR")))
+
+
+def test_markers_tell_of_the_sandbox() -> None:
+    marker = "CODEX_SANDBOX_NETWORK_DISABLED"
+    policy = ShellEnvironmentPolicy(include_only=("PATH",))
+    assert command_environment(policy, SERVER, SandboxPlan())[marker] == "1"
+    assert marker not in made(policy, SandboxPlan(network=True))
+    assert marker not in made(policy)
+    assert command_environment(policy, SERVER, SandboxPlan(), seatbelt=True)["CODEX_SANDBOX"] == "seatbelt"

@@ -1,0 +1,71 @@
+"""Keeping head and tail; building requests; the launcher's small parts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.exec import descendants, wire
+from app_server.core.exec.output import HeadTail
+from app_server.core.exec.reserved import ReservedNames
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(2, 60))
+def test_head_and_tail_are_kept(chunks: list[bytes], cap: int) -> None:
+    kept = HeadTail(cap)
+    for chunk in chunks:
+        kept.add(chunk)
+    whole, value, half = b"".join(chunks), kept.value(), cap // 2
+    if len(whole) <= 2 * half:
+        assert value == whole
+    else:
+        assert value.startswith(whole[:half])
+        assert value.endswith(whole[-half:])
+        assert b"[... %d bytes omitted ...]" % (len(whole) - 2 * half) in value
+
+
+@given(st.dictionaries(st.binary(), st.lists(st.integers() | st.binary() | st.none())))
+def test_a_message_arrives_as_it_was_sent(value: dict[bytes, list[int | bytes | None]]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire.send(ours, value, [])
+        assert wire.receive(theirs) == (value, [])
+        ours.close()
+        assert wire.receive(theirs) is None
+
+
+def test_descriptors_travel_and_are_not_inherited() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.socket() as sent:
+        wire.send(ours, "x" * 10, [sent.fileno()])
+        message = wire.receive(theirs)
+        assert message is not None
+        with socket.socket(fileno=message[1][0]) as got:
+            assert not got.get_inheritable()
+
+
+def test_below_finds_every_descendant() -> None:
+    assert descendants.below(1, {2: 1, 3: 2, 4: 2, 5: 9, 6: 4, 1: 0}) == [2, 3, 4, 6]
+
+
+def test_names_are_held_until_nobody_needs_them(tmp_path: Path) -> None:
+    name = bytes(tmp_path / ".git")
+    reserved = ReservedNames()
+    assert reserved.take([name]) == reserved.take([name]) == (name,)
+    reserved.give_back([name])
+    assert (tmp_path / ".git").is_dir()
+    reserved.give_back([name])
+    assert not (tmp_path / ".git").exists()
+
+
+def test_a_name_of_somebody_else_is_fenced_and_never_removed(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    reserved = ReservedNames()
+    taken = reserved.take([bytes(tmp_path / ".git"), bytes(tmp_path / "no" / "such")])
+    assert taken == (bytes(tmp_path / ".git"),)
+    reserved.give_back(taken)
+    reserved.give_back_all()
+    assert (tmp_path / ".git").is_dir()

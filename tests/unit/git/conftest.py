@@ -1,0 +1,71 @@
+"""Repositories for the tests of this folder, made with the git that is there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app_server.core.git.snapshot import Git
+
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@example.com",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@example.com",
+    "GIT_ALLOW_PROTOCOL": "file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sandpit:
+    """A folder with a repository in it, and a scratch folder beside it."""
+
+    base: Path
+
+    @property
+    def root(self) -> Path:
+        return self.base / "work"
+
+    @property
+    def git(self) -> Git:
+        return Git(scratch=self.base / "scratch")
+
+    def run(self, *arguments: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=cwd or self.root, env=_ENVIRONMENT, capture_output=True, check=True
+        )
+        return os.fsdecode(done.stdout).strip()
+
+    def write(self, path: str, text: str = "x\n") -> Path:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        return place
+
+    def commit(self, **files: str) -> str:
+        for path, text in files.items():
+            self.write(path.replace("__", "/"), text)
+        self.run("add", "--all")
+        self.run("commit", "-q", "--allow-empty", "-m", "m")
+        return self.run("rev-parse", "HEAD")
+
+    def state(self) -> tuple[str, ...]:
+        """What a snapshot must not touch."""
+        index = (self.root / ".git" / "index").read_bytes().hex()
+        head = (self.root / ".git" / "HEAD").read_text()
+        return index, head, self.run("for-each-ref"), self.run("reflog", "--all")
+
+
+@pytest.fixture
+def pit(tmp_path: Path) -> Sandpit:
+    pit = Sandpit(tmp_path)
+    pit.root.mkdir()
+    pit.run("init", "-q", "-b", "main")
+    return pit

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from app_server.core.errors import GitError
+from app_server.core.git.diff_to_remote import diff_to_remote
+from app_server.core.git.ghost import SnapshotUnavailable, take_snapshot
+from app_server.core.git.run import GitResult, run_git
+from app_server.core.git.safe import GitCommand
+from app_server.core.git.snapshot import Git
+from app_server.core.git.undo import restore_snapshot
+from protocol.responses import GhostCommit
+from tests.unit.git.conftest import Sandpit
+
+pytestmark = pytest.mark.anyio
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+async def snapshot(pit: Sandpit, folder: str = "") -> GhostCommit:
+    taken = await take_snapshot(pit.git, pit.root / folder, MOMENT)
+    assert isinstance(taken, GhostCommit), taken
+    return taken
+
+
+def tree(pit: Sandpit, commit: str) -> dict[str, str]:
+    """The files of a commit by their mode."""
+    entries = (line.split("\t") for line in pit.run("ls-tree", "-r", "-z", commit).split("\0") if line)
+    return {path: head.split()[0] for head, path in entries}
+
+
+def worktree(pit: Sandpit) -> dict[str, str]:
+    """Every file below the root by its content; a link by where it leads."""
+    found = {}
+    for folder, folders, files in os.walk(pit.root):
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in (*files, *(f for f in folders if Path(folder, f).is_symlink())):
+            place = Path(folder, name)
+            content = f"-> {os.readlink(place)}" if place.is_symlink() else place.read_text()
+            found[str(place.relative_to(pit.root))] = content
+    return found
+
+
+# --- taking
+async def test_a_snapshot_holds_the_files_as_they_lie_there_and_changes_nothing(pit: Sandpit) -> None:
+    parent = pit.commit(a="1\n", gone="x\n", sub__b="2\n", **{".gitignore": "*.log\nbuild/\n"})
+    pit.write("a", "changed\n")
+    (pit.root / "gone").unlink()
+    pit.write("new/file")
+    pit.write("run.sh").chmod(0o755)
+    (pit.root / "link").symlink_to("a")
+    pit.write("x.log")
+    pit.write("build/out")
+    pit.write("only/y.log")
+    odd = 'quo"te\nnl\\x é'
+    pit.write(odd)
+    os.mkfifo(pit.root / "pipe")
+    before = pit.state()
+
+    taken = await snapshot(pit)
+
+    assert pit.state() == before
+    assert taken.parent == parent
+    assert tree(pit, taken.id) == {
+        ".gitignore": "100644",
+        "a": "100644",
+        "sub/b": "100644",
+        "new/file": "100644",
+        "run.sh": "100755",
+        "link": "120000",
+        odd: "100644",
+    }
+    assert pit.run("show", f"{taken.id}:a") == "changed"
+    assert pit.run("show", f"{taken.id}:link") == "a"
+    assert set(taken.preexisting_untracked_files) == {
+        "new/file",
+        "run.sh",
+        "link",
+        odd,
+        "x.log",
+        "only/y.log",
+    }
+    assert taken.preexisting_untracked_dirs == ("build",)
+    assert pit.run("show", "-s", "--format=%an %ct %P", taken.id) == f"Codex Snapshot 1767323045 {parent}"
+    assert list((pit.base / "scratch").iterdir()) == []
+
+
+async def test_a_snapshot_of_a_folder_looks_only_below_it(pit: Sandpit) -> None:
+    pit.commit(a="1\n", sub__b="2\n")
+    pit.write("a", "changed\n")
+    pit.write("sub/b", "changed\n")
+    pit.write("sub/new")
+    pit.write("new")
+    taken = await snapshot(pit, "sub")
+    assert set(tree(pit, taken.id)) == {"a", "sub/b", "sub/new"}
+    assert pit.run("show", f"{taken.id}:a") == "1"
+    assert pit.run("show", f"{taken.id}:sub/b") == "changed"
+    assert taken.preexisting_untracked_files == ("sub/new",)
+
+
+async def test_a_change_in_the_moment_of_the_commit_is_seen(pit: Sandpit) -> None:
+    pit.commit(a="one\n")
+    status = (pit.root / "a").stat()
+    pit.write("a", "two\n")
+    os.utime(pit.root / "a", ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.utime(pit.root / ".git" / "index", ns=(status.st_atime_ns, status.st_mtime_ns))
+    taken = await snapshot(pit)
+    assert pit.run("show", f"{taken.id}:a") == "two"
+
+
+async def test_a_repository_without_a_commit_can_be_snapshot(pit: Sandpit) -> None:
+    pit.write("f")
+    taken = await snapshot(pit)
+    assert (taken.parent, set(tree(pit, taken.id))) == (None, {"f"})
+
+
+async def test_an_empty_repository_can_be_snapshot(pit: Sandpit) -> None:
+    assert tree(pit, (await snapshot(pit)).id) == {}
+
+
+async def test_a_folder_that_became_a_link_is_not_read_through(pit: Sandpit) -> None:
+    pit.commit(sub__secret="harmless\n")
+    (pit.base / "outside").mkdir()
+    (pit.base / "outside" / "secret").write_text("hush\n")
+    (pit.root / "sub" / "secret").unlink()
+    (pit.root / "sub").rmdir()
+    (pit.root / "sub").symlink_to(pit.base / "outside")
+    taken = await snapshot(pit)
+    assert tree(pit, taken.id) == {"sub": "120000"}
+
+
+async def test_a_linked_worktree_can_be_snapshot(pit: Sandpit) -> None:
+    pit.commit(a="1\n")
+    pit.run("worktree", "add", "-q", "-b", "side", str(pit.base / "linked"))
+    (pit.base / "linked" / "a").write_text("2\n")
+    taken = await take_snapshot(pit.git, pit.base / "linked", MOMENT)
+    assert isinstance(taken, GhostCommit)
+    assert pit.run("show", f"{taken.id}:a") == "2"
+
+
+async def test_outside_of_a_repository_the_client_is_told(tmp_path: Path) -> None:
+    taken = await take_snapshot(Git(tmp_path), tmp_path, MOMENT)
+    assert taken == SnapshotUnavailable("Snapshots disabled: current directory is not a Git repository.")
+
+
+async def test_a_git_that_fails_is_no_failure_of_the_turn(pit: Sandpit) -> None:
+    async def fail(command: GitCommand, stdin: bytes) -> GitResult:
+        return GitResult(128, b"", b"fatal: secret")
+
+    taken = await take_snapshot(Git(pit.base, run=fail), pit.root, MOMENT)
+    assert isinstance(taken, SnapshotUnavailable)
+    assert taken.message.startswith("Snapshots disabled after ghost snapshot error: git ")
+    assert "secret" not in taken.message
+
+
+# --- undoing
+async def test_an_undo_brings_everything_back(pit: Sandpit) -> None:
+    pit.commit(
+        a="1\n", b="2\n", deep__er__c="3\n", **{"d.sh": "4\n", ".gitignore": "*.log\n", "was_file": "5\n"}
+    )
+    (pit.root / "d.sh").chmod(0o755)
+    pit.write("a", "changed before\n")
+    pit.write("old", "untracked before\n")
+    (pit.root / "link").symlink_to("a")
+    before = worktree(pit)
+    taken = await snapshot(pit)
+
+    pit.write("a", "changed by the turn\n")
+    (pit.root / "b").unlink()
+    (pit.root / "d.sh").chmod(0o644)
+    (pit.root / "link").unlink()
+    (pit.root / "link").symlink_to("b")
+    (pit.root / "old").unlink()
+    pit.write("new/er/file")
+    pit.write("added")
+    (pit.root / "deep" / "er" / "c").unlink()
+    (pit.root / "deep" / "er").rmdir()
+    (pit.root / "deep").rmdir()
+    pit.write("deep", "a file where a folder was\n")
+    (pit.root / "was_file").unlink()
+    pit.write("was_file/inside")
+    pit.run("add", "added", "new/er/file")
+    pit.write("made.log", "ignored\n")
+    state = pit.state()
+
+    await restore_snapshot(pit.git, pit.root, taken)
+
+    assert worktree(pit) == {**before, "made.log": "ignored\n"}
+    assert (pit.root / "d.sh").stat().st_mode & 0o777 == 0o755
+    assert not (pit.root / "new").exists()
+    assert pit.state() == state
+
+
+async def test_an_undo_of_a_folder_leaves_the_rest(pit: Sandpit) -> None:
+    pit.commit(a="1\n", sub__b="2\n")
+    taken = await snapshot(pit, "sub")
+    pit.write("a", "kept\n")
+    pit.write("new")
+    pit.write("sub/b", "undone\n")
+    pit.write("sub/new")
+    await restore_snapshot(pit.git, pit.root / "sub", taken)
+    assert worktree(pit) == {"a": "kept\n", "sub/b": "2\n", "new": "x\n"}
+
+
+async def test_an_undo_does_not_write_through_links(pit: Sandpit) -> None:
+    pit.commit(sub__file="1\n")
+    taken = await snapshot(pit)
+    (pit.base / "outside").mkdir()
+    (pit.root / "sub" / "file").unlink()
+    (pit.root / "sub").rmdir()
+    (pit.root / "sub").symlink_to(pit.base / "outside")
+    await restore_snapshot(pit.git, pit.root, taken)
+    assert list((pit.base / "outside").iterdir()) == []
+    assert worktree(pit) == {"sub/file": "1\n"}
+
+
+@pytest.mark.parametrize("commit", ["--output=x", "HEAD", "f" * 40, ""])
+async def test_an_undo_of_no_snapshot_is_refused(pit: Sandpit, commit: str) -> None:
+    pit.commit(a="1\n")
+    with pytest.raises(GitError):
+        await restore_snapshot(pit.git, pit.root, GhostCommit(id=commit))
+    assert worktree(pit) == {"a": "1\n"}
+
+
+# --- the diff to the remote
+def published(pit: Sandpit) -> None:
+    remote = str(pit.base / "remote.git")
+    pit.run("clone", "-q", "--bare", str(pit.root), remote, cwd=pit.base)
+    pit.run("remote", "add", "origin", remote)
+    pit.run("fetch", "-q", "origin")
+
+
+async def test_the_diff_leads_from_what_the_remote_has_to_the_files_as_they_are(pit: Sandpit) -> None:
+    sha = pit.commit(**{"a.txt": "one\n"})
+    published(pit)
+    pit.commit(**{"b.txt": "committed\n"})
+    pit.write("a.txt", "one\ntwo\n")
+    pit.write("new.txt", "new\n")
+    before, blob = pit.state(), pit.run("hash-object", "b.txt")[:7]
+    objects = pit.run("count-objects", "-v")
+    found = await diff_to_remote(pit.git, pit.root)
+    assert found is not None
+    assert found.sha == sha
+    assert found.diff == (
+        "diff --git a/a.txt b/a.txt\nindex 5626abf..814f4a4 100644\n--- a/a.txt\n+++ b/a.txt\n"
+        "@@ -1 +1,2 @@\n one\n+two\n"
+        f"diff --git a/b.txt b/b.txt\nnew file mode 100644\nindex 0000000..{blob}\n--- /dev/null\n"
+        "+++ b/b.txt\n"
+        "@@ -0,0 +1 @@\n+committed\n"
+        "diff --git a/new.txt b/new.txt\nnew file mode 100644\nindex 0000000..3e75765\n--- /dev/null\n"
+        "+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n"
+    )
+    assert (pit.state(), pit.run("count-objects", "-v")) == (before, objects), "nothing was written"
+
+
+async def test_without_changes_the_diff_is_empty(pit: Sandpit) -> None:
+    sha = pit.commit(a="1\n")
+    published(pit)
+    found = await diff_to_remote(pit.git, pit.root)
+    assert found is not None
+    assert (found.sha, found.diff) == (sha, "")
+
+
+async def test_the_closest_commit_is_that_of_the_closest_branch(pit: Sandpit) -> None:
+    pit.commit(a="1\n")
+    pit.run("checkout", "-q", "-b", "feature")
+    closest = pit.commit(a="2\n")
+    published(pit)
+    pit.run("checkout", "-q", "-b", "local")
+    pit.commit(a="3\n")
+    found = await diff_to_remote(pit.git, pit.root)
+    assert found is not None
+    assert found.sha == closest
+
+
+async def test_without_a_remote_there_is_no_diff(pit: Sandpit, tmp_path: Path) -> None:
+    pit.commit(a="1\n")
+    assert await diff_to_remote(pit.git, pit.root) is None
+    assert await diff_to_remote(pit.git, tmp_path) is None
+
+
+async def test_a_remote_with_another_history_has_nothing_in_common(pit: Sandpit) -> None:
+    pit.commit(a="1\n")
+    published(pit)
+    pit.run("checkout", "-q", "--orphan", "other")
+    pit.commit(a="2\n")
+    assert await diff_to_remote(pit.git, pit.root) is None
+
+
+# --- running git
+def is_alive(process: int) -> bool:
+    status = Path(f"/proc/{process}/status")
+    return status.exists() and "Z (zombie)" not in status.read_text()
+
+
+async def test_git_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    script = tmp_path / "git"
+    script.write_text("#!/bin/sh\nsleep 600 & echo $! > child; wait\n")
+    script.chmod(0o755)
+    command = GitCommand((str(script),), {"PATH": "/usr/bin:/bin"}, tmp_path)
+    with pytest.raises(GitError, match="did not end"):
+        await run_git(command, timeout=0.3)
+    assert not is_alive(int((tmp_path / "child").read_text()))
+
+
+async def test_a_git_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(GitError, match="cannot be run"):
+        await run_git(GitCommand(("/no/such/git",), {}, tmp_path))

@@ -1,0 +1,127 @@
+"""A rig that opens a conversation's servers, calls them, and sees what became of their processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+
+from app_server.core.config.types import HttpTransport, McpServerConfig, StdioTransport
+from app_server.core.mcp.contract import Elicit
+from app_server.core.mcp.failures import StartFailure
+from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.server import McpSurroundings
+from app_server.core.mcp.spawn import GuardedSpawner
+from protocol.base import Json
+
+FAKE = Path(__file__).with_name("fake_server.py")
+USER = {"HOME": "/home/u", "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServerConfig:
+    """A table for the misbehaving server in one of its modes."""
+    env: Mapping[str, str] = settings.pop("env", {})
+    transport = StdioTransport(command=sys.executable, args=(str(FAKE), mode, str(log)), env=env)
+    limits = {"startup_timeout_sec": 5.0, "tool_timeout_sec": 5.0} | settings
+    return McpServerConfig(name=name, transport=transport, **limits)
+
+
+@dataclass
+class Rig:
+    """Opens managers on a folder of their own."""
+
+    folder: Path
+    user: dict[str, str] = field(default_factory=lambda: dict(USER))
+    elicit: Elicit | None = None
+    told: list[StartFailure] = field(default_factory=list)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def around(self) -> McpSurroundings:
+        async def remember(failure: StartFailure) -> None:
+            self.told.append(failure)
+
+        return McpSurroundings(
+            environment=self.user,
+            cwd=str(self.folder),
+            spawner=GuardedSpawner(sys.executable),
+            version="1.2.3",
+            elicit=self.elicit,
+            on_failure=remember,
+        )
+
+    @contextlib.asynccontextmanager
+    async def opened(
+        self, *configs: McpServerConfig, reserved: Collection[str] = ()
+    ) -> AsyncIterator[McpManager]:
+        manager = McpManager({config.name: config for config in configs}, self.around(), reserved)
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(manager.run)
+                await manager.ready()
+                try:
+                    yield manager
+                finally:
+                    await manager.close()
+
+    @contextlib.asynccontextmanager
+    async def fake(self, mode: str, **settings: Json) -> AsyncIterator[McpManager]:
+        async with self.opened(fake(mode, self.log, **settings)) as manager:
+            yield manager
+
+    def notes(self, log: Path | None = None) -> list[dict[str, Json]]:
+        path = log or self.log
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def received(self, method: str) -> list[dict[str, Json]]:
+        """What the server was sent under that name."""
+        messages = [note["received"] for note in self.notes() if "received" in note]
+        return [message for message in messages if message.get("method") == method]
+
+    def pids(self) -> list[int]:
+        return [note["pid"] for note in self.notes() if "pid" in note]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+async def gone(pids: list[int]) -> bool:
+    """Whether they end within a moment."""
+    with anyio.move_on_after(5):
+        while any(alive(pid) for pid in pids):
+            await anyio.sleep(0.01)
+    return not any(alive(pid) for pid in pids)
+
+
+def http(url: str, name: str = "web", **settings: Json) -> McpServerConfig:
+    """A table for a server that is reached over HTTP."""
+    of_transport = {"bearer_token_env_var", "http_headers", "env_http_headers"}
+    transport = HttpTransport(
+        url=url, **{key: value for key, value in settings.items() if key in of_transport}
+    )
+    limits = {key: value for key, value in settings.items() if key not in of_transport}
+    return McpServerConfig(name=name, transport=transport, **limits)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.model.chat_api import ChatDecoder
+from app_server.core.model.errors import IncompleteResponse
+from app_server.core.model.events import (
+    Completed,
+    ModelEvent,
+    OutputItemAdded,
+    OutputItemDone,
+    OutputTextDelta,
+    ReasoningContentDelta,
+)
+from app_server.core.model.sse import SseDecoder
+from protocol.base import Json
+from protocol.events.tokens import TokenUsage
+from protocol.responses import (
+    FunctionCall,
+    MessageItem,
+    OutputText,
+    ReasoningResponseItem,
+    ReasoningText,
+)
+from tests.unit.model.scripted import sse
+
+DONE = b"data: [DONE]\n\n"
+
+
+def piece(finish: str | None = None, **delta: Json) -> bytes:
+    return sse({"id": "chat-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+
+def call_piece(index: int | None, arguments: str = "", **fields: Json) -> Json:
+    name = fields.pop("name", None)
+    function = {"arguments": arguments, **({"name": name} if name else {})}
+    return {**({} if index is None else {"index": index}), "function": function, **fields}
+
+
+def read(*frames: bytes, live: bool = False, end: bool = True) -> list[ModelEvent]:
+    decoder, events = ChatDecoder(live=live), list[ModelEvent]()
+    for frame in SseDecoder().feed(b"".join(frames)):
+        decoder.decode(frame, events)
+    if end:
+        decoder.end(events)
+    return events
+
+
+def message(text: str) -> OutputItemDone:
+    return OutputItemDone(MessageItem(role="assistant", content=(OutputText(text=text),)))
+
+
+def thought(text: str) -> OutputItemDone:
+    return OutputItemDone(ReasoningResponseItem(content=(ReasoningText(text=text),)))
+
+
+BEGUN = OutputItemAdded(MessageItem(role="assistant", content=()))
+THINKING = OutputItemAdded(ReasoningResponseItem())
+
+
+def test_text_comes_as_one_item() -> None:
+    events = read(piece(role="assistant", content="Hel"), piece(content="lo"), piece("stop"), DONE)
+    assert events == [BEGUN, message("Hello"), Completed("chat-1", None)]
+
+
+def test_live_text_comes_in_deltas_with_token_counts() -> None:
+    usage = {
+        "prompt_tokens": 7,
+        "completion_tokens": 2,
+        "total_tokens": 9,
+        "prompt_tokens_details": {"cached_tokens": 3},
+        "completion_tokens_details": {"reasoning_tokens": 1},
+    }
+    frames = [piece(content="Hel"), piece(content="lo"), piece("stop"), sse({"choices": [], "usage": usage})]
+    counted = TokenUsage(
+        input_tokens=7, cached_input_tokens=3, output_tokens=2, reasoning_output_tokens=1, total_tokens=9
+    )
+    assert read(*frames, DONE, live=True) == [
+        BEGUN,
+        OutputTextDelta("Hel"),
+        OutputTextDelta("lo"),
+        message("Hello"),
+        Completed("chat-1", counted),
+    ]
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize(
+    "wrap", [lambda text: text, lambda text: {"text": text}, lambda text: {"content": text}]
+)
+def test_reasoning_ends_where_the_text_begins(key: str, wrap: object) -> None:
+    assert callable(wrap)
+    frames = [piece(**{key: wrap("th")}), piece(**{key: wrap("ink")}), piece(content="said"), piece("stop")]
+    assert read(*frames, DONE, live=True) == [
+        THINKING,
+        ReasoningContentDelta("th", 0),
+        ReasoningContentDelta("ink", 0),
+        thought("think"),
+        BEGUN,
+        OutputTextDelta("said"),
+        message("said"),
+        Completed("chat-1", None),
+    ]
+
+
+def test_reasoning_after_the_text_follows_it() -> None:
+    frames = [piece(content="a", reasoning="1"), piece(reasoning="2"), piece(content="b"), DONE]
+    assert read(*frames) == [
+        THINKING,
+        thought("1"),
+        BEGUN,
+        message("ab"),
+        thought("2"),
+        Completed("chat-1", None),
+    ]
+
+
+def test_interleaved_calls_are_put_together_by_index() -> None:
+    events = read(
+        piece(content="Let me", tool_calls=[call_piece(0, '{"a"', id="c1", name="one")]),
+        piece(tool_calls=[call_piece(1, "{", id="c2", name="two"), call_piece(0, ":1}")]),
+        piece(tool_calls=[call_piece(1, "}")]),
+        piece("tool_calls"),
+        DONE,
+    )
+    assert events == [
+        BEGUN,
+        message("Let me"),
+        OutputItemDone(FunctionCall(name="one", arguments='{"a":1}', call_id="c1")),
+        OutputItemDone(FunctionCall(name="two", arguments="{}", call_id="c2")),
+        Completed("chat-1", None),
+    ]
+
+
+def test_calls_without_index_or_id_are_told_apart() -> None:
+    events = read(
+        piece(tool_calls=[call_piece(None, "{}", id="c1", name="one")]),
+        piece(tool_calls=[call_piece(None, "{", id="c2", name="two")]),
+        piece(tool_calls=[call_piece(None, "}")]),
+        piece("tool_calls"),
+        DONE,
+    )
+    assert [event.item for event in events if isinstance(event, OutputItemDone)] == [
+        FunctionCall(name="one", arguments="{}", call_id="c1"),
+        FunctionCall(name="two", arguments="{}", call_id="c2"),
+    ]
+    events = read(
+        piece(tool_calls=[call_piece(0, "{}", name="a"), call_piece(1, "{}", name="b")]), piece("stop"), DONE
+    )
+    ids = [
+        item.call_id
+        for e in events
+        if isinstance(e, OutputItemDone) and isinstance(item := e.item, FunctionCall)
+    ]
+    assert all(ids)
+    assert len(set(ids)) == 2
+
+
+def test_a_whole_message_in_place_of_deltas() -> None:
+    whole = sse({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]})
+    assert read(whole) == [BEGUN, message("all at once"), Completed(None, None)]
+
+
+def test_a_reason_to_finish_makes_the_closing_mark_unnecessary() -> None:
+    assert read(piece(content="x"), piece("stop"))[-1] == Completed("chat-1", None)
+
+
+def test_a_cut_stream_is_not_complete() -> None:
+    with pytest.raises(StreamDisconnected, match="stream closed before"):
+        read(piece(content="x"))
+
+
+def test_nothing_counts_after_the_closing_mark() -> None:
+    assert read(piece(content="x"), DONE, piece(content="late"), DONE) == [
+        BEGUN,
+        message("x"),
+        Completed("chat-1", None),
+    ]
+
+
+def test_an_answer_that_was_cut_short_keeps_what_there_is() -> None:
+    assert read(piece(content="so far"), piece("length"), DONE)[1] == message("so far")
+    with pytest.raises(IncompleteResponse, match="content_filter"):
+        read(piece("content_filter"), DONE)
+
+
+def test_an_error_chunk_fails_the_answer() -> None:
+    with pytest.raises(StreamDisconnected, match="boo") as caught:
+        read(sse({"error": {"message": "boo", "code": 500}}))
+    assert caught.value.retryable
+    with pytest.raises(ContextWindowExceeded):
+        read(sse({"error": {"message": "long", "code": "context_length_exceeded"}}))
+    with pytest.raises(StreamDisconnected, match="plain words"):
+        read(sse({"error": "plain words"}))
+
+
+LETTERS = 'ab 1"\\{}[]:é😀'
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(LETTERS, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(LETTERS, max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+DELTA = st.dictionaries(st.sampled_from(["content", "reasoning", "reasoning_content", "tool_calls"]), JSON)
+ODD_CALLS = st.lists(
+    st.dictionaries(st.sampled_from(["index", "id", "function", "type"]), JSON), max_size=3
+).map(lambda calls: {"tool_calls": calls})
+CHUNK = st.one_of(
+    st.dictionaries(st.sampled_from(["choices", "usage", "id", "error"]), JSON),
+    (DELTA | ODD_CALLS).map(lambda delta: {"choices": [{"delta": delta}]}),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(CHUNK, max_size=4), st.booleans())
+def test_no_chunk_raises_anything_but_model_errors(chunks: list[Json], live: bool) -> None:
+    with suppress(ModelError):
+        events = read(*map(sse, chunks), DONE, live=live)
+        assert [type(event) for event in events].count(Completed) == 1
+        assert isinstance(events[-1], Completed)
+
+
+@settings(deadline=None)
+@given(st.data(), st.lists(st.text(LETTERS, min_size=1, max_size=12), min_size=1, max_size=4))
+def test_any_interleaving_of_pieces_gives_the_same_calls(data: st.DataObject, texts: list[str]) -> None:
+    """Each call's arguments are cut into characters; the calls take turns in any order."""
+    left = {index: list(text) for index, text in enumerate(texts)}
+    frames = [piece(tool_calls=[call_piece(n, id=f"c{n}", name=f"t{n}") for n in left])]
+    while any(left.values()):
+        index = data.draw(st.sampled_from([n for n, rest in left.items() if rest]))
+        frames.append(piece(tool_calls=[call_piece(index, left[index].pop(0))]))
+    events = read(*frames, piece("tool_calls"), DONE)
+    calls = [event.item for event in events if isinstance(event, OutputItemDone)]
+    assert calls == [FunctionCall(name=f"t{n}", arguments=t, call_id=f"c{n}") for n, t in enumerate(texts)]
+
+
+def test_arguments_may_come_in_very_many_pieces() -> None:
+    pieces = [piece(tool_calls=[call_piece(0, "x" * 10)]) for _ in range(5_000)]
+    events = read(piece(tool_calls=[call_piece(0, id="c", name="n")]), *pieces, DONE)
+    done = events[0]
+    assert isinstance(done, OutputItemDone)
+    assert isinstance(done.item, FunctionCall)
+    assert len(done.item.arguments) == 50_000
+    assert json.dumps(done.item.arguments)

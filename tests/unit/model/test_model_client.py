@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from app_server.core.auth.manager import AuthMethod, Credentials
+from app_server.core.config.types import WireApi
+from app_server.core.errors import AuthError, ModelError, StreamDisconnected
+from app_server.core.model.errors import (
+    ConnectionFailed,
+    CredentialsUnavailable,
+    HeadersTimedOut,
+    MissingVariable,
+    NotAnEventStream,
+    ProviderFailing,
+    RetryLimitReached,
+    Unauthorized,
+    UnexpectedStatus,
+)
+from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta, RateLimits
+from app_server.core.model.http import Fault, HttpFailure
+from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
+from app_server.core.model.settings import RequestSettings
+from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
+from tests.unit.model.scripted import (
+    COMPLETED,
+    CREATED,
+    IDENTITY,
+    SETTINGS,
+    ScriptedAnswer,
+    ScriptedHttp,
+    answer,
+    ask,
+    client_for,
+    prompt,
+    provider_config,
+    refused,
+    sse,
+    text_delta,
+)
+
+pytestmark = pytest.mark.anyio
+
+FINE = answer(CREATED, text_delta("a"), COMPLETED)
+NO_LIMITS = RateLimits(RateLimitSnapshot())
+EVENTS: list[ModelEvent] = [NO_LIMITS, Created("r1"), OutputTextDelta("a"), Completed("r1", None)]
+
+
+class Login:
+    """Credentials in a row: the next one whenever the last was refused."""
+
+    def __init__(self, *tokens: str | None, fails: str = "") -> None:
+        self._tokens = list(tokens)
+        self._fails = fails
+        self.refreshes = 0
+
+    async def credentials(self) -> Credentials | None:
+        if self._fails == "credentials":
+            raise AuthError("the login has ended")
+        return self._next()
+
+    async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
+        self.refreshes += 1
+        if self._fails == "refresh":
+            raise AuthError("the login cannot be renewed")
+        return self._next()
+
+    def _next(self) -> Credentials | None:
+        token = self._tokens.pop(0)
+        return None if token is None else Credentials(token, "account", AuthMethod.CHATGPT)
+
+
+class Naps:
+    """Waits between attempts, which take no time here."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+
+async def failing(
+    *outcomes: ScriptedAnswer | HttpFailure, request_max_retries: int = 0, sleep: Naps | None = None
+) -> tuple[ModelError, ScriptedHttp]:
+    http = ScriptedHttp(*outcomes)
+    with pytest.raises(ModelError) as caught:
+        await ask(client_for(http, request_max_retries=request_max_retries, sleep=sleep or Naps()))
+    assert http.open == 0
+    return caught.value, http
+
+
+async def test_an_answer_and_how_it_was_asked_for() -> None:
+    http = ScriptedHttp(FINE)
+    assert await ask(client_for(http)) == EVENTS
+    [request] = http.requests
+    assert request.method == "POST"
+    assert request.url == "http://provider.test/v1/responses"
+    assert request.headers == {
+        "originator": "tests",
+        "user-agent": "tests/1.0",
+        "accept": "text/event-stream",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "conversation_id": "conversation-1",
+        "session_id": "conversation-1",
+    }
+    assert request.idle_seconds == 300
+    assert http.body()["input"][0]["content"][0]["text"] == "hi"
+    assert http.open == 0
+
+
+async def test_a_subagent_is_named() -> None:
+    http = ScriptedHttp(FINE)
+    await ask(client_for(http), RequestSettings(model="m", conversation_id="c", subagent="review"))
+    assert http.requests[0].headers["x-openai-subagent"] == "review"
+
+
+async def test_events_of_one_chunk_come_together() -> None:
+    http = ScriptedHttp(
+        answer(CREATED + text_delta("a"), text_delta("b")[:9], text_delta("b")[9:] + COMPLETED)
+    )
+    async with client_for(http).stream(prompt(), SETTINGS) as batches:
+        sizes = [len(batch) async for batch in batches]
+    assert sizes == [1, 2, 2]
+
+
+async def test_limits_come_first() -> None:
+    http = ScriptedHttp(answer(COMPLETED, x_codex_primary_used_percent="12.5"))
+    events = await ask(client_for(http))
+    assert events[0] == RateLimits(RateLimitSnapshot(primary=RateLimitWindow(used_percent=12.5)))
+
+
+async def test_chat_providers_are_asked_their_way() -> None:
+    http = ScriptedHttp(answer(sse({"choices": [{"delta": {"content": "x"}}]}), b"data: [DONE]\n\n"))
+    events = await ask(client_for(http, wire_api=WireApi.CHAT))
+    assert isinstance(events[-1], Completed)
+    assert http.requests[0].url == "http://provider.test/v1/chat/completions"
+    assert "conversation_id" not in http.requests[0].headers
+    assert http.body()["messages"][0] == {"role": "system", "content": "Be useful."}
+
+
+async def test_what_was_said_before_a_failure_is_handed_out_first() -> None:
+    failed = sse({"type": "response.failed", "response": {"error": {"message": "fell over"}}})
+    http = ScriptedHttp(answer(CREATED + text_delta("par") + failed))
+    events: list[ModelEvent] = []
+    with pytest.raises(StreamDisconnected, match="fell over"):
+        await ask(client_for(http), into=events)
+    assert events == [NO_LIMITS, Created("r1"), OutputTextDelta("par")]
+    assert http.open == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        (
+            [CREATED, HttpFailure(Fault.CUT, "x")],
+            "Transport error: Error while reading the server response: error decoding response body",
+        ),
+        ([CREATED, HttpFailure(Fault.IDLE, "x")], "idle timeout waiting for SSE"),
+        ([CREATED], "stream closed before response.completed"),
+        ([], "stream closed before response.completed"),
+        ([CREATED, COMPLETED[:-20]], "stream closed before response.completed"),
+    ],
+)
+async def test_streams_that_break(parts: Sequence[bytes | HttpFailure], reason: str) -> None:
+    error, http = await failing(answer(*parts), request_max_retries=3)
+    assert str(error) == f"stream disconnected before completion: {reason}"
+    assert error.retryable
+    assert len(http.requests) == 1, "a stream that has begun is not asked for again here"
+
+
+async def test_a_last_frame_without_its_empty_line_completes() -> None:
+    assert await ask(client_for(ScriptedHttp(answer(CREATED, text_delta("a"), COMPLETED.rstrip())))) == EVENTS
+
+
+async def test_nothing_is_waited_for_after_completion() -> None:
+    never = anyio.Event()
+    http = ScriptedHttp(answer(CREATED, text_delta("a"), COMPLETED, never))
+    with anyio.fail_after(5):
+        assert await ask(client_for(http)) == EVENTS
+
+
+async def test_requests_are_retried() -> None:
+    naps = Naps()
+    http = ScriptedHttp(
+        refused(500), refused(429, retry_after="1"), HttpFailure(Fault.UNREACHABLE, "refused"), FINE
+    )
+    assert await ask(client_for(http, sleep=naps, request_max_retries=4)) == EVENTS
+    assert naps.taken == pytest.approx([0.2, 1.0, 0.8])
+    assert len({request.body for request in http.requests}) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        (refused(500), ProviderFailing),
+        (refused(429), RetryLimitReached),
+        (refused(503), RetryLimitReached),
+        (HttpFailure(Fault.UNREACHABLE, "Connection refused"), ConnectionFailed),
+        (HttpFailure(Fault.NO_ANSWER, "closed"), ConnectionFailed),
+    ],
+)
+async def test_retries_end(outcome: ScriptedAnswer | HttpFailure, kind: type[ModelError]) -> None:
+    naps = Naps()
+    error, http = await failing(*[outcome] * 3, request_max_retries=2, sleep=naps)
+    assert isinstance(error, kind)
+    assert error.retryable
+    assert len(http.requests) == 3
+    assert len(naps.taken) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"),
+    [
+        (refused(400, {"error": {}}), UnexpectedStatus),
+        (refused(403), UnexpectedStatus),
+        (refused(404), UnexpectedStatus),
+        (refused(302, location="http://elsewhere.test/"), UnexpectedStatus),
+        (refused(401), Unauthorized),
+        (refused(200, {"no": "stream"}), NotAnEventStream),
+        (HttpFailure(Fault.UNTRUSTED, "certificate"), ConnectionFailed),
+    ],
+)
+async def test_what_would_not_change_is_not_retried(
+    outcome: ScriptedAnswer | HttpFailure, kind: type[ModelError]
+) -> None:
+    error, http = await failing(outcome, request_max_retries=4)
+    assert isinstance(error, kind)
+    assert not error.retryable
+    assert len(http.requests) == 1
+
+
+async def test_waiting_for_headers_is_for_the_turn_to_repeat() -> None:
+    error, http = await failing(HttpFailure(Fault.HEADERS_LATE, "late"), request_max_retries=4)
+    assert isinstance(error, HeadersTimedOut)
+    assert error.retryable
+    assert len(http.requests) == 1
+
+
+async def test_a_connection_that_was_closed_meanwhile_costs_no_retry() -> None:
+    stale = HttpFailure(Fault.NO_ANSWER, "closed", reused_connection=True)
+    http = ScriptedHttp(stale, FINE)
+    assert await ask(client_for(http)) == EVENTS
+    error, http = await failing(stale, stale)
+    assert isinstance(error, ConnectionFailed)
+
+
+async def test_errors_show_no_secret_and_no_query() -> None:
+    http = ScriptedHttp(refused(400, {"error": {"message": "key key-1 is odd"}}))
+    with pytest.raises(UnexpectedStatus) as caught:
+        await ask(client_for(http, env={"KEY": "key-1"}, env_key="KEY"))
+    assert "key-1" not in str(caught.value)
+    http = ScriptedHttp(HttpFailure(Fault.UNREACHABLE, "Connection refused"))
+    with pytest.raises(ConnectionFailed) as unreached:
+        await ask(client_for(http, query_params={"key": "key-1"}))
+    assert "http://provider.test: Connection refused" in str(unreached.value)
+    assert "key-1" not in str(unreached.value)
+    assert "key-1" not in repr(http.requests)
+
+
+async def test_a_missing_key_sends_nothing() -> None:
+    http = ScriptedHttp()
+    with pytest.raises(MissingVariable):
+        await ask(client_for(http, env_key="KEY"))
+    assert http.requests == []
+
+
+async def test_a_refused_login_is_renewed_once() -> None:
+    http, login = ScriptedHttp(refused(401), FINE), Login("old", "new")
+    assert await ask(client_for(http, login=login, requires_openai_auth=True)) == EVENTS
+    assert [request.headers["authorization"] for request in http.requests] == ["Bearer old", "Bearer new"]
+    assert http.requests[1].headers["chatgpt-account-id"] == "account"
+    http, login = ScriptedHttp(refused(401), refused(401)), Login("old", "new", "newest")
+    with pytest.raises(Unauthorized):
+        await ask(client_for(http, login=login, requires_openai_auth=True, request_max_retries=4))
+    assert login.refreshes == 1
+
+
+@pytest.mark.parametrize("login", [Login("old", None), Login("old", fails="refresh")])
+async def test_a_login_that_cannot_be_renewed(login: Login) -> None:
+    http = ScriptedHttp(refused(401))
+    with pytest.raises((Unauthorized, CredentialsUnavailable)):
+        await ask(client_for(http, login=login, requires_openai_auth=True))
+    assert len(http.requests) == 1
+
+
+async def test_a_login_that_has_ended_sends_nothing() -> None:
+    http = ScriptedHttp()
+    with pytest.raises(CredentialsUnavailable, match="the login has ended"):
+        await ask(client_for(http, login=Login(fails="credentials"), requires_openai_auth=True))
+
+
+async def test_nobody_logged_in_is_said() -> None:
+    http = ScriptedHttp(refused(401))
+    with pytest.raises(Unauthorized, match="Nobody is logged in"):
+        await ask(client_for(http, login=Login(None), requires_openai_auth=True))
+
+
+async def test_a_login_is_not_shown_to_other_providers() -> None:
+    http = ScriptedHttp(FINE)
+    await ask(client_for(http, login=Login("secret")))
+    assert "authorization" not in http.requests[0].headers
+
+
+async def test_a_key_of_its_own_is_not_renewed() -> None:
+    http, login = ScriptedHttp(refused(401)), Login("old", "new")
+    with pytest.raises(Unauthorized):
+        await ask(client_for(http, login=login, requires_openai_auth=True, experimental_bearer_token="own"))
+    assert login.refreshes == 0
+
+
+async def test_leaving_early_closes_the_answer() -> None:
+    http = ScriptedHttp(answer(CREATED, anyio.Event()))
+    async with client_for(http).stream(prompt(), SETTINGS) as batches:
+        await anext(aiter(batches))
+        assert http.open == 1
+    assert http.open == 0
+
+
+async def test_cancelling_ends_a_wait_for_the_next_chunk() -> None:
+    http = ScriptedHttp(answer(CREATED, anyio.Event()))
+    events: list[ModelEvent] = []
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, client_for(http), SETTINGS, events)
+            await anyio.wait_all_tasks_blocked()
+            assert events == [NO_LIMITS, Created("r1")]
+            group.cancel_scope.cancel()
+    assert http.open == 0
+
+
+async def test_cancelling_ends_a_wait_between_attempts() -> None:
+    http = ScriptedHttp(refused(429, retry_after="100"))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, client_for(http, request_max_retries=1))
+            await anyio.wait_all_tasks_blocked()
+            assert len(http.requests) == 1
+            group.cancel_scope.cancel()
+
+
+async def test_a_providers_models() -> None:
+    async def listed(outcome: ScriptedAnswer | HttpFailure, **fields: str) -> ModelList | ModelsUnknown:
+        return await list_models(provider_config(**fields), ScriptedHttp(outcome), env={}, identity=IDENTITY)
+
+    assert await listed(refused(200, {"data": [{"id": "a"}, {"slug": "b"}, {}]})) == ModelList(("a", "b"))
+    assert await listed(refused(200, {"models": [{"name": "c"}]})) == ModelList(("c",))
+    assert await listed(refused(404)) == ModelsUnknown("unexpected status 404 Not Found")
+    assert await listed(HttpFailure(Fault.UNREACHABLE, "Connection refused")) == ModelsUnknown(
+        "Connection refused"
+    )
+    for odd in (b"<html>", b"{}", b"[]", b'{"data": 3}', b"x" * 5_000_000):
+        assert isinstance(await listed(refused(200, odd)), ModelsUnknown)
+    assert isinstance(await listed(FINE, env_key="ABSENT"), ModelsUnknown)

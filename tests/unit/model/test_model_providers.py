@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from app_server.core.auth.manager import AuthMethod, Credentials
+from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.model.errors import MissingVariable, NoBaseUrl
+from app_server.core.model.providers import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure, origin
+from app_server.core.model.proxies import proxy_for
+from protocol.base import Json
+from tests.unit.model.scripted import IDENTITY, provider_config
+
+API_KEY = Credentials("sk-login", None, AuthMethod.API_KEY)
+CHATGPT = Credentials("at-1", "account-1", AuthMethod.CHATGPT)
+
+
+def resolve(env: dict[str, str] | None = None, login: Credentials | None = None, **fields: Json) -> Endpoint:
+    return endpoint(provider_config(**fields), "responses", env=env or {}, identity=IDENTITY, login=login)
+
+
+def test_address_with_query() -> None:
+    target = resolve(base_url="http://h/v1/", query_params={"api-version": "1", "x": "a b&c"})
+    assert target.url == "http://h/v1/responses?api-version=1&x=a+b%26c"
+
+
+def test_default_addresses() -> None:
+    openai: dict[str, Json] = {"base_url": None, "requires_openai_auth": True}
+    assert resolve(**openai).url == f"{OPENAI_URL}/responses"
+    assert resolve(login=API_KEY, **openai).url == f"{OPENAI_URL}/responses"
+    assert resolve(login=CHATGPT, **openai).url == f"{CHATGPT_URL}/responses"
+    with pytest.raises(NoBaseUrl, match="mock"):
+        resolve(base_url=None)
+
+
+def test_headers_from_configuration_and_environment() -> None:
+    target = resolve(
+        {"EXTRA": " extra ", "BLANK": "  ", "KEY": "key-1"},
+        env_key="KEY",
+        http_headers={"X-Own": "yes", "Originator": "other"},
+        env_http_headers={"x-extra": "EXTRA", "x-blank": "BLANK", "x-absent": "ABSENT"},
+    )
+    assert target.headers == {
+        "originator": "other",
+        "user-agent": "tests/1.0",
+        "x-own": "yes",
+        "x-extra": "extra",
+        "authorization": "Bearer key-1",
+    }
+
+
+def test_which_secret_counts() -> None:
+    def secret(env: dict[str, str], login: Credentials | None, **fields: Json) -> str | None:
+        return resolve(env, login, **fields).secret
+
+    assert secret({"KEY": "k"}, CHATGPT, env_key="KEY", experimental_bearer_token="b") == "b"
+    assert secret({"KEY": "k"}, CHATGPT, env_key="KEY") == "k"
+    assert secret({}, CHATGPT, env_key="KEY") == "at-1"
+    assert secret({}, API_KEY) == "sk-login"
+    assert secret({}, None) is None
+    assert "authorization" not in resolve().headers
+
+
+def test_the_account_goes_with_its_own_token_only() -> None:
+    assert resolve(login=CHATGPT).headers["chatgpt-account-id"] == "account-1"
+    assert "chatgpt-account-id" not in resolve({"KEY": "k"}, CHATGPT, env_key="KEY").headers
+
+
+def test_a_missing_key_is_named_with_its_instructions() -> None:
+    with pytest.raises(MissingVariable) as caught:
+        resolve({"KIT_KEY": " "}, env_key="KIT_KEY", env_key_instructions="Get one at the desk.")
+    assert str(caught.value) == "Missing environment variable: `KIT_KEY`. Get one at the desk."
+    assert not caught.value.retryable
+    with pytest.raises(MissingVariable, match=r"^Missing environment variable: `KIT_KEY`\.$"):
+        resolve(env_key="KIT_KEY")
+
+
+def test_no_header_begins_another_one(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        target = resolve(http_headers={"x-a": "1\r\nx-b: secret", "x c": "1", "x-d": "ü", "x-e": "fine"})
+    assert set(target.headers) == {"originator", "user-agent", "x-e"}
+    assert "secret" not in caplog.text
+
+
+def test_nothing_secret_is_shown() -> None:
+    assert "key-1" not in repr(resolve({"KEY": "key-1"}, env_key="KEY", query_params={"key": "key-1"}))
+
+
+def test_only_the_origin_of_an_address_is_told() -> None:
+    assert origin("https://user:pw@h.test:8443/v1?key=1") == "https://h.test:8443"
+    assert origin("https://h.test/v1") == "https://h.test"
+    assert origin("http://h:port/") == "the provider"
+
+
+def test_azure_is_recognised() -> None:
+    def azure(**fields: Json) -> bool:
+        return is_azure(provider_config(**fields))
+
+    assert azure(name="Azure")
+    assert azure(base_url="https://mine.openai.azure.com/openai")
+    assert not azure(name="Azure", wire_api=WireApi.CHAT)
+    assert not is_azure(ProviderConfig(id="x", name="x", wire_api=WireApi.RESPONSES))
+
+
+PROXY = "http://proxy.test:3128"
+
+
+@pytest.mark.parametrize(
+    ("url", "env", "proxy"),
+    [
+        ("http://h.test/", {}, None),
+        ("http://h.test/", {"http_proxy": PROXY}, PROXY),
+        ("http://h.test/", {"HTTP_PROXY": PROXY}, None),
+        ("https://h.test/", {"http_proxy": PROXY}, None),
+        ("https://h.test/", {"HTTPS_PROXY": "proxy.test:3128"}, PROXY),
+        ("https://h.test/", {"ALL_PROXY": PROXY}, PROXY),
+        ("https://h.test/", {"https_proxy": PROXY, "no_proxy": "h.test"}, None),
+        ("https://a.h.test/", {"https_proxy": PROXY, "NO_PROXY": "x, .h.test"}, None),
+        ("https://ah.test/", {"https_proxy": PROXY, "NO_PROXY": "h.test"}, PROXY),
+        ("https://h.test/", {"https_proxy": PROXY, "no_proxy": "*"}, None),
+        ("https://h.test:8443/", {"https_proxy": PROXY, "no_proxy": "h.test:443"}, PROXY),
+        ("https://h.test:8443/", {"https_proxy": PROXY, "no_proxy": "h.test:8443"}, None),
+        ("http://127.0.0.1:80/", {"http_proxy": PROXY, "no_proxy": "127.0.0.0/8"}, None),
+        ("http://[::1]:80/", {"http_proxy": PROXY, "no_proxy": "::1"}, None),
+        ("http://10.0.0.1/", {"http_proxy": PROXY, "no_proxy": "127.0.0.0/8, ,"}, PROXY),
+    ],
+)
+def test_proxies(url: str, env: dict[str, str], proxy: str | None) -> None:
+    assert proxy_for(url, env) == proxy

@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app_server.core.model.chat_request import chat_body
+from app_server.core.model.families import find_family
+from app_server.core.model.item_bytes import ItemBytes
+from app_server.core.model.prompt import (
+    FreeformTool,
+    FunctionTool,
+    LocalShellTool,
+    Prompt,
+    ToolSpec,
+    WebSearchTool,
+)
+from app_server.core.model.request import responses_body
+from app_server.core.model.settings import RequestSettings
+from app_server.core.model.shell_outputs import plain_output
+from protocol.base import Json
+from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
+from protocol.responses import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    FunctionCallOutputPayload,
+    GhostCommit,
+    GhostSnapshot,
+    InputImage,
+    InputText,
+    LocalShellCall,
+    LocalShellExec,
+    LocalShellStatus,
+    MessageItem,
+    OtherItem,
+    OutputText,
+    ReasoningResponseItem,
+    ReasoningText,
+    ResponseItem,
+    SearchAction,
+    WebSearchCall,
+)
+
+PICTURE = "data:image/png;base64,AAAA"
+SHELL = FunctionTool(name="shell", description="Runs.", parameters={"type": "object"})
+PATCH = FreeformTool(name="apply_patch", description="Patches.", format={"type": "grammar"})
+STORED_OUTPUT = '{"output":"hi\\n","metadata":{"exit_code":0,"duration_seconds":0.1}}'
+PLAIN_OUTPUT = "Exit code: 0\nWall time: 0.1 seconds\nOutput:\nhi\n"
+
+
+def user(text: str) -> MessageItem:
+    return MessageItem(role="user", content=(InputText(text=text),))
+
+
+def said(text: str, item_id: str | None = None) -> MessageItem:
+    return MessageItem(role="assistant", content=(OutputText(text=text),), id=item_id)
+
+
+def call(call_id: str, name: str = "shell", arguments: str = "{}") -> FunctionCall:
+    return FunctionCall(name=name, arguments=arguments, call_id=call_id)
+
+
+def output(call_id: str, text: str = "done") -> FunctionCallOutput:
+    return FunctionCallOutput(call_id=call_id, output=FunctionCallOutputPayload(content=text))
+
+
+def thought(text: str) -> ReasoningResponseItem:
+    return ReasoningResponseItem(content=(ReasoningText(text=text),), id="rs")
+
+
+def settings(model: str = "mock-model", **fields: Json) -> RequestSettings:
+    return RequestSettings(model=model, conversation_id="c-1", **fields)
+
+
+def prompt(*items: ResponseItem, tools: Sequence[ToolSpec] = (), **fields: Json) -> Prompt:
+    return Prompt(instructions="Be useful.", input=items, tools=tools, **fields)
+
+
+def responses(of: Prompt, how: RequestSettings | None = None, *, stored: bool = False) -> Json:
+    how = how or settings()
+    return json.loads(responses_body(of, how, find_family(how.model), ItemBytes(), stored=stored))
+
+
+def chat(of: Prompt, how: RequestSettings | None = None) -> Json:
+    return json.loads(chat_body(of, how or settings(), ItemBytes()))
+
+
+def test_a_plain_request() -> None:
+    assert responses(prompt(user("hi"), tools=[SHELL], parallel_tool_calls=True)) == {
+        "model": "mock-model",
+        "instructions": "Be useful.",
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+        "tools": [
+            {
+                "type": "function",
+                "name": "shell",
+                "description": "Runs.",
+                "strict": False,
+                "parameters": {"type": "object"},
+            }
+        ],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "reasoning": None,
+        "store": False,
+        "stream": True,
+        "include": [],
+        "prompt_cache_key": "c-1",
+    }
+
+
+def test_an_empty_history_is_a_request_too() -> None:
+    assert responses(prompt())["input"] == []
+    assert chat(prompt())["messages"] == [{"role": "system", "content": "Be useful."}]
+
+
+def test_reasoning_models_are_asked_for_what_they_can() -> None:
+    body = responses(prompt(), settings("gpt-5"))
+    assert body["reasoning"] == {"summary": "auto"}
+    assert body["include"] == ["reasoning.encrypted_content"]
+    assert "text" not in body
+    how = settings(
+        "gpt-5", effort=ReasoningEffort.LOW, summary=ReasoningSummary.NONE, verbosity=Verbosity.HIGH
+    )
+    body = responses(prompt(), how)
+    assert body["reasoning"] == {"effort": "low", "summary": "none"}
+    assert body["text"] == {"verbosity": "high"}
+
+
+def test_defaults_of_a_family() -> None:
+    body = responses(prompt(), settings("gpt-5.1"))
+    assert body["reasoning"] == {"effort": "medium", "summary": "auto"}
+    assert body["text"] == {"verbosity": "low"}
+
+
+def test_settings_that_a_model_does_not_know_are_left_out() -> None:
+    how = settings("gpt-4.1", effort=ReasoningEffort.HIGH, verbosity=Verbosity.LOW)
+    body = responses(prompt(), how)
+    assert body["reasoning"] is None
+    assert body["include"] == []
+    assert "text" not in body
+    assert "text" not in responses(prompt(), settings("gpt-5-codex", verbosity=Verbosity.LOW))
+
+
+def test_the_user_may_know_better_whether_a_model_reasons() -> None:
+    assert responses(prompt(), settings(supports_reasoning_summaries=True))["reasoning"] == {
+        "summary": "auto"
+    }
+    assert responses(prompt(), settings("gpt-5", supports_reasoning_summaries=False))["reasoning"] is None
+
+
+def test_a_schema_for_the_answer() -> None:
+    schema = {"type": "object"}
+    text = responses(prompt(output_schema=schema))["text"]
+    assert text == {
+        "format": {"type": "json_schema", "strict": True, "schema": schema, "name": "codex_output_schema"}
+    }
+    body = chat(prompt(output_schema=schema))
+    assert body["response_format"]["json_schema"]["schema"] == schema
+
+
+def test_all_kinds_of_tools() -> None:
+    tools: list[ToolSpec] = [LocalShellTool(), PATCH, WebSearchTool(), SHELL]
+    kinds = [tool["type"] for tool in responses(prompt(tools=tools))["tools"]]
+    assert kinds == ["local_shell", "custom", "web_search", "function"]
+    assert responses(prompt(tools=[PATCH]))["tools"] == [
+        {"type": "custom", "name": "apply_patch", "description": "Patches.", "format": {"type": "grammar"}}
+    ]
+    assert [tool["function"]["name"] for tool in chat(prompt(tools=tools))["tools"]] == ["shell"]
+
+
+def test_what_is_ours_alone_is_not_sent() -> None:
+    items: list[ResponseItem] = [
+        user("a"),
+        GhostSnapshot(ghost_commit=GhostCommit(id="x")),
+        OtherItem(type="odd"),
+        user("b"),
+    ]
+    assert [item["content"][0]["text"] for item in responses(prompt(*items))["input"]] == ["a", "b"]
+    assert [message["content"] for message in chat(prompt(*items))["messages"][1:]] == ["a", "b"]
+
+
+def test_item_ids_go_back_only_to_who_keeps_them() -> None:
+    items: list[ResponseItem] = [thought("t"), said("one", "m-1"), call("c1"), output("c1")]
+    assert all("id" not in item for item in responses(prompt(*items))["input"])
+    body = responses(prompt(*items), stored=True)
+    assert body["store"] is True
+    assert [item.get("id") for item in body["input"]] == ["rs", "m-1", None, None]
+
+
+def test_encrypted_reasoning_goes_back_unchanged() -> None:
+    item = ReasoningResponseItem(encrypted_content="gAAA+/=\n", id="rs")
+    [sent] = responses(prompt(item))["input"]
+    assert sent["encrypted_content"] == "gAAA+/=\n"
+    assert sent["summary"] == []
+
+
+def test_text_that_utf8_cannot_carry_is_sent_escaped() -> None:
+    body = responses_body(prompt(user("a\ud800b")), settings(), find_family("x"), ItemBytes(), stored=False)
+    assert json.loads(body)["input"][0]["content"][0]["text"] == "a\ud800b"
+    assert json.loads(chat_body(prompt(user("a\ud800b")), settings(), ItemBytes()))["messages"][1]["content"]
+
+
+def test_an_item_is_written_once_and_only_while_it_is_sent() -> None:
+    cache, written = ItemBytes(), list[ResponseItem]()
+
+    def write(item: ResponseItem) -> bytes:
+        written.append(item)
+        return item.to_json()
+
+    items: list[ResponseItem] = [user("a"), user("b")]
+    first = cache.of(items, "form", write)
+    assert cache.of([*items, user("c")], "form", write)[:2] == first
+    assert len(written) == 3
+    cache.of(items[:1], "form", write)
+    cache.of(items, "form", write)
+    assert written[3:] == [items[1]]
+    cache.of(items, "other form", write)
+    assert len(written) == 6
+
+
+def test_command_outputs_are_plain_beside_a_freeform_patch_tool() -> None:
+    items: list[ResponseItem] = [
+        call("c1"),
+        output("c1", STORED_OUTPUT),
+        call("c2", "update_plan"),
+        output("c2", STORED_OUTPUT),
+        CustomToolCall(call_id="c3", name="apply_patch", input="p"),
+        CustomToolCallOutput(call_id="c3", output=STORED_OUTPUT),
+        call("c4"),
+        output("c4", "aborted by user"),
+    ]
+    cache = ItemBytes()
+    family = find_family("gpt-5-codex")
+
+    def outputs(tools: Sequence[ToolSpec]) -> list[str]:
+        body = responses_body(
+            prompt(*items, tools=tools), settings("gpt-5-codex"), family, cache, stored=False
+        )
+        return [item["output"] for item in json.loads(body)["input"] if "output" in item]
+
+    assert outputs([SHELL]) == [STORED_OUTPUT] * 3 + ["aborted by user"]
+    assert outputs([PATCH]) == [PLAIN_OUTPUT, STORED_OUTPUT, PLAIN_OUTPUT, "aborted by user"]
+    assert outputs([SHELL]) == [STORED_OUTPUT] * 3 + ["aborted by user"]
+
+
+def test_a_local_shell_call_counts_as_a_command() -> None:
+    action = LocalShellExec(command=("echo",))
+    items: list[ResponseItem] = [
+        LocalShellCall(call_id="c1", status=LocalShellStatus.COMPLETED, action=action),
+        output("c1", STORED_OUTPUT),
+    ]
+    assert responses(prompt(*items, tools=[PATCH]))["input"][1]["output"] == PLAIN_OUTPUT
+
+
+def test_plain_outputs() -> None:
+    stored = (
+        '{"output":"Total output lines: 400\\n\\n1\\n2","metadata":{"exit_code":3,"duration_seconds":12.0}}'
+    )
+    assert (
+        plain_output(stored) == "Exit code: 3\nWall time: 12 seconds\nTotal output lines: 400\nOutput:\n1\n2"
+    )
+    for other in (
+        "text",
+        '{"output":',
+        '{"output":1,"metadata":{"exit_code":0,"duration_seconds":0}}',
+        '{"output":""}',
+    ):
+        assert plain_output(other) == other
+
+
+def test_chat_messages() -> None:
+    picture = MessageItem(role="user", content=(InputText(text="look"), InputImage(image_url=PICTURE)))
+    seen = FunctionCallOutputPayload(content="x", content_items=(InputImage(image_url=PICTURE),))
+    image = {"type": "image_url", "image_url": {"url": PICTURE}}
+    items: list[ResponseItem] = [
+        MessageItem(role="developer", content=(InputText(text="mind"),)),
+        picture,
+        said("Let me"),
+        call("c1", arguments='{"a":1}'),
+        output("c1"),
+        call("c2"),
+        FunctionCallOutput(call_id="c2", output=seen),
+        WebSearchCall(status="completed", action=SearchAction(query="q")),
+    ]
+    assert chat(prompt(*items))["messages"][1:] == [
+        {"role": "developer", "content": "mind"},
+        {"role": "user", "content": [{"type": "text", "text": "look"}, image]},
+        {"role": "assistant", "content": "Let me"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": '{"a":1}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c2", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c2", "content": [image]},
+    ]
+
+
+def test_calls_of_other_apis_are_told_as_functions() -> None:
+    action = LocalShellExec(command=("echo", "x"))
+    items: list[ResponseItem] = [
+        LocalShellCall(call_id=None, id="l1", status=LocalShellStatus.COMPLETED, action=action),
+        output("l1"),
+        CustomToolCall(call_id="c1", name="apply_patch", input="*** Begin"),
+        CustomToolCallOutput(call_id="c1", output="ok"),
+    ]
+    _, local, _, custom, done = chat(prompt(*items))["messages"]
+    function = local["tool_calls"][0]["function"]
+    assert local["tool_calls"][0]["id"] == "l1"
+    assert json.loads(function["arguments"])["command"] == ["echo", "x"]
+    assert json.loads(custom["tool_calls"][0]["function"]["arguments"]) == {"input": "*** Begin"}
+    assert done == {"role": "tool", "tool_call_id": "c1", "content": "ok"}
+
+
+def test_reasoning_goes_back_within_its_turn() -> None:
+    items: list[ResponseItem] = [
+        user("1"),
+        thought("old"),
+        said("a"),
+        user("2"),
+        thought("new"),
+        call("c1"),
+        output("c1"),
+        said("b"),
+        thought("late"),
+    ]
+    noted = {m["reasoning"]: m for m in chat(prompt(*items))["messages"] if "reasoning" in m}
+    assert set(noted) == {"new", "late"}
+    assert noted["new"]["tool_calls"][0]["id"] == "c1"
+    assert noted["late"]["content"] == "b"
+    later = chat(prompt(*items, user("3")))["messages"]
+    assert not any("reasoning" in message for message in later)
+
+
+def test_a_live_chat_asks_for_token_counts() -> None:
+    assert "stream_options" not in chat(prompt())
+    body = chat(prompt(), replace(settings(), live_chat=True))
+    assert body["stream_options"] == {"include_usage": True}
+    assert body["stream"] is True

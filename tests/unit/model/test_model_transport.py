@@ -1,0 +1,199 @@
+"""The model client over real sockets: what HTTP itself can do to an answer."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from app_server.core.errors import ModelError, StreamDisconnected
+from app_server.core.model.client import ModelClient
+from app_server.core.model.errors import ConnectionFailed, HeadersTimedOut, UnexpectedStatus
+from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta
+from app_server.core.model.http import LazyHttp
+from protocol.base import Json
+from tests.unit.model.provider_server import (
+    END,
+    Bytes,
+    Gate,
+    HangUp,
+    ProviderServer,
+    Wait,
+    chunk,
+    head,
+    whole,
+)
+from tests.unit.model.scripted import COMPLETED, CREATED, IDENTITY, ask, provider_config, text_delta
+
+pytestmark = pytest.mark.anyio
+
+ANSWER = CREATED + text_delta("grüße 😀") + COMPLETED
+EVENTS: list[ModelEvent] = [Created("r1"), OutputTextDelta("grüße 😀"), Completed("r1", None)]
+
+
+@pytest.fixture
+async def http(anyio_backend: str) -> AsyncIterator[LazyHttp]:
+    shared = LazyHttp({})
+    yield shared
+    await shared.aclose()
+
+
+def client_of(provider: ProviderServer, http: LazyHttp, **fields: Json) -> ModelClient:
+    config = provider_config(**{"base_url": provider.url, **fields})
+    return ModelClient(config, http, env={}, identity=IDENTITY, rng=lambda: 0.0)
+
+
+async def asked(provider: ProviderServer, http: LazyHttp, **fields: Json) -> list[ModelEvent]:
+    with anyio.fail_after(10):
+        return (await ask(client_of(provider, http, **fields)))[1:]
+
+
+async def test_an_answer_over_a_connection_that_is_used_again(
+    provider: ProviderServer, http: LazyHttp
+) -> None:
+    for _ in range(3):
+        provider.answer(head(), chunk(ANSWER), END)
+        assert await asked(provider, http) == EVENTS
+    assert [request.connection for request in provider.asked] == [1, 1, 1]
+    assert provider.asked[0].line == "POST /v1/responses HTTP/1.1"
+    assert provider.asked[0].headers["user-agent"] == "tests/1.0"
+    assert provider.asked[0].headers["accept-encoding"] == "identity"
+
+
+async def test_chunks_cut_anywhere(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(), *(chunk(ANSWER[n : n + 1]) for n in range(len(ANSWER))), END)
+    assert await asked(provider, http) == EVENTS
+
+
+async def test_a_compressed_answer_is_understood(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(content_encoding="gzip"), chunk(gzip.compress(ANSWER)), END)
+    assert await asked(provider, http) == EVENTS
+
+
+async def test_a_compressed_answer_that_is_none(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(content_encoding="gzip"), chunk(ANSWER), END)
+    with pytest.raises(StreamDisconnected, match="Transport error"):
+        await asked(provider, http)
+
+
+async def test_an_answer_that_ends_with_its_connection(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(transfer_encoding="", connection="close"), Bytes(ANSWER), HangUp())
+    assert await asked(provider, http) == EVENTS
+
+
+async def test_a_connection_cut_in_the_middle(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(), chunk(CREATED), HangUp())
+    with pytest.raises(StreamDisconnected, match="Error while reading the server response"):
+        await asked(provider, http)
+
+
+async def test_an_answer_that_is_no_http(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(Bytes(b"220 smtp.test ready\r\n\r\n"), HangUp())
+    with pytest.raises(ConnectionFailed) as caught:
+        await asked(provider, http)
+    assert caught.value.retryable
+
+
+async def test_a_stream_that_falls_silent(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(), chunk(CREATED), Wait(anyio.Event()))
+    with pytest.raises(StreamDisconnected, match="idle timeout waiting for SSE"):
+        await asked(provider, http, stream_idle_timeout_ms=100)
+
+
+async def test_headers_that_do_not_come(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(Wait(anyio.Event()))
+    with pytest.raises(HeadersTimedOut):
+        await asked(provider, http, stream_idle_timeout_ms=100)
+
+
+async def test_completion_needs_no_end_of_the_response(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(), chunk(ANSWER), Wait(anyio.Event()))
+    assert await asked(provider, http) == EVENTS
+
+
+async def test_redirects_are_not_followed(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(*whole(302, b"", location=f"{provider.url}/elsewhere"))
+    with pytest.raises(UnexpectedStatus, match="302 Found"):
+        await asked(provider, http)
+    assert len(provider.asked) == 1
+
+
+async def test_an_error_body_without_end_is_cut(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(400), *[chunk(b"x" * 65_536)] * 3, Wait(anyio.Event()))
+    with pytest.raises(UnexpectedStatus, match="400 Bad Request: xxx"):
+        await asked(provider, http)
+
+
+async def test_a_connection_closed_between_requests(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(), chunk(ANSWER), END)
+    await asked(provider, http)
+    provider.answer(HangUp())  # as a server does that has lost patience at this very moment
+    provider.answer(head(), chunk(ANSWER), END)
+    assert await asked(provider, http) == EVENTS
+    assert [request.connection for request in provider.asked] == [1, 1, 2]
+
+
+async def test_a_new_connection_that_is_closed_is_a_failure(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(HangUp())
+    with pytest.raises(ConnectionFailed):
+        await asked(provider, http)
+    assert len(provider.asked) == 1
+
+
+async def test_nobody_listens(http: LazyHttp) -> None:
+    async with ProviderServer() as gone:
+        pass
+    with pytest.raises(ConnectionFailed, match="Connection refused"):
+        await asked(gone, http)
+
+
+@pytest.mark.parametrize("base_url", ["nonsense://x", "http://", "http://[::1", "http://h:99999/v1"])
+async def test_an_address_that_leads_nowhere(base_url: str, provider: ProviderServer, http: LazyHttp) -> None:
+    with pytest.raises(ConnectionFailed):
+        await asked(provider, http, base_url=base_url)
+
+
+async def test_cancelling_closes_the_connection_at_once(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(), chunk(CREATED), Wait(anyio.Event()))
+    arrived = Gate(provider).at(1)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, client_of(provider, http))
+            await arrived.wait()
+            group.cancel_scope.cancel()
+        await provider.gone.wait()
+
+
+async def test_a_proxy_is_used(provider: ProviderServer) -> None:
+    http = LazyHttp({"http_proxy": f"http://127.0.0.1:{provider.port}"})
+    provider.answer(head(), chunk(ANSWER), END)
+    assert await asked(provider, http, base_url="http://provider.test/v1") == EVENTS
+    assert provider.asked[0].line == "POST http://provider.test/v1/responses HTTP/1.1"
+    await http.aclose()
+
+
+async def test_addresses_are_not_logged(
+    provider: ProviderServer, http: LazyHttp, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider.answer(head(), chunk(ANSWER), END)
+    with caplog.at_level(logging.INFO):
+        await asked(provider, http, query_params={"key": "secret"})
+    assert provider.asked[0].line == "POST /v1/responses?key=secret HTTP/1.1"
+    assert "secret" not in caplog.text
+
+
+async def test_warming_up_makes_no_connection(provider: ProviderServer, http: LazyHttp) -> None:
+    await http.warm_up()
+    assert provider.asked == []
+    with pytest.raises(ModelError):
+        await asked(provider, http)
+
+
+def test_httpx_is_imported_late() -> None:
+    code = "import sys, app_server.core.model.client; sys.exit('httpx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,174 @@
+"""Diffs of texts and of a whole turn."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.patch.diff import unified_hunks
+from app_server.core.patch.turn_diff import TurnDiffTracker
+from tests.unit.patch.worlds import plan, write
+
+ALPHABET = st.lists(st.sampled_from("ab\nc"), max_size=30).map("".join)
+
+
+@given(ALPHABET, ALPHABET, st.integers(0, 3))
+def test_a_diff_leads_from_the_old_text_to_the_new_one(old: str, new: str, context: int) -> None:
+    assert patched(old, unified_hunks(old, new, context)) == new
+
+
+def patched(old: str, diff: str) -> str:
+    """A strict reading of unified hunks: every line and every number must fit."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+$", old)
+    result: list[str] = []
+    at = 0
+    for hunk in re.split(r"(?m)^(?=@@ )", diff)[1:]:
+        header, *body = re.findall(r"[^\n]*\n", hunk)
+        numbers = re.fullmatch(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@\n", header)
+        assert numbers
+        a_start, a_count, b_start, b_count = (int(n) if n else 1 for n in numbers.groups())
+        start = a_start - 1 if a_count else a_start
+        result += lines[at:start]
+        assert len(result) == (b_start - 1 if b_count else b_start)
+        at = start
+        came = len(result)
+        for n, line in enumerate(body):
+            text = line[1:]
+            if body[n + 1 : n + 2] == ["\\ No newline at end of file\n"]:
+                text = text[:-1]
+            if line[0] in " -":
+                assert lines[at] == text
+                at += 1
+            if line[0] in " +":
+                result.append(text)
+        assert (at - start, len(result) - came) == (a_count, b_count)
+    return "".join(result + lines[at:])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "diff"),
+    [
+        ("", "", ""),
+        ("a\n", "a\n", ""),
+        ("", "a\nb\n", "@@ -0,0 +1,2 @@\n+a\n+b\n"),
+        ("a\n", "", "@@ -1 +0,0 @@\n-a\n"),
+        ("a", "a\n", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"),
+        ("a\r\nb\r\n", "a\r\nB\r\n", "@@ -1,2 +1,2 @@\n a\r\n-b\r\n+B\r\n"),
+        ("1\n2\n3\n4\n", "1\nx\n3\ny\n", "@@ -1,4 +1,4 @@\n 1\n-2\n+x\n 3\n-4\n+y\n"),
+        ("1\n2\n3\n4\n5\n", "x\n2\n3\n4\ny\n", "@@ -1,2 +1,2 @@\n-1\n+x\n 2\n@@ -4,2 +4,2 @@\n 4\n-5\n+y\n"),
+        ("f {\n}\n", "f {\n}\ng {\n}\n", "@@ -2 +2,3 @@\n }\n+g {\n+}\n"),
+    ],
+)
+def test_hunks_are_written_as_git_writes_them(old: str, new: str, diff: str) -> None:
+    assert unified_hunks(old, new, 1) == diff
+
+
+@pytest.mark.parametrize("keep", [7, 10**9])
+def test_texts_with_little_in_common_do_not_take_long(keep: int) -> None:
+    old = "".join(f"{n if n % keep == 0 else n * 2 + 1}\n" for n in range(20_000))
+    new = "".join(f"{n if n % keep == 0 else n * 2 + 100_000}\n" for n in range(20_000))
+    started = time.process_time()
+    assert patched(old, unified_hunks(old, new, 3)) == new
+    assert time.process_time() - started < 30  # some seconds at most; the exact answer takes many minutes
+
+
+def change(tracker: TurnDiffTracker, cwd: Path, *lines: str) -> None:
+    made = plan(cwd, *lines)
+    tracker.record(made)
+    assert write(made)[0] == 0
+
+
+def test_a_turn_is_shown_relative_to_its_repository(tmp_path: Path) -> None:
+    ws = tmp_path / "repo/ws"
+    ws.mkdir(parents=True)
+    (tmp_path / "repo/.git").mkdir()
+    (ws / "a.txt").write_text("a\nb\n")
+    (ws / "gone.sh").write_text("bye\n")
+    (ws / "gone.sh").chmod(0o755)
+    (ws / "moved.txt").write_text("x\ny\n")
+    tracker = TurnDiffTracker()
+    change(tracker, ws, "*** Update File: a.txt", "@@", "-b", "+B", "*** Add File: new.txt", "+n")
+    change(tracker, ws, "*** Delete File: gone.sh", "*** Add File: empty")
+    change(tracker, ws, "*** Update File: moved.txt", "*** Move to: z.txt", "@@", "-y", "+Y")
+    change(tracker, ws, "*** Update File: a.txt", "@@", " B", "+C")
+    assert tracker.unified_diff() == (
+        "diff --git a/ws/a.txt b/ws/a.txt\n"
+        "index 422c2b7ab3b3c668038da977e4e93a5fc623169c..e642ff076b189381bc3f6e5f785f5c5e35aa81b7\n"
+        "--- a/ws/a.txt\n+++ b/ws/a.txt\n@@ -1,2 +1,3 @@\n a\n-b\n+B\n+C\n"
+        "diff --git a/ws/empty b/ws/empty\nnew file mode 100644\n"
+        "index 0000000000000000000000000000000000000000..e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"
+        "diff --git a/ws/gone.sh b/ws/gone.sh\ndeleted file mode 100755\n"
+        "index b023018cabc396e7692c70bbf5784a93d3f738ab..0000000000000000000000000000000000000000\n"
+        "--- a/ws/gone.sh\n+++ /dev/null\n@@ -1 +0,0 @@\n-bye\n"
+        "diff --git a/ws/new.txt b/ws/new.txt\nnew file mode 100644\n"
+        "index 0000000000000000000000000000000000000000..8ba3a16384aacc37d01564b28401755ce8053f51\n"
+        "--- /dev/null\n+++ b/ws/new.txt\n@@ -0,0 +1 @@\n+n\n"
+        "diff --git a/ws/moved.txt b/ws/z.txt\n"
+        "index b77b4eb1d946f923f61785536da9ca5af6909f06..7061c57fdb74676eefe47308270c70c835121efd\n"
+        "--- a/ws/moved.txt\n+++ b/ws/z.txt\n@@ -1,2 +1,2 @@\n x\n-y\n+Y\n"
+    )
+
+
+def test_outside_of_a_repository_the_whole_path_is_shown(tmp_path: Path) -> None:
+    tracker = TurnDiffTracker()
+    change(tracker, tmp_path, "*** Add File: n", "+hello")
+    diff = tracker.unified_diff() or ""
+    assert diff.splitlines()[0] == f"diff --git a/{tmp_path}/n b/{tmp_path}/n"
+    assert "..ce013625030ba8dba906f756967f9e9ca394464a\n" in diff
+
+
+def test_what_came_and_went_within_the_turn_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a\n")
+    tracker = TurnDiffTracker()
+    change(tracker, tmp_path, "*** Add File: n", "+x", "*** Update File: f", "@@", "-a", "+b")
+    change(tracker, tmp_path, "*** Update File: n", "*** Move to: m", "@@", " x")
+    change(tracker, tmp_path, "*** Delete File: m", "*** Update File: f", "@@", "-b", "+a")
+    assert tracker.unified_diff() is None
+
+
+def test_a_patch_that_was_not_written_shows_nothing(tmp_path: Path) -> None:
+    tracker = TurnDiffTracker()
+    tracker.record(plan(tmp_path, "*** Add File: n", "+x"))
+    assert tracker.unified_diff() is None
+
+
+def test_later_changes_and_modes_of_a_tracked_file_show(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "f").write_text("a\n")
+    (tmp_path / "same").write_text("s\n")
+    tracker = TurnDiffTracker()
+    change(tracker, tmp_path, "*** Update File: f", "@@", "-a", "+b")
+    change(tracker, tmp_path, "*** Update File: same", "*** Move to: other", "@@", " s")
+    (tmp_path / "f").write_bytes(b"\xff\0")
+    (tmp_path / "f").chmod(0o755)
+    lines = (tracker.unified_diff() or "").splitlines()
+    assert lines[:3] == ["diff --git a/f b/f", "old mode 100644", "new mode 100755"]
+    assert lines[4:7] == ["--- a/f", "+++ b/f", "Binary files differ"]
+    assert lines[7:] == [
+        "diff --git a/same b/other",
+        "similarity index 100%",
+        "rename from same",
+        "rename to other",
+    ]
+
+
+def test_git_itself_can_take_the_turn_back(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "a").write_text("1\n2\n3\n")
+    (tmp_path / "gone").write_text("bye")
+    (tmp_path / "moved").write_text("m\n")
+    tracker = TurnDiffTracker()
+    change(tracker, tmp_path, "*** Update File: a", "@@", "-2", "+two", "*** Add File: d/n", "+n")
+    change(
+        tracker, tmp_path, "*** Delete File: gone", "*** Update File: moved", "*** Move to: new", "@@", " m"
+    )
+    diff = tracker.unified_diff() or ""
+    subprocess.run(["git", "apply", "-R", "-"], cwd=tmp_path, input=diff.encode(), check=True)
+    files = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
+    assert files == {"a": "1\n2\n3\n", "gone": "bye", "moved": "m\n"}

@@ -1,0 +1,64 @@
+"""Which command lines are patches."""
+
+from __future__ import annotations
+
+import pytest
+
+from app_server.core.patch.shell_forms import NotAPatch, ParseProblem, PatchCall, ShellForm, find_patch
+from tests.unit.patch.worlds import wrap
+
+PATCH = wrap("*** Update File: f", "@@", "-it's $HOME `x`", "+b")
+BODY = PATCH + "\n"
+
+
+def script(text: str, shell: str = "bash", flag: str = "-lc") -> list[str]:
+    return [shell, flag, text]
+
+
+@pytest.mark.parametrize(
+    ("argv", "form"),
+    [
+        (["apply_patch", PATCH], PatchCall(PATCH)),
+        (["applypatch", "nothing"], PatchCall("nothing")),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF\n"), PatchCall(BODY)),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY)),
+        (script(f"applypatch <<EOF\n{PATCH}\nEOF"), PatchCall(BODY)),
+        (script(f'apply_patch <<"PATCH"\n{PATCH}\nPATCH'), PatchCall(BODY)),
+        (script(f"cd sub && apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY, "sub")),
+        (script(f"cd 'a b' && apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY, "a b")),
+        (script(f"cd \"a b\" && apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY, "a b")),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "/bin/zsh", "-c"), PatchCall(BODY)),
+        (script("apply_patch '*** Begin Patch\n*** End Patch'"), PatchCall("*** Begin Patch\n*** End Patch")),
+        (["apply_patch"], NotAPatch()),
+        (["apply_patch", "a", "b"], NotAPatch()),
+        (["ls"], NotAPatch()),
+        ([], NotAPatch()),
+        (script("echo apply_patch"), NotAPatch()),
+        (script(f"cd sub; apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd a && cd b && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd $HOME && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd - && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"cd && apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF\necho hi"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' && echo hi\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' > out\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' | tee out\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"apply_patch <<'EOF' &\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"! apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"X=1 apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script(f"echo x || apply_patch <<'EOF'\n{PATCH}\nEOF"), NotAPatch()),
+        (script('apply_patch "$(cat p)"'), NotAPatch()),
+        (script("apply_patch < p"), NotAPatch()),
+        (script("apply_patch <<< 'x'"), NotAPatch()),
+        (script("apply_patch <<'EOF'\n\ud800\nEOF"), NotAPatch()),
+    ],
+)
+def test_a_command_line_is_told_apart(argv: list[str], form: ShellForm) -> None:
+    assert find_patch(argv) == form
+
+
+@pytest.mark.parametrize("argv", [[PATCH], script(PATCH)])
+def test_a_patch_without_its_command_is_explained(argv: list[str]) -> None:
+    form = find_patch(argv)
+    assert isinstance(form, ParseProblem)
+    assert form.message.startswith("apply_patch verification failed: ")

@@ -1,0 +1,88 @@
+"""Rollouts for the tests of this folder: a home, a fixed clock, lines in every state of repair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app_server.core.rollout.names import new_rollout_path
+from app_server.core.rollout.writer import RolloutWriter
+from protocol.base import Json
+from protocol.events.messages import AgentMessageEvent, UserMessageEvent
+from protocol.ids import ConversationId
+from protocol.responses import FunctionCall, InputText, MessageItem, OutputText
+from protocol.rollout import RolloutItem, SessionMetaLine
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+
+
+def now() -> datetime:
+    return MOMENT
+
+
+def conversation_id(number: int) -> ConversationId:
+    return ConversationId(f"0199f0a0-0000-7000-8000-{number:012d}")
+
+
+def meta(number: int = 1, **over: Json) -> SessionMetaLine:
+    fields = {
+        "id": conversation_id(number),
+        "timestamp": "2026-01-02T03:04:05.678Z",
+        "cwd": "/work",
+        "originator": "test",
+        "cli_version": "1.0.0",
+        "model_provider": "mock",
+    }
+    return SessionMetaLine.model_validate({**fields, **over})
+
+
+def user(text: str) -> MessageItem:
+    return MessageItem(role="user", content=(InputText(text=text),))
+
+
+def assistant(text: str) -> MessageItem:
+    return MessageItem(role="assistant", content=(OutputText(text=text),))
+
+
+def asked(text: str) -> UserMessageEvent:
+    return UserMessageEvent(message=text, images=())
+
+
+def answered(text: str) -> AgentMessageEvent:
+    return AgentMessageEvent(message=text)
+
+
+def call(call_id: str = "call-1") -> FunctionCall:
+    return FunctionCall(name="shell", arguments="{}", call_id=call_id)
+
+
+def conversation(question: str = "question", answer: str = "answer") -> list[RolloutItem]:
+    return [user(question), asked(question), answered(answer), assistant(answer)]
+
+
+def store(home: Path, items: Sequence[RolloutItem], number: int = 1, moment: datetime = MOMENT) -> Path:
+    """A finished rollout of this home."""
+    path = new_rollout_path(home, moment, conversation_id(number))
+    writer = RolloutWriter.create(path, now, [meta(number), *items])
+    assert writer.problem is None
+    writer.close()
+    return path
+
+
+def raw_line(kind: str, payload: Json) -> bytes:
+    """A line as somebody else may write it: with spaces."""
+    line = {"timestamp": "2026-01-01T00:00:00.000Z", "type": kind, "payload": payload}
+    return json.dumps(line).encode() + b"\n"
+
+
+def texts(items: Sequence[object]) -> list[str]:
+    """What the messages among these say."""
+    return [
+        part.text
+        for item in items
+        if isinstance(item, MessageItem)
+        for part in item.content
+        if isinstance(part, InputText | OutputText)
+    ]

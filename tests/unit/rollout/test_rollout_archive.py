@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app_server.core.errors import ConversationError
+from app_server.core.rollout.archive import archive_rollout
+from app_server.core.rollout.errors import ArchiveRefused
+from app_server.core.rollout.listing import list_conversations
+from app_server.core.rollout.names import journal_path
+from tests.unit.rollout.stored import conversation, conversation_id, store
+
+
+def test_an_archived_conversation_is_not_listed_any_more(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    journal_path(path).write_bytes(b"")
+    moved = archive_rollout(tmp_path, conversation_id(1), path)
+    assert moved == tmp_path / "archived_sessions" / path.name
+    assert moved.is_file()
+    assert not path.exists()
+    assert journal_path(moved).exists()
+    assert moved.parent.stat().st_mode & 0o777 == 0o700
+    assert list_conversations(tmp_path, default_provider="mock").items == ()
+
+
+def test_only_a_rollout_of_this_home_is_archived(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    path = store(home, conversation())
+    outside = tmp_path / path.name
+    outside.write_bytes(b"outside")
+    link = path.with_name(path.name.replace("000001", "000002"))
+    link.symlink_to(outside)
+    for wrong in (outside, link, Path(f"{path}.wrong"), path.parent, Path("/etc/passwd"), Path("x\0y")):
+        with pytest.raises(ArchiveRefused, match="must be in sessions directory"):
+            archive_rollout(home, conversation_id(1), wrong)
+    assert path.exists()
+
+
+def test_the_rollout_must_be_that_conversations(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    with pytest.raises(ArchiveRefused, match="does not match conversation id"):
+        archive_rollout(tmp_path, conversation_id(2), path)
+
+
+def test_a_home_without_sessions_has_nothing_to_archive(tmp_path: Path) -> None:
+    with pytest.raises(ConversationError, match="failed to archive conversation") as failure:
+        archive_rollout(tmp_path, conversation_id(1), Path("/nowhere.jsonl"))
+    assert not isinstance(failure.value, ArchiveRefused)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app_server.core.errors import RolloutNotFound
+from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.head import read_summary
+from app_server.core.rollout.listing import ConversationPage, find_rollout, list_conversations
+from app_server.core.rollout.names import new_rollout_path
+from app_server.core.rollout.writer import RolloutWriter
+from protocol.base import Json
+from protocol.responses import InputText, MessageItem
+from protocol.rollout import RolloutItem
+from tests.unit.rollout.stored import (
+    MOMENT,
+    asked,
+    assistant,
+    conversation,
+    conversation_id,
+    meta,
+    now,
+    raw_line,
+    store,
+    user,
+)
+
+ENVIRONMENT = user("<environment_context>\n  <cwd>/work</cwd>\n</environment_context>")
+
+
+def listed(home: Path, size: int | None = None, cursor: str | None = None) -> ConversationPage:
+    return list_conversations(home, default_provider="mock", page_size=size, cursor=cursor)
+
+
+def previews(page: ConversationPage) -> list[str]:
+    return [item.preview for item in page.items]
+
+
+def store_many(home: Path, count: int) -> None:
+    for number in range(count):
+        store(home, conversation(f"q{number}"), number, MOMENT + timedelta(hours=number))
+
+
+def store_with_meta(home: Path, number: int, **over: Json) -> Path:
+    path = new_rollout_path(home, MOMENT, conversation_id(number))
+    writer = RolloutWriter.create(path, now, [meta(number, **over), *conversation(f"q{number}")])
+    writer.close()
+    return path
+
+
+def test_the_newest_comes_first(tmp_path: Path) -> None:
+    store_many(tmp_path, 60)
+    assert previews(listed(tmp_path, 3)) == ["q59", "q58", "q57"]
+
+
+def test_pages_follow_one_another_to_the_end(tmp_path: Path) -> None:
+    store_many(tmp_path, 60)
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = listed(tmp_path, 7, cursor)
+        seen += previews(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == [f"q{number}" for number in reversed(range(60))]
+
+
+def test_the_last_page_has_no_cursor_even_if_it_is_full(tmp_path: Path) -> None:
+    store_many(tmp_path, 2)
+    first = listed(tmp_path, 1)
+    assert first.next_cursor == f"2026-01-02T04-04-05|{conversation_id(1)}"
+    assert listed(tmp_path, 1, first.next_cursor).next_cursor is None
+
+
+def test_a_cursor_stays_good_while_new_conversations_appear(tmp_path: Path) -> None:
+    store_many(tmp_path, 4)
+    first = listed(tmp_path, 2)
+    store(tmp_path, conversation("new"), 99, MOMENT + timedelta(days=3))
+    assert previews(listed(tmp_path, 2, first.next_cursor)) == ["q1", "q0"]
+
+
+@pytest.mark.parametrize("cursor", ["", "not-a-cursor", "x|y", "2026-01-02T03-04-05|zzz"])
+def test_a_cursor_that_is_none_begins_anew(tmp_path: Path, cursor: str) -> None:
+    store_many(tmp_path, 2)
+    assert previews(listed(tmp_path, 5, cursor)) == ["q1", "q0"]
+
+
+@pytest.mark.parametrize(("asked_for", "given"), [(0, 1), (None, 25), (1000, 100)])
+def test_a_page_has_its_limits(tmp_path: Path, asked_for: int | None, given: int) -> None:
+    for number in range(110):
+        store(tmp_path, conversation(), number)
+    assert len(listed(tmp_path, asked_for).items) == given
+
+
+def test_a_page_costs_the_heads_of_what_it_shows(tmp_path: Path) -> None:
+    for number in range(40):
+        store(tmp_path, [*conversation(), *(assistant("x" * 5000) for _ in range(20))], number)
+    opened: list[str] = []
+    counting = True
+
+    def count(event: str, arguments: tuple[object, ...]) -> None:
+        if counting and event == "open" and str(arguments[0]).endswith(".jsonl"):
+            opened.append(str(arguments[0]))
+
+    sys.addaudithook(count)
+    listed(tmp_path, 5)
+    counting = False
+    assert len(opened) == 6, "five, and one to know that there are more"
+
+
+@pytest.mark.parametrize(
+    ("items", "preview"),
+    [
+        ([user("plain"), asked("plain")], "plain"),
+        ([ENVIRONMENT, user("# AGENTS.md instructions for /x\n"), user("real"), asked("real")], "real"),
+        ([user("<user_instructions>x</user_instructions>"), user("real"), asked("real")], "real"),
+        ([user("# Context\n## My request for Codex:\n do it \n"), asked("x")], "do it"),
+        ([user(""), asked("")], ""),
+        ([asked("shown only")], "shown only"),
+        ([user("never shown")], None),
+        ([ENVIRONMENT], None),
+        ([], None),
+    ],
+)
+def test_a_preview_is_what_the_user_first_said(
+    tmp_path: Path, items: list[RolloutItem], preview: str | None
+) -> None:
+    store(tmp_path, items)
+    assert previews(listed(tmp_path)) == ([] if preview is None else [preview])
+
+
+def test_a_first_message_may_be_long(tmp_path: Path) -> None:
+    picture = MessageItem(role="user", content=(InputText(text="x" * 3_000_000),))
+    store(tmp_path, [user("<user_instructions>" + "y" * 100_000), picture, asked("long")])
+    assert len(previews(listed(tmp_path))[0]) == 3_000_000
+
+
+def test_conversations_are_filtered_by_provider(tmp_path: Path) -> None:
+    for number, provider in enumerate(["mock", "other", None]):
+        store_with_meta(tmp_path, number, model_provider=provider)
+
+    def shown(providers: frozenset[str] | None) -> set[tuple[str, str]]:
+        page = list_conversations(tmp_path, default_provider="mock", providers=providers)
+        return {(item.preview, item.model_provider) for item in page.items}
+
+    assert shown(frozenset({"mock"})) == {("q0", "mock"), ("q2", "mock")}
+    assert shown(frozenset({"other"})) == {("q1", "other")}
+    assert len(shown(None)) == 3
+
+
+def test_only_conversations_that_somebody_had_are_listed(tmp_path: Path) -> None:
+    sources: list[Json] = ["cli", "vscode", "exec", "mcp", "new kind", {"subagent": "review"}]
+    for number, source in enumerate(sources):
+        store_with_meta(tmp_path, number, source=source)
+    assert previews(listed(tmp_path)) == ["q1", "q0"]
+
+
+def test_strange_things_are_passed_over(tmp_path: Path) -> None:
+    folder = store(tmp_path, conversation("good")).parent
+    name = "rollout-2026-01-02T00-00-00-00000000-0000-0000-0000-00000000000"
+    (folder / f"{name}1.jsonl").mkdir()
+    (folder / f"{name}2.jsonl").symlink_to("/etc/passwd")
+    os.mkfifo(folder / f"{name}3.jsonl")
+    (folder / f"{name}4.jsonl").symlink_to("/dev/zero")
+    (folder / f"{name}5.jsonl").write_bytes(b"")
+    (folder / f"{name}6.jsonl").write_bytes(raw_line("session_meta", {}))
+    (folder / "loop").symlink_to(tmp_path / "sessions")
+    Path(os.fsdecode(os.fsencode(folder) + b"/rollout-\xff.jsonl")).write_text("x")
+    (tmp_path / "sessions" / "9999999999" / "99" / "99").mkdir(parents=True)
+    (tmp_path / "sessions" / "2027").symlink_to(tmp_path / "sessions" / "2026")
+    assert previews(listed(tmp_path)) == ["good"]
+    with pytest.raises(RolloutNotFound):
+        find_rollout(tmp_path, conversation_id(99))
+
+
+def test_a_home_without_conversations_has_an_empty_list(tmp_path: Path) -> None:
+    assert listed(tmp_path / "none") == ConversationPage((), None)
+
+
+def test_a_conversation_is_found_by_its_id(tmp_path: Path) -> None:
+    store_many(tmp_path, 3)
+    path = find_rollout(tmp_path, conversation_id(1))
+    summary = read_summary(path, "mock")
+    assert (summary.conversation_id, summary.preview, summary.cwd) == (conversation_id(1), "q1", "/work")
+    with pytest.raises(RolloutNotFound, match="no rollout found for conversation id"):
+        find_rollout(tmp_path, conversation_id(7))
+
+
+def test_a_summary_of_what_is_no_rollout_is_refused_without_its_content(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hush\n")
+    for path in (secret, tmp_path, tmp_path / "none", Path("/etc/passwd\0")):
+        with pytest.raises(RolloutUnreadable) as refusal:
+            read_summary(path, "mock")
+        assert "hush" not in str(refusal.value)

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app_server.core.rollout import reader
+from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.reader import StoredConversation, read_lines, read_rollout
+from protocol.events.messages import AgentMessageEvent, UserMessageEvent
+from protocol.responses import MessageItem
+from protocol.rollout import CompactedItem, TurnContextItem
+from tests.unit.rollout.stored import assistant, conversation, raw_line, store, texts, user
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    return store(tmp_path, [*conversation("q0", "a0"), *conversation("q1", "a1")])
+
+
+ALL = ["q0", "a0", "q1", "a1"]
+
+
+def read(path: Path, content: bytes) -> StoredConversation:
+    path.write_bytes(content)
+    return read_rollout(path)
+
+
+def test_what_was_written_is_read(stored: Path) -> None:
+    found = read_rollout(stored)
+    assert found.meta.cwd == "/work"
+    assert texts(found.items) == ALL
+    assert [type(event) for event in found.initial_messages] == [UserMessageEvent, AgentMessageEvent] * 2
+    assert (found.skipped, found.leftover) == (0, ())
+
+
+def test_lines_spelled_otherwise_are_read_in_their_place(stored: Path) -> None:
+    first, *rest = stored.read_bytes().splitlines(keepends=True)
+    spaced = raw_line("response_item", user("spaced").to_value())
+    found = read(stored, first + b"".join(rest[:4]) + spaced + b"".join(rest[4:]))
+    assert texts(found.items) == ["q0", "a0", "spaced", "q1", "a1"]
+
+
+def test_a_compaction_keeps_its_place_among_the_items(stored: Path) -> None:
+    content = stored.read_bytes() + raw_line("compacted", {"message": "summary"})
+    content += raw_line("response_item", user("after").to_value())
+    kinds = [type(item) for item in read(stored, content).items]
+    assert kinds == [MessageItem] * 4 + [CompactedItem, MessageItem]
+
+
+def test_the_model_of_the_last_turn_is_known(tmp_path: Path) -> None:
+    turns = [
+        TurnContextItem.model_validate(
+            {"cwd": "/", "approval_policy": "never", "sandbox_policy": {"mode": "read-only"}, "model": model}
+        )
+        for model in ("first", "second")
+    ]
+    assert read_rollout(store(tmp_path, turns)).last_model == "second"
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "skipped"),
+    [
+        (lambda c: c.rstrip(b"\n"), 0),
+        (lambda c: c + b"{", 1),
+        (lambda c: c + '{"timestamp":"é'.encode()[:-1], 1),
+        (lambda c: c + b"\0" * 4096, 0),
+        (lambda c: b"\xef\xbb\xbf" + c, 0),
+        (lambda c: c.replace(b"\n", b"\r\n"), 0),
+        (lambda c: c.replace(b"\n", b"\n\n"), 0),
+        (lambda c: c + raw_line("from_the_future", {}), 1),
+        (lambda c: c + b'5\nnull\n"x"\n[]\n{}\n', 5),
+        (lambda c: c + b"[" * 100_000 + b"]" * 100_000 + b"\n", 1),
+        (lambda c: c + b'{"timestamp":' + b'{"a":' * 100_000 + b"\n", 1),
+        (lambda c: c + raw_line("event_msg", {"type": "user_message", "message": 5}), 1),
+        (lambda c: c + raw_line("response_item", {"type": "message", "role": "user"}), 1),
+        (lambda c: c + raw_line("response_item", {"type": "novelty"}), 1),
+        (lambda c: c + c.splitlines()[1].replace(b"q0", b"\xff\xfe") + b"\n", 1),
+        (lambda c: c + c.splitlines()[1].replace(b'"}]}}', b'"}]},{"a":{}}}') + b"\n", 1),
+    ],
+    ids=str,
+)
+def test_damage_costs_no_more_than_the_damaged_line(stored: Path, spoiled: object, skipped: int) -> None:
+    assert callable(spoiled)
+    found = read(stored, spoiled(stored.read_bytes()))
+    assert texts(found.items) == ALL
+    assert found.skipped == skipped
+
+
+def test_a_record_that_was_glued_to_a_torn_one_is_found(stored: Path) -> None:
+    whole = stored.read_bytes()
+    glued = raw_line("response_item", assistant("glued").to_value())
+    found = read(stored, whole + b'{"timestamp":"2026-' + glued)
+    assert texts(found.items) == [*ALL, "glued"]
+
+
+def test_an_endless_line_is_skipped_without_being_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
+    first, rest = stored.read_bytes().split(b"\n", 1)
+    found = read(stored, first + b"\n" + b"x" * 5000 + b"\n" + rest)
+    assert texts(found.items) == ALL
+    assert found.skipped == 1
+
+
+@given(st.binary(max_size=300), st.integers(1, 40))
+@settings(max_examples=200)
+def test_lines_are_the_same_however_the_file_is_cut_into_pieces(content: bytes, chunk: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "CHUNK_BYTES", chunk)
+        end, start = os.pipe()
+        os.write(start, content)
+        os.close(start)
+        lines = list(read_lines(end))
+        os.close(end)
+    expected = content.split(b"\n")
+    assert lines == (expected if expected[-1] else expected[:-1])
+
+
+@given(st.lists(st.binary(max_size=80), max_size=4), st.data())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_among_the_lines_neither_raise_nor_hide_a_line(
+    stored: Path, junk: list[bytes], data: st.DataObject
+) -> None:
+    lines = stored.read_bytes().splitlines(keepends=True)
+    whole = b"".join(lines)
+    for piece in junk:
+        at = data.draw(st.integers(1, len(lines)))
+        lines.insert(at, piece + b"\n")
+    found = read(stored, b"".join(lines))
+    assert [text for text in texts(found.items) if text in ALL] == ALL
+    stored.write_bytes(whole)
+
+
+@given(st.binary(max_size=200), st.integers(0, 5000))
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_torn_anywhere_with_anything_behind_keeps_its_whole_lines(
+    stored: Path, tail: bytes, cut: int
+) -> None:
+    whole = stored.read_bytes()
+    first = whole.index(b"\n") + 1
+    kept = whole[: first + cut % (len(whole) - first)]
+    complete = sum(
+        line.endswith(b"}}") and f'"{text}"}}]'.encode() in line for line in kept.splitlines() for text in ALL
+    )
+    found = read(stored, kept + b"\n" + tail)
+    assert texts(found.items)[:complete] == ALL[:complete]
+    stored.write_bytes(whole)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"root:x:0:0:secret\n", b'{"type":"session_meta"}\n'])
+def test_what_is_no_rollout_is_refused_without_its_content(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "passwd"
+    path.write_bytes(content)
+    with pytest.raises(RolloutUnreadable) as refusal:
+        read_rollout(path)
+    assert "secret" not in str(refusal.value)
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    good = store(tmp_path, conversation())
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(good)
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "link", tmp_path / "none", Path("/dev/zero")):
+        with pytest.raises(RolloutUnreadable):
+            read_rollout(path)
+    with pytest.raises(RolloutUnreadable):
+        read_rollout(Path("/etc/passwd\0.jsonl"))

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app_server.core.rollout import writer as writer_module
+from app_server.core.rollout.disk import REAL_DISK, Disk
+from app_server.core.rollout.errors import RolloutBusy, RolloutUnreadable
+from app_server.core.rollout.names import journal_path, new_rollout_path
+from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.resume import reopen
+from app_server.core.rollout.writer import RolloutWriter
+from protocol.responses import OtherItem
+from tests.unit.rollout.stored import (
+    MOMENT,
+    assistant,
+    call,
+    conversation,
+    conversation_id,
+    meta,
+    now,
+    store,
+    texts,
+    user,
+)
+
+
+class FullDisk:
+    """A disk that takes `room` more bytes, and then none until there is room again."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def write(self, fd: int, data: memoryview) -> int:
+        if self.room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = os.write(fd, data[: self.room])
+        self.room -= written
+        return written
+
+    def disk(self) -> Disk:
+        return replace(REAL_DISK, write=self.write)
+
+
+def new_path(home: Path) -> Path:
+    return new_rollout_path(home, MOMENT, conversation_id(1))
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_a_new_rollout_exists_at_once_with_its_first_lines(tmp_path: Path) -> None:
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta(), user("hello")])
+    assert [line["type"] for line in lines(path)] == ["session_meta", "response_item"]
+    assert lines(path)[0]["timestamp"] == "2026-01-02T03:04:05.678Z"
+    writer.close()
+
+
+def test_nobody_else_may_read_it_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path = store(tmp_path / "home", [])
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    for folder in (path.parent, tmp_path / "home" / "sessions", tmp_path / "home"):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_item_of_no_known_kind_is_not_stored(tmp_path: Path) -> None:
+    path = store(tmp_path, [OtherItem(type="novelty"), user("kept")])
+    assert len(lines(path)) == 2
+
+
+def test_a_second_writer_is_refused_until_the_first_lets_go(tmp_path: Path) -> None:
+    path = new_path(tmp_path)
+    first = RolloutWriter.create(path, now, [meta()])
+    with pytest.raises(RolloutBusy, match="already has an active writer"):
+        RolloutWriter.resume(path, now)
+    first.close()
+    RolloutWriter.resume(path, now).close()
+
+
+def test_a_torn_last_line_is_ended_before_the_next(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    whole = path.read_bytes()
+    for cut in range(len(whole) - len(whole.splitlines(keepends=True)[-1]) + 1, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        writer = RolloutWriter.resume(path, now)
+        writer.append([user("new")])
+        writer.close()
+        assert "new" in texts(read_rollout(path).items)
+        assert path.read_bytes().startswith(whole[:cut])
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"\0" * 4096, b"\0" * 200_000, b'{"timestamp":"20\0\0\0'])
+def test_a_tail_of_nuls_is_cut(tmp_path: Path, tail: bytes) -> None:
+    path = store(tmp_path, conversation())
+    path.write_bytes(path.read_bytes() + tail)
+    writer = RolloutWriter.resume(path, now)
+    writer.append([user("new")])
+    writer.close()
+    assert b"\0" not in path.read_bytes()
+    assert texts(read_rollout(path).items) == ["question", "answer", "new"]
+
+
+def test_a_line_that_somebody_else_left_torn_meanwhile_is_ended(tmp_path: Path) -> None:
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()])
+    with path.open("ab") as stranger:
+        stranger.write(b'{"timestamp":')
+    writer.append([user("mine")])
+    writer.close()
+    assert texts(read_rollout(path).items) == ["mine"]
+
+
+@pytest.mark.parametrize("room", range(0, 700, 13))
+def test_a_full_disk_keeps_whole_lines_and_catches_up(tmp_path: Path, room: int) -> None:
+    full = FullDisk(10_000)
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], full.disk())
+    full.room = room
+    for number in range(4):
+        writer.append([user(f"line {number}")])
+    problem = writer.problem
+    assert all(line["payload"] for line in lines(path)), "no line is torn"
+    assert problem is None or problem == "no space left on device"
+    full.room = 10_000
+    writer.append([user("after")])
+    assert writer.problem is None
+    writer.close()
+    assert texts(read_rollout(path).items) == ["line 0", "line 1", "line 2", "line 3", "after"]
+
+
+def test_space_that_returns_is_used_at_the_next_flush(tmp_path: Path) -> None:
+    full = FullDisk(10_000)
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], full.disk())
+    full.room = 0
+    writer.append([user("held back")])
+    before = writer.problem
+    full.room = 10_000
+    writer.flush()
+    assert (before, writer.problem) == ("no space left on device", None)
+    assert texts(read_rollout(path).items) == ["held back"]
+    writer.close()
+
+
+def test_what_cannot_be_cut_off_is_isolated(tmp_path: Path) -> None:
+    def no_cut(fd: int, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    full = FullDisk(10_000)
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], replace(full.disk(), ftruncate=no_cut))
+    full.room = 40
+    writer.append([user("torn")])
+    assert writer.problem is not None
+    full.room = 10_000
+    writer.append([user("next")])
+    writer.close()
+    stored = read_rollout(path)
+    assert texts(stored.items) == ["torn", "next"]
+    assert stored.skipped == 1
+
+
+def test_memory_is_bounded_and_a_loss_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MAX_BACKLOG_BYTES", 1000)
+    full = FullDisk(10_000)
+    writer = RolloutWriter.create(new_path(tmp_path), now, [meta()], full.disk())
+    full.room = 0
+    for _ in range(20):
+        writer.append([user("x" * 100)])
+    assert writer.problem is not None
+    assert "lines were lost" in writer.problem
+    full.room = 10_000
+    writer.append([])
+    assert writer.problem is not None
+    assert "lines were lost" in writer.problem
+    writer.close()
+
+
+def test_a_home_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+    def refuse(path: Path, flags: int, mode: int) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    writer = RolloutWriter.create(new_path(tmp_path), now, [meta()], replace(REAL_DISK, open=refuse))
+    assert writer.problem == "read-only file system"
+    writer.append([user("in memory")])
+    writer.write_journal([call()])
+    writer.flush()
+    writer.close()
+
+
+def test_a_file_that_was_deleted_is_told(tmp_path: Path) -> None:
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()])
+    path.unlink()
+    writer.append([user("lost?")])
+    assert writer.problem == "its file was deleted"
+    writer.close()
+
+
+def test_neither_links_nor_pipes_are_written(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_bytes(b"precious")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(target)
+    writer = RolloutWriter.resume(link, now)
+    assert writer.problem is not None
+    writer.append([user("x")])
+    writer.close()
+    assert target.read_bytes() == b"precious"
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(RolloutUnreadable):
+        RolloutWriter.resume(tmp_path / "pipe.jsonl", now)
+
+
+def test_the_journal_is_empty_once_its_items_are_recorded(tmp_path: Path) -> None:
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()])
+    item = assistant("told")
+    writer.write_journal([item])
+    assert b"told" in journal_path(path).read_bytes()
+    writer.append([item])
+    writer.write_journal([])
+    assert journal_path(path).read_bytes() == b""
+    writer.close()
+    assert not journal_path(path).exists()
+
+
+def test_the_journal_stays_while_its_items_wait_for_space(tmp_path: Path) -> None:
+    full = FullDisk(10_000)
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], full.disk())
+    item = assistant("told")
+    writer.write_journal([item])
+    full.room = 0
+    writer.append([item])
+    writer.write_journal([])
+    assert b"told" in journal_path(path).read_bytes()
+    full.room = 10_000
+    writer.flush()
+    assert journal_path(path).read_bytes() == b""
+    writer.close()
+
+
+def test_items_are_journaled_once_each(tmp_path: Path) -> None:
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()])
+    items = [assistant(f"item {number}") for number in range(3)]
+    for count in range(1, 4):
+        writer.write_journal(items[:count])
+    assert journal_path(path).read_bytes().count(b"\n") == 3
+    writer.close()
+    assert journal_path(path).exists()
+    reopened = reopen(path, now)
+    assert texts(reopened.stored.items) == ["item 0", "item 1", "item 2"]
+    reopened.writer.close()
+
+
+def test_appending_after_the_end_stores_nothing(tmp_path: Path) -> None:
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()])
+    writer.close()
+    writer.append([user("late")])
+    writer.flush()
+    writer.close()
+    assert len(lines(path)) == 1

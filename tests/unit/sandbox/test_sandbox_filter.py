@@ -1,0 +1,118 @@
+"""The system call filter, played by an interpreter of its byte code."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from app_server.core.sandbox.confine import seccomp
+from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS
+
+X86, ARM = seccomp.ARCHITECTURES["x86_64"], seccomp.ARCHITECTURES["aarch64"]
+EPERM, ENOSYS = ERRNO | 1, ERRNO | 38
+
+
+def play(program: bytes, number: int, *arguments: int, arch: int = X86) -> int:
+    """What the kernel would return for this call."""
+    padded = [*arguments, 0, 0, 0, 0, 0, 0][:6]
+    data = struct.pack("<iIQ6Q", number, arch, 0, *(value & (1 << 64) - 1 for value in padded))
+    code = list(struct.iter_unpack("<HBBI", program))
+    position = accumulator = 0
+    while True:
+        operation, jump_true, jump_false, value = code[position]
+        position += 1
+        match operation:
+            case 0x20:
+                (accumulator,) = struct.unpack_from("<I", data, value)
+            case 0x54:
+                accumulator &= value
+            case 0x15:
+                position += jump_true if accumulator == value else jump_false
+            case 0x35:
+                position += jump_true if accumulator >= value else jump_false
+            case 0x06:
+                return int(value)
+            case other:
+                raise AssertionError(f"operation {other:#x}")
+
+
+def program(
+    machine: str = "x86_64", *, network: bool = False, namespaces: bool = True, read_only: bool = False
+) -> bytes:
+    return seccomp.filter_bytes(machine, network=network, namespaces=namespaces, read_only=read_only)
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("network", [True, False])
+def test_every_refused_call_is_refused_and_others_pass(machine: str, network: bool) -> None:
+    column = 0 if machine == "x86_64" else 1
+    code = program(machine, network=network)
+    arch = seccomp.ARCHITECTURES[machine]
+    refused = {numbers[column] for numbers in seccomp.REFUSED.values()} - {seccomp.ABSENT}
+    online = {numbers[column] for numbers in seccomp.REFUSED_WITHOUT_NETWORK.values()}
+    for number in refused:
+        assert play(code, number, arch=arch) == EPERM
+    for number in online:
+        assert play(code, number, arch=arch) == (ALLOW if network else EPERM)
+    assert play(code, seccomp.CLONE3[column], arch=arch) == ENOSYS
+    assert play(code, 63, arch=arch) == ALLOW
+
+
+def test_foreign_machines_are_killed() -> None:
+    assert play(program(), 41, arch=0x40000003) == KILL_PROCESS
+    assert play(program(), 0x40000000 | 41, 1, 1) == KILL_PROCESS
+    assert play(program("aarch64"), 1, arch=X86) == KILL_PROCESS
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "offline", "online"),
+    [
+        (1, 1, ALLOW, ALLOW),
+        (1, 1 | 0x80800, ALLOW, ALLOW),
+        (1, 5, ALLOW, ALLOW),
+        (1, 2, EPERM, ALLOW),
+        (1, 3, EPERM, ALLOW),
+        (1, 2 | 0x80000, EPERM, ALLOW),
+        (2, 1, EPERM, ALLOW),
+        (10, 2, EPERM, ALLOW),
+        (16, 3, EPERM, ALLOW),
+        (40, 1, EPERM, EPERM),
+        (17, 3, EPERM, EPERM),
+        (1 << 32 | 2, 1, EPERM, ALLOW),
+    ],
+)
+def test_sockets_by_family_and_kind(family: int, kind: int, offline: int, online: int) -> None:
+    assert play(program(), 41, family, kind) == offline
+    assert play(program(network=True), 41, family, kind) == online
+
+
+def test_datagram_pairs_are_refused_without_the_network() -> None:
+    assert play(program(), 53, 1, 2) == EPERM
+    assert play(program(), 53, 1, 1) == ALLOW
+
+
+def test_sendto_passes_only_without_an_address() -> None:
+    assert play(program(), 44, 3, 0x7000, 1, 0, 0) == ALLOW
+    assert play(program(), 44, 3, 0x7000, 1, 0, 0x7FFF00000000) == EPERM
+    assert play(program(), 44, 3, 0x7000, 1, 0, 0x1000) == EPERM
+    assert play(program(network=True), 44, 3, 0x7000, 1, 0, 0x1000) == ALLOW
+
+
+def test_namespaces_and_terminals() -> None:
+    for flag in (0x10000000, 0x20000000, 0x00020000, 0x40000000, 0x80, 0x10000000 | 17):
+        assert play(program(), 56, flag) == EPERM
+        assert play(program(), 272, flag) == EPERM
+    assert play(program(), 56, 0x003D0F00) == ALLOW
+    for request in (0x5412, 0x541C, 0x5423, 0xFFFFFFFF00005412):
+        assert play(program(), 16, 0, request) == EPERM
+    assert play(program(), 16, 0, 0x5401) == ALLOW
+
+
+def test_more_is_refused_without_namespaces() -> None:
+    code = program(namespaces=False)
+    assert play(code, 302, 0) == ALLOW
+    assert play(code, 302, 1234) == EPERM
+    assert play(code, 240) == EPERM
+    assert play(code, 90) == ALLOW
+    assert play(program(namespaces=False, read_only=True), 90) == EPERM

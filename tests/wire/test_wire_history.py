@@ -1,0 +1,220 @@
+"""History items, stored lines, operations and policies: round trips, and what is understood besides."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from protocol.base import Json
+from protocol.events.notices import ErrorEvent
+from protocol.ids import ConversationId, new_conversation_id, parse_conversation_id
+from protocol.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    SandboxMode,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from protocol.responses import (
+    FunctionCallOutput,
+    FunctionCallOutputPayload,
+    MessageItem,
+    OtherItem,
+    ResponseItem,
+    parse_response_item,
+)
+from protocol.rollout import RolloutLine, SessionMetaLine, SessionOrigin, parse_rollout_line
+from tests.wire import samples
+
+policies: TypeAdapter[SandboxPolicy] = TypeAdapter(SandboxPolicy)
+operations: TypeAdapter[Op] = TypeAdapter(Op)
+items: TypeAdapter[ResponseItem] = TypeAdapter(ResponseItem)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("raw", samples.HISTORY, ids=lambda raw: raw["type"])
+def test_a_history_item_survives_a_round_trip(raw: Json) -> None:
+    item = parse_response_item(raw)
+    assert item.to_value() == raw
+    assert item == items.validate_python(raw)
+    assert isinstance(item, OtherItem) == (raw["type"] == "from_the_future")
+
+
+def test_ids_of_items_are_read_but_not_written() -> None:
+    item = parse_response_item({"type": "message", "id": "msg-1", "role": "user", "content": []})
+    assert isinstance(item, MessageItem)
+    assert item.id == "msg-1"
+    assert "id" not in item.to_value()
+
+
+def test_an_output_is_written_as_text_and_read_from_every_spelling() -> None:
+    written = FunctionCallOutput(call_id="c", output=FunctionCallOutputPayload(content="x", success=True))
+    assert json.loads(written.to_json())["output"] == "x"
+    as_object = {"type": "function_call_output", "call_id": "c", "output": {"content": "x", "success": True}}
+    assert parse_response_item(as_object) == written
+
+
+@given(st.dictionaries(st.sampled_from(["type", "role", "content", "call_id", "output"]), json_values))
+def test_no_object_makes_reading_an_item_fail(raw: Json) -> None:
+    json.loads(parse_response_item(raw).to_json())
+
+
+@given(st.sampled_from([raw["type"] for raw in samples.HISTORY]), json_values)
+def test_a_damaged_item_is_kept_as_it_is(kind: str, value: Json) -> None:
+    item = parse_response_item({"type": kind, "call_id": [value], "role": [value], "action": 1, "summary": 1})
+    assert isinstance(item, OtherItem)
+    assert item.to_value()["type"] == kind
+
+
+@pytest.mark.parametrize("raw", samples.STORED, ids=lambda raw: raw["type"])
+def test_a_stored_line_survives_a_round_trip(raw: Json) -> None:
+    line = parse_rollout_line({"timestamp": "2026-03-04T10:20:30.123Z", **raw})
+    assert line is not None
+    assert json.loads(line.to_json()) == {"timestamp": "2026-03-04T10:20:30.123Z", **raw}
+    assert list(json.loads(line.to_json())) == ["timestamp", "type", "payload"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"timestamp": "t", "type": "from_the_future", "payload": {}},
+        {"timestamp": "t", "type": "event_msg", "payload": {"type": "from_the_future"}},
+        {"timestamp": "t", "type": "session_meta", "payload": {"id": 5}},
+        {"timestamp": "t", "type": "turn_context", "payload": {"sandbox_policy": {"mode": "x"}}},
+        {"timestamp": "t", "type": "response_item"},
+        {"type": "response_item", "payload": {}},
+        [],
+        None,
+    ],
+)
+def test_a_damaged_line_is_none(raw: Json) -> None:
+    assert parse_rollout_line(raw) is None
+
+
+def test_a_line_knows_its_type_by_its_payload() -> None:
+    assert RolloutLine.of("t", ErrorEvent(message="x")).type == "event_msg"
+    assert RolloutLine.of("t", OtherItem(type="error")).type == "response_item"
+
+
+def test_a_conversation_of_a_later_version_stays_readable() -> None:
+    payload = {**samples.STORED[0]["payload"], "source": "hologram", "memory": {"new": 1}}
+    line = parse_rollout_line({"timestamp": "t", "type": "session_meta", "payload": payload})
+    assert line is not None
+    assert isinstance(line.payload, SessionMetaLine)
+    assert line.payload.source is SessionOrigin.UNKNOWN
+
+
+@pytest.mark.parametrize("raw", samples.OPERATIONS, ids=lambda raw: raw["type"])
+def test_an_operation_survives_a_round_trip(raw: Json) -> None:
+    operation = operations.validate_python(raw)
+    assert operation.to_value() == raw
+    assert Submission.model_validate({"id": "0", "op": raw}).to_value() == {"id": "0", "op": raw}
+
+
+def test_every_operation_has_a_sample() -> None:
+    kinds = {kind.model_fields["type"].default for kind in OPERATIONS}
+    assert kinds == {raw["type"] for raw in samples.OPERATIONS}
+
+
+def test_an_effort_of_null_is_told_from_one_that_is_absent() -> None:
+    reset = OverrideTurnContextOp.model_validate({"type": "override_turn_context", "effort": None})
+    assert reset.model_fields_set == {"type", "effort"}
+    assert "effort" not in OverrideTurnContextOp(model="m").model_fields_set
+
+
+@pytest.mark.parametrize("path", ["/a\0b", "/a\ud800b"])
+def test_paths_that_no_file_can_have_are_refused(path: str) -> None:
+    with pytest.raises(ValidationError):
+        UserTurnOp.model_validate({**samples.OPERATIONS[2], "cwd": path})
+    with pytest.raises(ValidationError):
+        WorkspaceWrite(writable_roots=(path,))
+
+
+@pytest.mark.parametrize(
+    ("raw", "policy"),
+    [
+        ({"mode": "read-only"}, ReadOnly()),
+        ({"type": "readOnly"}, ReadOnly()),
+        ({"mode": "readOnly"}, ReadOnly()),
+        ({"type": "dangerFullAccess"}, DangerFullAccess()),
+        ({"mode": "danger-full-access", "unknown": 1}, DangerFullAccess()),
+        (
+            {
+                "type": "workspaceWrite",
+                "writableRoots": ["/x"],
+                "networkAccess": True,
+                "excludeSlashTmp": True,
+            },
+            WorkspaceWrite(writable_roots=("/x",), network_access=True, exclude_slash_tmp=True),
+        ),
+        (
+            {"type": "workspace-write", "writable_roots": ["/x"], "exclude_tmpdir_env_var": True},
+            WorkspaceWrite(writable_roots=("/x",), exclude_tmpdir_env_var=True),
+        ),
+    ],
+)
+def test_every_spelling_of_a_sandbox_policy_is_understood(raw: Json, policy: SandboxPolicy) -> None:
+    assert policies.validate_python(raw) == policy
+    assert policies.validate_python(policy) == policy
+    assert json.loads(policy.to_json())["mode"] == policy.mode
+
+
+@pytest.mark.parametrize(
+    "raw", [{}, {"mode": "off"}, {"mode": 5}, {"mode": ["read-only"]}, "read-only", None, []]
+)
+def test_an_unknown_sandbox_is_an_error_and_never_a_default(raw: Json) -> None:
+    with pytest.raises(ValidationError):
+        policies.validate_python(raw)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "policy"),
+    [
+        ("on-request", AskForApproval.ON_REQUEST),
+        ("onRequest", AskForApproval.ON_REQUEST),
+        ("unlessTrusted", AskForApproval.UNTRUSTED),
+        ("never", AskForApproval.NEVER),
+    ],
+)
+def test_every_spelling_of_an_approval_policy_is_understood(spelling: str, policy: AskForApproval) -> None:
+    assert AskForApproval(spelling) is policy
+    with pytest.raises(ValueError, match="sometimes"):
+        AskForApproval("sometimes")
+    with pytest.raises(ValueError, match="Never"):
+        AskForApproval("Never")
+
+
+def test_sandbox_modes_are_understood_in_camel_case() -> None:
+    assert SandboxMode("workspaceWrite") is SandboxMode.WORKSPACE_WRITE
+
+
+@given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=16))
+def test_a_conversation_id_is_a_uuid_of_version_7_that_sorts_by_time(clock: int, random: bytes) -> None:
+    made = new_conversation_id(clock, random)
+    assert parse_conversation_id(made) == made
+    assert (len(made), made[14]) == (36, "7")
+    assert made[19] in "89ab"
+    assert int(made.replace("-", "")[:12], 16) == clock
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        (samples.THREAD, ConversationId(samples.THREAD)),
+        (samples.THREAD.upper(), ConversationId(samples.THREAD)),
+        (samples.THREAD.replace("-", ""), ConversationId(samples.THREAD)),
+        ("../../etc/passwd", None),
+        (samples.THREAD + "\n", None),
+        ("", None),
+    ],
+)
+def test_ids_are_read_in_every_usual_spelling(text: str, parsed: ConversationId | None) -> None:
+    assert parse_conversation_id(text) == parsed

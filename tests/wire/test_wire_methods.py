@@ -1,0 +1,170 @@
+"""The table: every row has an example that fits its models, and wrong parameters are named."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from protocol import examples, methods
+from protocol.base import Json
+from protocol.events.msg import EVENTS
+from protocol.policy import AskForApproval, ReviewDecision
+from protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
+from protocol.v1.conversation import NewConversationParams
+from protocol.v1.turn import SendUserMessageParams, TextInputItem
+from protocol.validation import PREFIX, describe_validation_error, unknown_method
+from tests.wire.samples import THREAD
+
+ROOT = Path(__file__).parents[2]
+TURN: Json = examples.REQUESTS["sendUserTurn"][0]
+
+
+@pytest.mark.parametrize("row", methods.CLIENT_REQUESTS.values(), ids=lambda row: row.method)
+def test_the_example_of_a_request_fits_its_row(row: methods.ClientRequest[Json, Json]) -> None:
+    params, result = examples.REQUESTS[row.method]
+    assert (params is None) == (row.params is methods.NoParams)
+    assert (row.parse(params).to_value() or None) == params or isinstance(params, dict)
+    assert params is None or params.items() <= row.parse(params).to_value().items() or "Policy" in str(params)
+    assert row.result.model_validate(result).to_value() == result
+
+
+@pytest.mark.parametrize("row", methods.SERVER_REQUESTS.values(), ids=lambda row: row.method)
+def test_the_example_of_a_server_request_fits_its_row(row: methods.ServerRequest[Json, Json]) -> None:
+    params, result = examples.SERVER_REQUESTS[row.method]
+    assert row.params.model_validate(params).to_value() == params
+    assert row.result.model_validate(result).to_value() == result
+
+
+@pytest.mark.parametrize("row", methods.SERVER_NOTIFICATIONS.values(), ids=lambda row: row.method)
+def test_the_example_of_a_notification_fits_its_row(row: methods.ServerNotification[Json]) -> None:
+    params = examples.NOTIFICATIONS[row.method]
+    assert row.params.model_validate(params).to_value() == params
+
+
+def test_every_row_is_in_the_table_under_its_own_name() -> None:
+    rows = [row for row in vars(methods).values() if isinstance(row, methods.ClientRequest)]
+    assert len({row.method for row in rows}) == len(rows) == len(methods.CLIENT_REQUESTS)
+    assert all(methods.CLIENT_REQUESTS[row.method] is row for row in rows)
+    scoped = [row for row in rows if row.scope is methods.Scope.CONVERSATION]
+    assert all("conversation_id" in row.params.model_fields for row in scoped)
+    assert methods.event_method("task_started") == "codex/event/task_started"
+    assert not {methods.event_method(kind) for kind in EVENTS} & set(methods.SERVER_NOTIFICATIONS)
+
+
+def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
+    heavy = ["anyio", "httpx", "jsonschema", "mcp", "socket", "subprocess", "pydantic.json_schema"]
+    script = f"""
+import sys
+import pydantic.main
+before = set(sys.modules)
+import protocol.methods
+from protocol.events.msg import EVENTS
+print(sorted(set({heavy}) & (set(sys.modules) - before)))
+print([name for name, kind in EVENTS.items() if kind.__pydantic_complete__])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["[]", "[]"]
+
+
+def test_absent_null_and_empty_parameters_are_the_same() -> None:
+    row = methods.NEW_CONVERSATION
+    assert row.parse(None) == row.parse({}) == NewConversationParams()
+    assert methods.GET_USER_AGENT.parse([1, 2]) == methods.NoParams()
+
+
+def test_parameters_are_understood_in_snake_case_and_unknown_fields_are_ignored() -> None:
+    parsed = methods.NEW_CONVERSATION.parse({"approval_policy": "onRequest", "modelProvider": "x", "zzz": 1})
+    assert parsed == NewConversationParams(approval_policy=AskForApproval.ON_REQUEST, model_provider="x")
+
+
+def test_a_conversation_id_is_read_in_every_usual_spelling() -> None:
+    raw = {"conversationId": THREAD.upper(), "items": []}
+    assert SendUserMessageParams.model_validate(raw).conversation_id == THREAD
+
+
+def test_lone_surrogates_in_what_the_user_says_are_replaced() -> None:
+    item = TextInputItem.model_validate({"type": "text", "data": {"text": "a\ud800b\U0001f600"}})
+    assert item.data.text == "a\ufffdb\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "field", "words"),
+    [
+        ("newConversation", {"cwd": 7}, "cwd", "a string"),
+        ("newConversation", {"approvalPolicy": "sometimes"}, "approvalPolicy", "on-failure"),
+        ("newConversation", {"sandbox": "Read-Only!"}, "sandbox", "read-only"),
+        ("newConversation", {"cwd": "/tmp/\0x"}, "cwd", "NUL"),
+        ("newConversation", {"cwd": "/tmp/\ud800"}, "cwd", "Unicode"),
+        ("newConversation", {"config": []}, "config", "an object"),
+        ("newConversation", [1], "", "an object"),
+        ("newConversation", "x", "", "an object"),
+        ("initialize", None, "clientInfo", "missing field `clientInfo`"),
+        ("sendUserMessage", {"items": []}, "conversationId", "missing field `conversationId`"),
+        ("sendUserMessage", {"conversationId": "not-a-uuid", "items": []}, "conversationId", "UUID"),
+        ("sendUserMessage", {"conversationId": THREAD, "items": [{}]}, "items.0", "items.0.type"),
+        ("sendUserTurn", {**TURN, "sandboxPolicy": {"mode": "off"}}, "sandboxPolicy", "read-only"),
+        ("sendUserTurn", {**TURN, "sandboxPolicy": {}}, "sandboxPolicy", "sandboxPolicy"),
+        ("addConversationListener", {"conversationId": THREAD, "experimentalRawEvents": "yes"}, None, "true"),
+        ("listConversations", {"pageSize": -1}, "pageSize", "at least 0"),
+        ("listConversations", {"pageSize": 1.5}, "pageSize", "an integer"),
+        ("listConversations", {"pageSize": True}, "pageSize", "an integer"),
+        ("getConversationSummary", {}, "", "rolloutPath"),
+        ("submit", {"conversationId": THREAD, "op": {"type": "x"}}, "op", "interrupt"),
+        ("execOneOffCommand", {"command": "ls"}, "command", "an array"),
+    ],
+)
+def test_wrong_parameters_are_named(method: str, params: Json, field: str | None, words: str) -> None:
+    with pytest.raises(ValidationError) as wrong:
+        methods.CLIENT_REQUESTS[method].parse(params)
+    message, named = describe_validation_error(wrong.value)
+    assert message.startswith(PREFIX)
+    assert words in message
+    assert field is None or named == field
+
+
+def test_an_error_message_quotes_nothing_that_was_sent() -> None:
+    with pytest.raises(ValidationError) as wrong:
+        methods.SEND_USER_MESSAGE.parse({"conversationId": THREAD, "items": [{"type": "secret" * 1000}]})
+    assert "secret" not in describe_validation_error(wrong.value)[0]
+
+
+def test_an_unknown_method_is_named_and_cut() -> None:
+    assert unknown_method("no/such") == "Invalid request: unknown variant `no/such`: Method not found"
+    assert len(unknown_method("x" * 1_000_000).encode()) < 300
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        ({"decision": "approved"}, ReviewDecision.APPROVED),
+        ({"decision": "approved_for_session"}, ReviewDecision.APPROVED_FOR_SESSION),
+        ({"decision": "denied"}, ReviewDecision.DENIED),
+        ({"decision": "abort"}, ReviewDecision.ABORT),
+        ({"decision": "accept"}, ReviewDecision.APPROVED),
+        ({"decision": "acceptForSession"}, ReviewDecision.APPROVED_FOR_SESSION),
+        ({"decision": "decline"}, ReviewDecision.DENIED),
+        ({"decision": "cancel"}, ReviewDecision.ABORT),
+        ({"decision": "Accept"}, None),
+        ({"decision": "acceptAll"}, None),
+        ({"decision": ["approved"]}, None),
+        ({"decision": True}, None),
+        ({}, None),
+        (["approved"], None),
+        ("approved", None),
+        (None, None),
+    ],
+)
+def test_a_decision_is_only_read_from_a_known_word_in_its_place(
+    answer: Json, decision: ReviewDecision | None
+) -> None:
+    assert parse_decision(answer) is decision
+    if decision is not None:
+        assert ExecCommandApprovalResponse.model_validate(answer).decision is decision
+
+
+def test_a_key_is_not_shown_by_the_parameters_that_hold_it() -> None:
+    assert "sk-secret" not in repr(methods.LOGIN_API_KEY.parse({"apiKey": "sk-secret"}))
