@@ -58,7 +58,10 @@ def parser() -> argparse.ArgumentParser:
         "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write or danger-full-access"
     )
     common.add_argument(
-        "-a", "--ask-for-approval", metavar="POLICY", help="untrusted, on-failure, on-request or never"
+        "-a",
+        "--ask-for-approval",
+        choices=("untrusted", "on-failure", "on-request", "never"),
+        help="when to ask",
     )
     common.add_argument("--listen", metavar="ADDRESS", help="stdio:// is the only one there is")
     common.add_argument("--stdio", action="store_true", help="serve stdin and stdout, as without it")

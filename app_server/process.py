@@ -1,48 +1,88 @@
-"""The server as a process: home, environment, stdin and stdout, and a clean end."""
+"""The server as a process: what the command line and the environment say, the first answer, a clean end.
+
+Kept light: the full server is loaded behind the greeting.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import anyio
+from app_server.greeting import greet
+from app_server.transport.claim import claim_stdout
 
-from app_server.core.config.types import CliOverrides
-from app_server.server import ServerSettings, serve
-from app_server.transport.stdio import StdioTransport, claim_stdout
-from protocol.policy import AskForApproval
+FULL_SERVER = "app_server.stdio_server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How this process was started."""
+
+    home: Path
+    cwd: Path
+    environment: Mapping[str, str] = field(repr=False)
+    settings: tuple[tuple[str, str], ...] = ()
+    profile: str | None = None
+    model: str | None = None
+    approval_policy: str | None = None
+    sandbox_mode: str | None = None
+    enable: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
 
 
 def serve_stdio(args: argparse.Namespace) -> int:
-    """Serve this process's stdin and stdout until the client leaves."""
+    """Serve this process's stdin and stdout until the client leaves; then the process ends here."""
     try:
-        cli = cli_overrides(args)
+        launch = launched(args, os.environ)
     except ValueError as error:
         print(f"app-server: {error}", file=sys.stderr)  # noqa: T201  nobody is served yet
         return 2
-    settings = ServerSettings(
-        home=server_home(os.environ), cwd=working_directory(), environment=dict(os.environ), cli=cli
-    )
     write_fd = claim_stdout()
-    anyio.run(_run, write_fd, settings)
+    try:
+        greeting = greet(0, write_fd, os.environ, lambda: importlib.import_module(FULL_SERVER) and None)
+        importlib.import_module(FULL_SERVER).run(write_fd, launch, greeting)
+    except KeyboardInterrupt:
+        pass  # before the full server took the signals over
     # Threads that still wait for a disk or a name server must not hold the process.
     sys.stderr.flush()
     os._exit(0)
 
 
-async def _run(write_fd: int, settings: ServerSettings) -> None:
-    await serve(StdioTransport(0, write_fd), settings)
+def launched(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:
+    """Raises ValueError with what was expected."""
+    given = vars(args)
+    pairs = []
+    for text in given.get("config", ()):
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ValueError(f"-c expects key=value, got {text!r}")
+        pairs.append((key.strip(), value))
+    return Launch(
+        home=server_home(environment),
+        cwd=working_directory(),
+        environment=dict(environment),
+        settings=tuple(pairs),
+        profile=given.get("profile"),
+        model=given.get("model"),
+        approval_policy=given.get("ask_for_approval"),
+        sandbox_mode=given.get("sandbox"),
+        enable=tuple(given.get("enable", ())),
+        disable=tuple(given.get("disable", ())),
+    )
 
 
 def server_home(environment: Mapping[str, str]) -> Path:
-    """`$CODEX_HOME`, or `.codex` in the user's home; where there is none, in the working directory's place."""
+    """`$CODEX_HOME`, or `.codex` in the user's home directory."""
     named = environment.get("CODEX_HOME")
     if named:
         return Path(os.path.realpath(named))
     base = environment.get("HOME") or os.path.expanduser("~")
+    # Without any home directory there is still a place that can be written.
     return Path(os.path.realpath(os.path.join(base if base != "~" else "/tmp", ".codex")))
 
 
@@ -51,24 +91,3 @@ def working_directory() -> Path:
         return Path(os.getcwd())
     except FileNotFoundError:  # it was deleted; conversations name their own
         return Path("/")
-
-
-def cli_overrides(args: argparse.Namespace) -> CliOverrides:
-    """The command line as a layer of the configuration. Raises ValueError with what was expected."""
-    given = vars(args)
-    pairs = []
-    for text in given.get("config", ()):
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise ValueError(f"-c expects key=value, got {text!r}")
-        pairs.append((key.strip(), value))
-    policy = given.get("ask_for_approval")
-    return CliOverrides(
-        settings=tuple(pairs),
-        profile=given.get("profile"),
-        model=given.get("model"),
-        approval_policy=AskForApproval(policy) if policy else None,
-        sandbox_mode=given.get("sandbox"),
-        enable=tuple(given.get("enable", ())),
-        disable=tuple(given.get("disable", ())),
-    )

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import pwd
-import signal
 import sys
 import time
 import uuid
@@ -34,9 +32,10 @@ from app_server.core.git.snapshot import Git
 from app_server.core.mcp.spawn import GuardedSpawner
 from app_server.core.model.http import LazyHttp
 from app_server.extras import Models, Surrounding
+from app_server.greeting import Greeting, own_user_agent
 from app_server.handlers.context import Client, HandlerContext
+from app_server.handlers.handshake import warm_up
 from app_server.handlers.router import MethodRouter
-from app_server.handlers.user_agent import UserAgent
 from app_server.rpc.connection import Connection
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.contract import Transport, TransportClosed
@@ -58,21 +57,25 @@ class ServerSettings:
     cli: CliOverrides = CliOverrides()
 
 
-async def serve(transport: Transport, settings: ServerSettings) -> None:
-    """Serve one client until it leaves. Returns once everything is stored and every child has ended."""
+async def serve(transport: Transport, settings: ServerSettings, greeting: Greeting | None = None) -> None:
+    """Serve one client until it leaves. Returns once everything is stored and every child has ended.
+
+    `greeting` is what passed between the two before this server was loaded.
+    """
     outgoing = Outgoing(transport.write)
     async with anyio.create_task_group() as process:
         process.start_soon(_write, outgoing, process, name="writer")
-        process.start_soon(_until_told_to_end, process, name="signals")
         try:
-            await _serve_client(transport, outgoing, settings)
+            await _serve_client(transport, outgoing, settings, greeting)
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await outgoing.finish()
             process.cancel_scope.cancel()
 
 
-async def _serve_client(transport: Transport, outgoing: Outgoing, settings: ServerSettings) -> None:
+async def _serve_client(
+    transport: Transport, outgoing: Outgoing, settings: ServerSettings, greeting: Greeting | None
+) -> None:
     surroundings = _surroundings(settings)
     runner = CommandRunner(
         python=sys.executable,
@@ -81,8 +84,10 @@ async def _serve_client(transport: Transport, outgoing: Outgoing, settings: Serv
         environment=settings.environment,
     )
     async with runner, anyio.create_task_group() as background:
-        context = _context(settings, surroundings, outgoing, runner, background)
+        context = _context(settings, surroundings, outgoing, runner, background, greeting)
         try:
+            if context.client.initialized:
+                await warm_up(context)
             await Connection(transport, outgoing, MethodRouter(context)).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
@@ -96,6 +101,7 @@ def _context(
     outgoing: Outgoing,
     runner: CommandRunner,
     background: TaskGroup,
+    greeting: Greeting | None,
 ) -> HandlerContext:
     auth = AuthManager(
         settings.home,
@@ -103,16 +109,13 @@ def _context(
         issuer=Issuer(),
         env_api_key=settings.environment.get("OPENAI_API_KEY"),
     )
-    user_agent = UserAgent(
-        version=__version__,
-        system=f"{platform.system()} {platform.release()}",
-        machine=platform.machine(),
-        terminal=settings.environment.get("TERM_PROGRAM") or settings.environment.get("TERM") or "unknown",
-    )
+    user_agent = greeting.user_agent if greeting else own_user_agent(settings.environment)
     git = Git(scratch=settings.home / "tmp")
-    client = Client()
+    client = Client(initialized=greeting is not None and greeting.done)
     models = Models(LazyHttp(settings.environment), auth, user_agent, settings.environment)
-    extras = Surrounding(user_agent, client, settings.environment, GuardedSpawner(sys.executable), lambda *_: None)
+    extras = Surrounding(
+        user_agent, client, settings.environment, GuardedSpawner(sys.executable), lambda *_: None
+    )
     engine = Engine(surroundings, runner, models, git, extras)
     return HandlerContext(
         home=settings.home,
@@ -161,11 +164,3 @@ async def _write(outgoing: Outgoing, process: TaskGroup) -> None:
         log.info("the client no longer reads; leaving")
         outgoing.close()
         process.cancel_scope.cancel()
-
-
-async def _until_told_to_end(process: TaskGroup) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            log.info("leaving on %s", number.name)
-            process.cancel_scope.cancel()
-            return

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as quoted_ascii
 from math import isfinite
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from protocol.base import Json
+Json = Any
+"""As in `base`, which is not imported: it brings pydantic, and this module is needed before that is loaded."""
 
 RequestId = str | int
 

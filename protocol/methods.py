@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from protocol import names
 from protocol.base import Json, WireModel
 from protocol.v1 import account, approval, config, conversation, initialize, misc, models, turn
 
@@ -75,7 +76,7 @@ class ServerRequest(Generic[P, R]):
 
 
 INITIALIZE: Final = ClientRequest(
-    "initialize",
+    names.INITIALIZE,
     initialize.InitializeParams,
     initialize.InitializeResponse,
     "Opens the connection. Must be the first request, and comes once.",

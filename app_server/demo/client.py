@@ -54,6 +54,10 @@ class Client:
         self._waiting: deque[Heard] = deque()
         self._next_id = 0
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def ask(self, method: str, params: Json = None) -> Json:
         """The result of a request. Raises RequestError."""
         request_id = self._next_id
@@ -87,11 +91,17 @@ class Client:
         return self._waiting.popleft()
 
     async def leave(self, within: float = PATIENCE) -> int:
-        """Closes the server's stdin, as an editor does that ends, and returns the exit status."""
+        """Closes the server's stdin, as an editor does that ends. See `end`."""
         await self._stdin.aclose()
+        return await self.end(within)
+
+    async def end(self, within: float = PATIENCE) -> int:
+        """Hears the server out and returns its exit status. Raises ClientError where it goes on for longer."""
         with anyio.move_on_after(within):
+            while (line := await self._line()) is not None:
+                _message(line)
             return await self._process.wait()
-        raise ClientError(f"the server still runs {within:g} s after its stdin was closed")
+        raise ClientError(f"the server still runs after {within:g} s")
 
     async def _write(self, message: Json) -> None:
         try:
@@ -103,18 +113,21 @@ class Client:
     async def _read(self) -> Json:
         try:
             with anyio.fail_after(PATIENCE):
-                line = await self._lines.receive_until(b"\n", LONGEST_LINE)
+                line = await self._line()
         except TimeoutError:
             raise ClientError(f"the server said nothing for {PATIENCE:g} s") from None
-        except (anyio.EndOfStream, anyio.IncompleteRead):
-            raise ClientError("the server ended") from None
+        if line is None:
+            raise ClientError("the server ended")
+        return _message(line)
+
+    async def _line(self) -> bytes | None:
+        """None at the end."""
         try:
-            message = json.loads(line)
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            raise ClientError(f"the server wrote a line that is no message: {line[:200]!r}")
-        return message
+            return await self._lines.receive_until(b"\n", LONGEST_LINE)
+        except (anyio.EndOfStream, anyio.IncompleteRead):
+            if self._lines.buffer:
+                raise ClientError(f"the server ended within a line: {self._lines.buffer[:200]!r}") from None
+            return None
 
 
 @asynccontextmanager
@@ -142,6 +155,16 @@ async def _ended(process: Process) -> None:
             await process.wait()
     with anyio.move_on_after(1):
         await process.aclose()
+
+
+def _message(line: bytes) -> Json:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        message = None
+    if not isinstance(message, dict):
+        raise ClientError(f"the server wrote a line that is no message: {line[:200]!r}")
+    return message
 
 
 def _heard(message: Json) -> Heard:

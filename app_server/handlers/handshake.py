@@ -22,11 +22,15 @@ async def initialize(context: HandlerContext, params: InitializeParams) -> Answe
     context.user_agent.introduce(params.client_info.name, params.client_info.version)
 
     async def then() -> None:
-        # Ready before the first turn, without anybody waiting for it.
-        context.background.start_soon(context.models.warm_up, name="warm-up")
-        context.runner.warm_up()
+        await warm_up(context)
 
     return Answer(InitializeResponse(user_agent=context.user_agent.text()), then)
+
+
+async def warm_up(context: HandlerContext) -> None:
+    """Make ready what the first turn needs, without anybody waiting for it."""
+    context.background.start_soon(context.models.warm_up, name="warm-up")
+    context.runner.warm_up()
 
 
 async def get_user_agent(context: HandlerContext, params: NoParams) -> GetUserAgentResponse:

@@ -1,9 +1,7 @@
 """The process's own stdin and stdout as a transport.
 
-Owns the two descriptors from the moment `claim_stdout` ran: afterwards file descriptor 1 is stderr, so that a
-stray print of any library can never reach the wire. Neither side ever blocks the event loop: pipes are waited
-for, and written through a description of their own, because O_NONBLOCK on an inherited one would change the
-client's end too.
+`claim` has taken the descriptor to write to. Neither side ever blocks the event loop: pipes are waited for, and
+written through a description of their own, because O_NONBLOCK on an inherited one would change the client's end too.
 """
 
 from __future__ import annotations
@@ -22,19 +20,15 @@ READ_SIZE = 1 << 18
 """Bytes per read: a pipe holds 64 KiB by default and at most 1 MiB."""
 
 
-def claim_stdout() -> int:
-    """Take stdout for the wire; descriptor 1 then points at stderr. Returns the descriptor to write to."""
-    wire = os.dup(1)
-    os.set_inheritable(wire, False)
-    os.dup2(2, 1)
-    return wire
-
-
 class StdioTransport:
     """Lines from one descriptor, bytes to another."""
 
-    def __init__(self, read_fd: int, write_fd: int, limit: int = DEFAULT_LINE_LIMIT) -> None:
+    def __init__(
+        self, read_fd: int, write_fd: int, limit: int = DEFAULT_LINE_LIMIT, *, unread: bytes = b""
+    ) -> None:
+        """`unread` is what somebody has read already and which is still to be served."""
         self._read_fd = read_fd
+        self._unread = unread
         self._limit = limit
         self._read_waits = _can_wait(read_fd)
         self._socket: socket.socket | None = None
@@ -48,6 +42,8 @@ class StdioTransport:
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         decoder = LineDecoder(self._limit)
+        if self._unread and (lines := decoder.feed(self._unread)):
+            yield lines
         while data := await self._read():
             if lines := decoder.feed(data):
                 yield lines

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from itertools import pairwise
 
 from app_server.core.commands.quote import join, split
 from app_server.core.commands.shell_script import OPERATORS, split_for_display
@@ -65,7 +66,7 @@ def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> Par
         words = [script]
     if is_single and not OPERATORS.intersection(words):
         return summary.model_copy(update={"cmd": join(words)})
-    numbered = any(pair == ("sed", "-n") for pair in zip(words, words[1:], strict=False))
+    numbered = any(pair == ("sed", "-n") for pair in pairwise(words))
     if isinstance(summary, ReadCommand) and "|" in words and numbered:
         return summary.model_copy(update={"cmd": script})
     return summary

@@ -65,6 +65,11 @@ def _piece(text: str, styles: int) -> str:
     return '"' + "".join("\\" + c if c in _ESCAPED_IN_DOUBLE else c for c in text) + '"'
 
 
+def word_set(text: str) -> frozenset[str]:
+    """A set of plain words, written as a text."""
+    return frozenset(text.split())
+
+
 def split(text: str) -> list[str] | None:
     """The words of `text`, quotes taken off and comments left out; None where a quote or an escape stays open."""
     words: list[str] = []
@@ -94,7 +99,7 @@ def _read_unit(first: str, rest: Iterator[str]) -> str | None:
         following = next(rest, None)
         return "" if following == "\n" else following
     if first == "'":
-        part = []
+        part: list[str] = []
         for character in rest:
             if character == "'":
                 return "".join(part)
@@ -106,7 +111,7 @@ def _read_unit(first: str, rest: Iterator[str]) -> str | None:
 
 
 def _read_double(rest: Iterator[str]) -> str | None:
-    part = []
+    part: list[str] = []
     for character in rest:
         if character == '"':
             return "".join(part)
@@ -114,7 +119,13 @@ def _read_double(rest: Iterator[str]) -> str | None:
             following = next(rest, None)
             if following is None:
                 return None
-            part.append(following if following in _ESCAPED_IN_DOUBLE else "" if following == "\n" else "\\" + following)
+            part.append(
+                following
+                if following in _ESCAPED_IN_DOUBLE
+                else ""
+                if following == "\n"
+                else "\\" + following
+            )
         else:
             part.append(character)
     return None

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from app_server.core.commands.options import Options, operands_of, options
+from app_server.core.commands.quote import word_set
 
 Reader = Callable[[Sequence[str]], "list[str] | None"]
 """From the words behind the program's name to the paths that are read; None where it is not known to only read."""
@@ -19,7 +20,8 @@ _NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 _FILE_READERS: Mapping[str, Options] = {
     "cat": options(
-        "AbeEnstTuv", long="show-all number number-nonblank show-ends show-tabs show-nonprinting squeeze-blank"
+        "AbeEnstTuv",
+        long="show-all number number-nonblank show-ends show-tabs show-nonprinting squeeze-blank",
     ),
     "head": options("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numeric=True),
     "tail": options("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numeric=True),
@@ -130,10 +132,78 @@ def _sed(words: Sequence[str]) -> list[str] | None:
 
 _NEGATIVE = re.compile(r"-\d\w*", re.ASCII)
 _FIND_TESTS = frozenset(
-    ["-daystart", "-depth", "-empty", "-executable", "-false", "-follow", "-ls", "-mount", "-noleaf", "-not", "-nogroup", "-nouser", "-o", "-or", "-a", "-and", "-print", "-print0", "-prune", "-quit", "-readable", "-true", "-warn", "-nowarn", "-writable", "-xdev", "!", "(", ")", ","]
+    [
+        "-daystart",
+        "-depth",
+        "-empty",
+        "-executable",
+        "-false",
+        "-follow",
+        "-ls",
+        "-mount",
+        "-noleaf",
+        "-not",
+        "-nogroup",
+        "-nouser",
+        "-o",
+        "-or",
+        "-a",
+        "-and",
+        "-print",
+        "-print0",
+        "-prune",
+        "-quit",
+        "-readable",
+        "-true",
+        "-warn",
+        "-nowarn",
+        "-writable",
+        "-xdev",
+        "!",
+        "(",
+        ")",
+        ",",
+    ]
 )
 _FIND_VALUED = frozenset(
-    ["-amin", "-anewer", "-atime", "-cmin", "-cnewer", "-ctime", "-gid", "-group", "-ilname", "-iname", "-inum", "-ipath", "-iregex", "-iwholename", "-links", "-lname", "-maxdepth", "-mindepth", "-mmin", "-mtime", "-name", "-newer", "-newermt", "-path", "-perm", "-printf", "-regex", "-regextype", "-samefile", "-size", "-type", "-uid", "-used", "-user", "-wholename", "-xtype"]
+    [
+        "-amin",
+        "-anewer",
+        "-atime",
+        "-cmin",
+        "-cnewer",
+        "-ctime",
+        "-gid",
+        "-group",
+        "-ilname",
+        "-iname",
+        "-inum",
+        "-ipath",
+        "-iregex",
+        "-iwholename",
+        "-links",
+        "-lname",
+        "-maxdepth",
+        "-mindepth",
+        "-mmin",
+        "-mtime",
+        "-name",
+        "-newer",
+        "-newermt",
+        "-path",
+        "-perm",
+        "-printf",
+        "-regex",
+        "-regextype",
+        "-samefile",
+        "-size",
+        "-type",
+        "-uid",
+        "-used",
+        "-user",
+        "-wholename",
+        "-xtype",
+    ]
 )
 
 

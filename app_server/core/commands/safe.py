@@ -7,42 +7,41 @@ the strictest part of a script decides for all of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app_server.core.commands.reach import Reach
 from app_server.core.commands.readers import READERS
 from app_server.core.commands.safe_git import git_reads
-from app_server.core.commands.shell_script import script_of, split_script
+from app_server.core.commands.shell_script import Commands, script_of, split_script
 
 _PROGRAM_FOLDERS = ("/usr/bin/", "/bin/")
 _OPERATOR_WORD = re.compile(r"\d*[;&|<>]+")
 
 
-def is_known_safe(argv: Sequence[str], *, git_is_plain: bool = False) -> bool:
-    """`git_is_plain`: the repository of the working directory names nothing that git would run
-    (`safe_git.is_plain_repository`); only then may git's reading commands go unasked."""
+def is_known_safe(argv: Sequence[str], *, git_is_plain: Callable[[], bool] | None = None) -> bool:
+    """`git_is_plain` is asked where git would read: whether the repository of the working directory names nothing that
+    git would run (`safe_git.is_plain_repository`). Without it, git is not safe."""
     script = script_of(argv)
-    if script is not None:
-        commands = split_script(script)
-    else:
-        commands = (tuple(argv),) if _is_literal(argv) else None
-    if not commands:
+    commands = _single(argv) if script is None else split_script(script)
+    if commands is None:
         return False
     reach = Reach()
     return all(_only_reads(words, reach, git_is_plain=git_is_plain) for words in commands)
 
 
-def _is_literal(argv: Sequence[str]) -> bool:
+def _single(argv: Sequence[str]) -> Commands | None:
     """Operators as words mean that a shell was forgotten; what was meant is not what would be executed."""
-    return bool(argv) and all(word.isprintable() and not _OPERATOR_WORD.fullmatch(word) for word in argv)
+    if not argv or not all(word.isprintable() and not _OPERATOR_WORD.fullmatch(word) for word in argv):
+        return None
+    return (tuple(argv),)
 
 
-def _only_reads(words: Sequence[str], reach: Reach, *, git_is_plain: bool) -> bool:
+def _only_reads(words: Sequence[str], reach: Reach, *, git_is_plain: Callable[[], bool] | None) -> bool:
     name, rest = _program(words[0]), words[1:]
     if name == "cd":
         return reach.moves(rest)
     if name == "git":
-        return git_is_plain and not reach.has_moved and git_reads(rest)
+        return git_is_plain is not None and not reach.has_moved and git_reads(rest) and git_is_plain()
     if (reader := READERS.get(name)) is None:
         return False
     paths = reader(rest)

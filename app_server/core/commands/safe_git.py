@@ -19,7 +19,8 @@ _DIFF = (
 )
 _READING = {
     "status": options(
-        "sbuvz", long="ahead-behind branch long no-renames porcelain? short show-stash untracked-files? verbose"
+        "sbuvz",
+        long="ahead-behind branch long no-renames porcelain? short show-stash untracked-files? verbose",
     ),
     "diff": options("bpRwz", "U", _DIFF),
     "show": options("bpswz", "U", _DIFF),

@@ -24,6 +24,7 @@ MAX_COMMANDS = 100
 MAX_DISPLAY_CHARACTERS = 100_000
 OPERATORS = frozenset({"&&", "||", ";", "|"})
 
+_JOINING = ("program", "list", "pipeline")
 _SHELLS = frozenset(folder + name for name in ("bash", "zsh", "sh") for folder in ("", "/bin/", "/usr/bin/"))
 _PLAIN_WORD = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*")
 """No quote, glob, brace, tilde, caret, escape, expansion or comment; `=` not first, where zsh expands it."""
@@ -63,16 +64,16 @@ class _PlainReader:
         self._source = source
         self._at = 0
 
-    def read(self, node: Node) -> bool:
-        if node.type == "command":
-            return self._command(node)
-        if node.type not in ("program", "list", "pipeline"):
-            return False
-        for child in node.children:
-            if child.is_named:
-                if not self.read(child):
+    def read(self, root: Node) -> bool:
+        pending = [root]  # not recursive: every `&&` is a level of its own
+        while pending:
+            node = pending.pop()
+            if node.type == "command":
+                if not self._command(node):
                     return False
-            elif child.type in OPERATORS and self._covers(child):
+            elif node.type in _JOINING:
+                pending.extend(reversed(node.children))
+            elif not node.is_named and node.type in OPERATORS and self._covers(node):
                 self.ends_open = True
             else:
                 return False
@@ -93,7 +94,7 @@ class _PlainReader:
     def _word(self, node: Node) -> str | None:
         if node.type != "concatenation":
             return self._part(node) if self._blank_before(node) else None
-        parts = []
+        parts: list[str] = []
         for child in node.children:
             if parts and child.start_byte != self._at:
                 return None
@@ -126,11 +127,6 @@ class _PlainReader:
         return not self._source[self._at : node.start_byte].strip(b" \t")
 
 
-_SHOWN_NODES = frozenset(
-    ("program", "list", "pipeline", "command", "command_name", "word", "string", "string_content", "raw_string", "number")
-)
-
-
 def split_for_display(script: str) -> Commands | None:
     """The commands as written: quotes taken off, escapes and globs left in."""
     if len(script) > MAX_DISPLAY_CHARACTERS:
@@ -139,20 +135,19 @@ def split_for_display(script: str) -> Commands | None:
     if root.has_error:
         return None
     commands: list[tuple[str, ...]] = []
-    return tuple(commands) if _collect_shown(root, commands) else None
-
-
-def _collect_shown(node: Node, commands: list[tuple[str, ...]]) -> bool:
-    if node.type == "command":
-        words = [_shown_word(child) for child in node.children]
-        commands.append(tuple(word for word in words if word is not None))
-        return None not in words
-    if node.type not in ("program", "list", "pipeline"):
-        return False
-    return all(
-        _collect_shown(child, commands) if child.is_named else child.type in OPERATORS or not child.type.strip()
-        for child in node.children
-    )
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.type == "command":
+            words = [_shown_word(child) for child in node.children]
+            if None in words:
+                return None
+            commands.append(tuple(word for word in words if word is not None))
+        elif node.type in _JOINING:
+            pending.extend(reversed(node.children))
+        elif node.is_named or (node.type not in OPERATORS and node.type.strip()):
+            return None
+    return tuple(commands)
 
 
 def _shown_word(node: Node) -> str | None:

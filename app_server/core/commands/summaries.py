@@ -6,6 +6,7 @@ A guess for display, made from the words alone. It decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from app_server.core.commands.quote import join
 from app_server.core.commands.shell_script import OPERATORS
@@ -35,7 +36,10 @@ def summarize(words: Words) -> ParsedCommand:
 def drops_as_formatting(words: Words) -> bool:
     """Whether a command only shapes the output of the one before it in a pipeline."""
     match words:
-        case ["wc" | "tr" | "cut" | "sort" | "uniq" | "xargs" | "tee" | "column" | "awk" | "yes" | "printf", *_]:
+        case [
+            "wc" | "tr" | "cut" | "sort" | "uniq" | "xargs" | "tee" | "column" | "awk" | "yes" | "printf",
+            *_,
+        ]:
             return True
         case ["head" | "tail", *rest]:
             return len(rest) < 2
@@ -86,7 +90,7 @@ def _fd(shown: str, tail: Words) -> ParsedCommand:
 def _find(shown: str, tail: Words) -> ParsedCommand:
     tail = _until_operator(tail)
     path = next((word for word in tail if not word.startswith("-") and word not in ("!", "(", ")")), None)
-    tests = zip(tail, tail[1:], strict=False)
+    tests = pairwise(tail)
     query = next((value for test, value in tests if test in ("-name", "-iname", "-path", "-regex")), None)
     return _search(shown, query, path)
 
@@ -106,7 +110,9 @@ def _head(shown: str, tail: Words) -> ParsedCommand | None:
 
 
 def _tail(shown: str, tail: Words) -> ParsedCommand | None:
-    return _head_or_tail(shown, tail, lambda count: bool(count.removeprefix("+")) and _is_number(count.removeprefix("+")))
+    return _head_or_tail(
+        shown, tail, lambda count: bool(count.removeprefix("+")) and _is_number(count.removeprefix("+"))
+    )
 
 
 def _head_or_tail(shown: str, tail: Words, is_count: Callable[[str], bool]) -> ParsedCommand | None:

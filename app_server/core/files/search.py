@@ -147,10 +147,8 @@ class _Scorer:
         self._known: dict[str, int | None] = {}
 
     def score(self, start: int, end: int) -> int | None:
-        if self._shapes is not None:
-            shape = self._shapes[start:end]
-        else:
-            shape = self._listing[start:end].translate(self._table)
+        shapes = self._shapes
+        shape = shapes[start:end] if shapes is not None else self._listing[start:end].translate(self._table)
         if shape not in self._known:
             self._known[shape] = self._score(self._listing[start:end])
         return self._known[shape]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Final
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
@@ -139,10 +139,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if 0.0 <= seconds < float("inf"):
             return seconds
     try:
-        until = parsedate_to_datetime(headers["retry-after"]) - parsedate_to_datetime(headers["date"])
-    except (KeyError, ValueError, TypeError):
+        until = _date(headers["retry-after"]) - _date(headers["date"])
+    except (KeyError, ValueError):
         return None
     return max(until.total_seconds(), 0.0)
+
+
+def _date(text: str) -> datetime:
+    return datetime.strptime(text, "%a, %d %b %Y %H:%M:%S GMT")
 
 
 def _quiet_object(body: bytes) -> dict[str, Json] | None:

@@ -135,6 +135,10 @@ def _certificate_refused(error: BaseException) -> bool:
 def _reason(error: BaseException) -> str:
     """The most telling of the errors that led here, in the system's words."""
     for cause in reversed(_causes(error)):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not accepted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):
+            return f"no encrypted connection: {cause.reason}"
         if isinstance(cause, OSError) and cause.strerror:
             # asyncio puts the address into its text; the system's own text is the plain one.
             return os.strerror(cause.errno) if cause.errno is not None and cause.errno > 0 else cause.strerror

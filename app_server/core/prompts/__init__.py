@@ -1,0 +1,1 @@
+"""Prompts that the user keeps as files."""

@@ -1,1 +1,94 @@
-def discover_prompts(path): return []
+"""The user's own prompts: every `*.md` of a folder is one, called by the name of its file.
+
+Reads the folder and gives values. What cannot be read, is no regular file or is no UTF-8 is left out, so that one bad
+file does not cost the others.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from protocol.events.lookups import CustomPrompt
+
+FOLDER = "prompts"
+"""Below the home of the server."""
+MAX_BYTES = 1024 * 1024
+FENCE = "---"
+HINT_KEYS = ("argument-hint", "argument_hint")
+
+
+def discover_prompts(folder: Path) -> tuple[CustomPrompt, ...]:
+    """The prompts of a folder, sorted by name. Blocks for as long as the disk does."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return ()
+    found = [prompt for path in entries if (prompt := _prompt(path)) is not None]
+    return tuple(sorted(found, key=lambda prompt: prompt.name))
+
+
+def _prompt(path: Path) -> CustomPrompt | None:
+    if path.suffix.lower() != ".md":
+        return None
+    text = _text(path)
+    if text is None or not _is_text(str(path)):
+        return None
+    settings, body = split_front_matter(text)
+    hint = next((settings[key] for key in HINT_KEYS if key in settings), None)
+    return CustomPrompt(
+        name=path.stem,
+        path=str(path),
+        content=body,
+        description=settings.get("description"),
+        argument_hint=hint,
+    )
+
+
+def split_front_matter(text: str) -> tuple[dict[str, str], str]:
+    """The settings between the fences at the top, and what follows them. Without a closing fence all is content."""
+    lines = text.splitlines(keepends=True)
+    if not lines or lines[0].strip() != FENCE:
+        return {}, text
+    settings: dict[str, str] = {}
+    for number, line in enumerate(lines[1:], start=1):
+        plain = line.strip()
+        if plain == FENCE:
+            return settings, "".join(lines[number + 1 :])
+        key, colon, value = plain.partition(":")
+        if colon and not plain.startswith("#"):
+            settings[key.strip().lower()] = _unquoted(value.strip())
+    return {}, text
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+def _text(path: Path) -> str | None:
+    """The content of a regular file; never waits for a pipe that somebody put there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _is_text(value: str) -> bool:
+    """A name of bytes that are no UTF-8 cannot be told to a client."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,8 +33,8 @@ def anyio_backend() -> str:
 def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServerConfig:
     """A table for the misbehaving server in one of its modes."""
     env: Mapping[str, str] = settings.pop("env", {})
-    transport = StdioTransport(command=sys.executable, args=(str(FAKE), mode, str(log)), env=env)
-    limits = {"startup_timeout_sec": 5.0, "tool_timeout_sec": 5.0} | settings
+    transport = StdioTransport(command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log)), env=env)
+    limits: dict[str, Json] = {"startup_timeout_sec": 5.0, "tool_timeout_sec": 5.0} | settings
     return McpServerConfig(name=name, transport=transport, **limits)
 
 
@@ -104,12 +104,17 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-async def gone(pids: list[int]) -> bool:
-    """Whether they end within a moment."""
-    with anyio.move_on_after(5):
-        while any(alive(pid) for pid in pids):
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for what another process does."""
+    with anyio.fail_after(10):
+        while not condition():  # noqa: ASYNC110  nobody here could set an event
             await anyio.sleep(0.01)
-    return not any(alive(pid) for pid in pids)
+
+
+async def gone(pids: list[int]) -> bool:
+    """Waits until they have ended."""
+    await until(lambda: not any(alive(pid) for pid in pids))
+    return True
 
 
 def http(url: str, name: str = "web", **settings: Json) -> McpServerConfig:

@@ -49,7 +49,7 @@ async def serve(json_response: bool, stateless: bool, listener: socket.socket) -
 
 async def main() -> None:
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    print(*(listener.getsockname()[1] for listener in listeners), flush=True)
+    print(*(listener.getsockname()[1] for listener in listeners), flush=True)  # noqa: T201  to the test
     async with asyncio.TaskGroup() as group:
         for json_response, stateless, listener in zip(
             (False, True, False), (False, False, True), listeners, strict=True

@@ -47,7 +47,7 @@ class ScriptedHttp:
                 outer.asked.append(Asked("DELETE", dict(self.headers), None))
                 reply(self, 200)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

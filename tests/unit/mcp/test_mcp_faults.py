@@ -17,7 +17,7 @@ from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
 from app_server.core.mcp.limits import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
 from app_server.core.mcp.names import SERVER_NAME
 from protocol.base import Json
-from tests.unit.mcp.conftest import USER, Rig, fake, gone
+from tests.unit.mcp.conftest import USER, Rig, fake, gone, until
 
 pytestmark = pytest.mark.anyio
 
@@ -158,23 +158,17 @@ async def test_a_call_without_its_own_answer_is_given_up_and_cancelled(rig: Rig,
             f"{CALL_FAILED}0: timed out awaiting tools/call after 500ms\n    1: deadline has elapsed"
         )
         (call,) = rig.received("tools/call")
-        with anyio.fail_after(5):
-            while not (cancelled := rig.received("notifications/cancelled")):
-                await anyio.sleep(0.01)
-        assert cancelled[0]["params"]["requestId"] == call["id"]
+        await until(lambda: bool(rig.received("notifications/cancelled")))
+        assert rig.received("notifications/cancelled")[0]["params"]["requestId"] == call["id"]
 
 
 async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(rig: Rig) -> None:
     async with rig.fake("hang-call") as mcp:
         async with anyio.create_task_group() as group:
             group.start_soon(mcp.call, ECHO, {})
-            with anyio.fail_after(5):
-                while not rig.received("tools/call"):
-                    await anyio.sleep(0.01)
+            await until(lambda: bool(rig.received("tools/call")))
             group.cancel_scope.cancel()
-        with anyio.fail_after(5):
-            while not rig.received("notifications/cancelled"):
-                await anyio.sleep(0.01)
+        await until(lambda: bool(rig.received("notifications/cancelled")))
 
 
 async def test_the_first_answer_is_the_answer(rig: Rig) -> None:
@@ -265,7 +259,10 @@ async def test_too_many_tools_and_words_are_cut(rig: Rig) -> None:
 
 
 async def test_the_table_picks_and_takes_away(rig: Rig) -> None:
-    settings = {"enabled_tools": frozenset({"echo", "one"}), "disabled_tools": frozenset({"one"})}
+    settings: dict[str, Json] = {
+        "enabled_tools": frozenset({"echo", "one"}),
+        "disabled_tools": frozenset({"one"}),
+    }
     off = fake("normal", rig.folder / "off", name="off", enabled=False)
     async with rig.opened(fake("filters", rig.log, **settings), off) as mcp:
         assert list(mcp.tools()) == [ECHO]

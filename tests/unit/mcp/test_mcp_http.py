@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-import anyio
 import pytest
 
 from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
 from protocol.base import Json
 from protocol.mcp import McpAuthStatus
-from tests.unit.mcp.conftest import Rig, http
+from tests.unit.mcp.conftest import Rig, http, until
 from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply, reply_json
 
 pytestmark = pytest.mark.anyio
@@ -143,9 +142,7 @@ async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
         async with rig.opened(http(url, tool_timeout_sec=0.5)) as mcp:
             outcome = await mcp.call("mcp__web__echo", {})
             assert "timed out awaiting tools/call after 500ms" in (outcome.error or "")
-            with anyio.fail_after(5):
-                while not script.messages("notifications/cancelled"):
-                    await anyio.sleep(0.01)
+            await until(lambda: bool(script.messages("notifications/cancelled")))
 
 
 async def test_an_endless_event_is_cut(rig: Rig) -> None:

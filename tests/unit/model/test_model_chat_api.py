@@ -138,6 +138,12 @@ def test_interleaved_calls_are_put_together_by_index() -> None:
     ]
 
 
+def test_calls_come_in_the_order_of_their_index() -> None:
+    frames = [piece(tool_calls=[call_piece(n, "{}", id=f"c{n}", name="x")]) for n in (2, 0, 1)]
+    items = [event.item for event in read(*frames, DONE) if isinstance(event, OutputItemDone)]
+    assert [item.call_id for item in items if isinstance(item, FunctionCall)] == ["c0", "c1", "c2"]
+
+
 def test_calls_without_index_or_id_are_told_apart() -> None:
     events = read(
         piece(tool_calls=[call_piece(None, "{}", id="c1", name="one")]),

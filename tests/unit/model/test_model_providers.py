@@ -69,11 +69,11 @@ def test_the_account_goes_with_its_own_token_only() -> None:
 
 def test_a_missing_key_is_named_with_its_instructions() -> None:
     with pytest.raises(MissingVariable) as caught:
-        resolve({"KIT_KEY": " "}, env_key="KIT_KEY", env_key_instructions="Get one at the desk.")
-    assert str(caught.value) == "Missing environment variable: `KIT_KEY`. Get one at the desk."
+        resolve({"DESK_KEY": " "}, env_key="DESK_KEY", env_key_instructions="Get one at the desk.")
+    assert str(caught.value) == "Missing environment variable: `DESK_KEY`. Get one at the desk."
     assert not caught.value.retryable
-    with pytest.raises(MissingVariable, match=r"^Missing environment variable: `KIT_KEY`\.$"):
-        resolve(env_key="KIT_KEY")
+    with pytest.raises(MissingVariable, match=r"^Missing environment variable: `DESK_KEY`\.$"):
+        resolve(env_key="DESK_KEY")
 
 
 def test_no_header_begins_another_one(caplog: pytest.LogCaptureFixture) -> None:

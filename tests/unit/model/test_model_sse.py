@@ -8,7 +8,7 @@ from app_server.core.model import sse
 from app_server.core.model.sse import FrameTooLong, SseDecoder, SseFrame
 
 STREAM = (
-    b"\xef\xbb\xbf: hello\n\n"
+    b"\xef\xbb\xbfdata: zero\n\n: hello\n\n"
     b"event: a\ndata: one\n\n"
     b"data: two\r\n\r\n"
     b"data:three\rdata: more\r\r"
@@ -18,6 +18,7 @@ STREAM = (
     b"data: broken \xe2\x82 bytes\n\n"
 )
 FRAMES = [
+    SseFrame("", b"zero"),
     SseFrame("a", b"one"),
     SseFrame("", b"two"),
     SseFrame("", b"three\nmore"),
@@ -36,6 +37,10 @@ def decode(data: bytes, cuts: list[int] | None = None) -> list[SseFrame]:
 
 def test_reads_every_form_of_line_and_field() -> None:
     assert decode(STREAM) == FRAMES
+
+
+def test_bytes_one_at_a_time_make_no_difference() -> None:
+    assert decode(STREAM, list(range(len(STREAM)))) == FRAMES
 
 
 @settings(deadline=None)

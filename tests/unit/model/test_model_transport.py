@@ -15,7 +15,7 @@ from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.model.client import ModelClient
 from app_server.core.model.errors import ConnectionFailed, HeadersTimedOut, UnexpectedStatus
 from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta
-from app_server.core.model.http import LazyHttp
+from app_server.core.model.http import Fault, HttpFailure, HttpRequest, LazyHttp
 from protocol.base import Json
 from tests.unit.model.provider_server import (
     END,
@@ -111,6 +111,17 @@ async def test_headers_that_do_not_come(provider: ProviderServer, http: LazyHttp
         await asked(provider, http, stream_idle_timeout_ms=100)
 
 
+async def test_headers_have_a_time_limit_of_their_own(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(Bytes(b"HTTP/1.1 200 X\r\n"), Wait(anyio.Event()))
+    request = HttpRequest(
+        method="POST", url=provider.url, headers={}, body=b"{}", idle_seconds=60, header_seconds=0.1
+    )
+    with anyio.fail_after(10), pytest.raises(HttpFailure) as caught:
+        async with http.send(request):
+            pass
+    assert caught.value.fault is Fault.HEADERS_LATE
+
+
 async def test_completion_needs_no_end_of_the_response(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(head(), chunk(ANSWER), Wait(anyio.Event()))
     assert await asked(provider, http) == EVENTS
@@ -175,6 +186,16 @@ async def test_a_proxy_is_used(provider: ProviderServer) -> None:
     assert await asked(provider, http, base_url="http://provider.test/v1") == EVENTS
     assert provider.asked[0].line == "POST http://provider.test/v1/responses HTTP/1.1"
     await http.aclose()
+
+
+async def test_only_the_given_environment_counts(
+    provider: ProviderServer, http: LazyHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    provider.answer(head(), chunk(ANSWER), END)
+    assert await asked(provider, http) == EVENTS
 
 
 async def test_addresses_are_not_logged(

@@ -1,0 +1,171 @@
+"""Every command that stands anywhere in a script: behind control flow, in substitutions, functions and redirections.
+
+Words come out as a shell would most likely see them. That is enough to find what a script shows; a script that hides
+what it does is found by nobody who does not run it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from app_server.core.commands.quote import word_set
+from app_server.core.commands.shell_tree import parse, text_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_FIELD_BREAK = "\x1f"
+"""Stands for what an unquoted expansion splits a word at."""
+
+_ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash eval source .")
+MAX_NODES = 20_000
+MAX_STAGES_BEFORE = 8
+
+_SUBSTITUTIONS = ("command_substitution", "process_substitution")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCommand:
+    words: tuple[str, ...]
+    fed_by: tuple[tuple[str, ...], ...] = ()
+    """For one that runs what it reads: the commands before it in its pipeline, and those whose output are its words."""
+    fed_text: str = ""
+    """For such a one: what a here-document or a here-string puts on its standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundScript:
+    commands: tuple[FoundCommand, ...]
+    written: tuple[str, ...]
+    """Where redirections write."""
+    is_clean: bool
+    """Whether it is a shell script at all, as far as the parser knows."""
+
+
+def commands_in(script: str) -> FoundScript | None:
+    """None where there is more than anybody would read."""
+    root = parse(script.encode("utf-8", "replace"))
+    nodes = list(islice(_descendants(root), MAX_NODES))
+    if len(nodes) == MAX_NODES:
+        return None
+    reader = _Words(_literal_assignments(nodes))
+    commands = tuple(reader.command(node) for node in nodes if node.type == "command")
+    targets = tuple(
+        "".join(reader.words(child))
+        for node in nodes
+        if node.type == "file_redirect" and any(">" in part.type for part in node.children)
+        for child in node.children_by_field_name("destination")
+    )
+    return FoundScript(commands, targets, not root.has_error)
+
+
+def _descendants(node: Node) -> Iterator[Node]:
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(node.children))
+
+
+def _literal_assignments(nodes: list[Node]) -> dict[str, str]:
+    plain = _Words({})
+    values = {}
+    for node in nodes:
+        if node.type == "variable_assignment":
+            name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+            if name is not None and value is not None:
+                values[text_of(name)] = " ".join(plain.words(value))
+    return values
+
+
+class _Words:
+    """Reads words with the quotes taken off and the script's own variables put in."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = {"IFS": " ", **variables}
+
+    def command(self, node: Node) -> FoundCommand:
+        words = tuple(self._argv(node))
+        if not any(word.rpartition("/")[2] in INTERPRETERS for word in words):
+            return FoundCommand(words)
+        return FoundCommand(words, tuple(self._feeders(node)), self._fed_text(node))
+
+    def _argv(self, node: Node) -> Iterator[str]:
+        for child in node.children:
+            if child.type == "command_name":
+                yield from self.words(child.children[0])
+            elif child.is_named and child.type not in (
+                "variable_assignment",
+                "herestring_redirect",
+                "file_redirect",
+            ):
+                yield from self.words(child)
+
+    def words(self, node: Node) -> list[str]:
+        text = self._text(node)
+        if match := _BRACES.fullmatch(text):
+            return [word for word in match[1].split(",") if word]
+        words = [word for word in text.split(_FIELD_BREAK) if word]
+        return words or [""]
+
+    def _text(self, node: Node, *, quoted: bool = False) -> str:
+        text = text_of(node)
+        match node.type:
+            case "word" | "string_content":
+                return _ESCAPE.sub(lambda match: match[1].strip("\n"), text)
+            case "raw_string":
+                return text[1:-1]
+            case "ansi_c_string":
+                return text[2:-1].encode("latin-1", "replace").decode("unicode_escape", "replace")
+            case "string":
+                return "".join(self._text(child, quoted=True) for child in node.children if child.is_named)
+            case "translated_string" | "concatenation":
+                return "".join(self._text(child) for child in node.children if child.type != "$")
+            case "simple_expansion" | "expansion":
+                value = self._variables.get(text.strip("${}"), text)
+                return value if quoted else re.sub(r"\s+", _FIELD_BREAK, value)
+            case _:
+                return text
+
+    def _feeders(self, node: Node) -> Iterator[tuple[str, ...]]:
+        for source in (*_substitutions_in(node), *_stages_before(node)):
+            for found in _descendants(source):
+                if found.type == "command":
+                    yield tuple(self._argv(found))
+
+    def _fed_text(self, node: Node) -> str:
+        here_strings = [child for child in node.children if child.type == "herestring_redirect"]
+        parts = ["".join(self.words(child.children[-1])) for child in here_strings]
+        parent = node.parent
+        if parent is not None and parent.type == "redirected_statement":
+            bodies = [body for redirect in parent.children for body in redirect.children]
+        elif parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
+            bodies = parent.parent.children
+        else:
+            bodies = []
+        return "\n".join((*parts, *(text_of(body) for body in bodies if body.type == "heredoc_body")))
+
+
+def _substitutions_in(node: Node) -> Iterator[Node]:
+    return (child for child in _descendants(node) if child.type in _SUBSTITUTIONS)
+
+
+def _stages_before(node: Node) -> Iterator[Node]:
+    """The nearest stages before it in its pipeline; where a here-document starts the pipeline, its reader too."""
+    parent = node.parent
+    if parent is not None and parent.type == "redirected_statement":
+        node, parent = parent, parent.parent
+    if parent is None or parent.type != "pipeline":
+        return
+    stage = node.prev_named_sibling
+    for _ in range(MAX_STAGES_BEFORE):
+        if stage is None:
+            return
+        yield stage
+        stage = stage.prev_named_sibling

@@ -1,0 +1,56 @@
+"""Runs the notify program: started and forgotten, reaped when it ends, never waited for by a turn.
+
+It runs with the user's own environment, as the user's shell would start it, and may outlive the server.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import anyio.to_thread
+
+log = logging.getLogger(__name__)
+
+MAX_RUNNING = 8
+"""A program that hangs must not pile up."""
+
+
+@dataclass(slots=True)
+class NotifyProgram:
+    """`command` is empty where the user wants none."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    """The user's environment, as the server was started with."""
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
+
+    async def send(self, message: str) -> None:
+        """Starts the program with `message` as its last argument. Never raises; a failure is logged."""
+        if self.command:
+            await anyio.to_thread.run_sync(self._start, message)
+
+    def _start(self, message: str) -> None:
+        self._running = [process for process in self._running if process.poll() is None]
+        if len(self._running) >= MAX_RUNNING:
+            log.warning("the notify program is not started: %d of it still run", MAX_RUNNING)
+            return
+        try:
+            process = subprocess.Popen(
+                [*self.command, message],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=self.environment,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "its arguments cannot be used"
+            log.warning("the notify program cannot be started: %s", reason)
+            return
+        self._running.append(process)
+        # Waiting in a thread of its own: whoever ends is reaped at once, and a server that ends does not wait.
+        threading.Thread(target=process.wait, name="notify program", daemon=True).start()

@@ -1,0 +1,89 @@
+"""Where events go: nowhere, or to a collector by way of the OpenTelemetry SDK.
+
+Nothing of the SDK is imported unless the user named an exporter, and without the extra `otel` there is a warning and
+no telemetry. A worker thread of the SDK sends in batches; `close` waits a bounded time for the last one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from app_server.core.config.types import OtelConfig, OtelExporter
+from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.events import Attribute, ConversationFacts, EventTelemetry
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 3.0
+
+
+class TelemetryExport(Protocol):
+    """One per process."""
+
+    def conversation(self, facts: ConversationFacts) -> ConversationTelemetry: ...
+
+    async def close(self) -> None:
+        """Sends what is left. Bounded."""
+
+
+class NoExport:
+    """Off."""
+
+    __slots__ = ()
+
+    def conversation(self, facts: ConversationFacts) -> ConversationTelemetry:
+        return NO_TELEMETRY
+
+    async def close(self) -> None:
+        pass
+
+
+class _Provider(Protocol):
+    def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+class OtelExport:
+    """On: events of every conversation go to one collector."""
+
+    def __init__(self, provider: _Provider, clock: Callable[[], float], *, log_user_prompt: bool) -> None:
+        self._provider = provider
+        self._clock = clock
+        self._log_user_prompt = log_user_prompt
+
+    def conversation(self, facts: ConversationFacts) -> ConversationTelemetry:
+        return EventTelemetry(self._provider.emit, facts, self._clock, self._log_user_prompt)
+
+    async def close(self) -> None:
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True) as scope:
+            await anyio.to_thread.run_sync(self._provider.shutdown, abandon_on_cancel=True)
+        if scope.cancelled_caught:
+            log.warning("the last telemetry could not be sent in time")
+
+
+async def open_export(config: OtelConfig, version: str, clock: Callable[[], float]) -> TelemetryExport:
+    """What the table `[otel]` asks for. `clock` gives seconds since 1970. Never raises; a failure is logged."""
+    if config.exporter is OtelExporter.NONE:
+        return NoExport()
+    if not config.endpoint:
+        log.warning("telemetry is off: the table [otel] names no endpoint")
+        return NoExport()
+    try:
+        provider = await anyio.to_thread.run_sync(_provider, config, version)
+    except ImportError as error:
+        log.warning("telemetry is off: %s is not installed (it comes with the extra `otel`)", error.name)
+        return NoExport()
+    return OtelExport(provider, clock, log_user_prompt=config.log_user_prompt)
+
+
+def _provider(config: OtelConfig, version: str) -> _Provider:
+    """In a thread: the SDK takes a third of a second to import."""
+    from app_server.core.telemetry.otlp import OtlpProvider  # noqa: PLC0415  heavy, and not always installed
+
+    return OtlpProvider(config, version)

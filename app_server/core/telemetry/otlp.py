@@ -1,0 +1,72 @@
+"""The OpenTelemetry SDK, set up for one collector. Imports it, so it is imported only where telemetry is on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
+from opentelemetry.sdk.resources import Resource
+
+from app_server.core.config.types import OtelConfig, OtelExporter, OtelProtocol
+from app_server.core.telemetry.events import Attribute
+
+SERVICE_NAME = "codex-cli"
+"""As dashboards for this family of agents filter by it."""
+SEND_SECONDS = 2.0
+"""Less than the server waits when it ends."""
+
+
+class OtlpProvider:
+    """Takes events and sends them in batches."""
+
+    def __init__(self, config: OtelConfig, version: str) -> None:
+        resource = Resource(
+            {"service.name": SERVICE_NAME, "service.version": version, "env": config.environment}
+        )
+        self._provider = LoggerProvider(resource, shutdown_on_exit=False)
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(_exporter(config)))
+        self._logger = self._provider.get_logger("app_server", version)
+
+    def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None:
+        nanoseconds = int(seconds * 1e9)
+        self._logger.emit(
+            LogRecord(
+                timestamp=nanoseconds,
+                observed_timestamp=nanoseconds,
+                severity_text="INFO",
+                severity_number=SeverityNumber.INFO,
+                attributes=attributes,
+                event_name=name,
+            )
+        )
+
+    def shutdown(self) -> None:
+        """Sends what is left, then stops."""
+        self._provider.shutdown()
+
+
+def _exporter(config: OtelConfig) -> LogRecordExporter:
+    """Raises ImportError where the extra lacks this one."""
+    endpoint, headers = config.endpoint or "", dict(config.headers)
+    if config.exporter is OtelExporter.OTLP_GRPC:
+        from opentelemetry.exporter.otlp.proto.grpc import (  # noqa: PLC0415  a package of its own
+            _log_exporter as grpc,
+        )
+
+        lowered = tuple((name.lower(), value) for name, value in headers.items())
+        insecure = endpoint.startswith("http://")
+        exporter: LogRecordExporter = grpc.OTLPLogExporter(
+            endpoint=endpoint, headers=lowered, insecure=insecure, timeout=SEND_SECONDS
+        )
+        return exporter
+    if config.protocol is OtelProtocol.JSON:
+        from app_server.core.telemetry.otlp_json import JsonLogExporter  # noqa: PLC0415  imports httpx
+
+        return JsonLogExporter(endpoint, headers, SEND_SECONDS)
+    from opentelemetry.exporter.otlp.proto.http import (  # noqa: PLC0415  a package of its own
+        _log_exporter as http,
+    )
+
+    return http.OTLPLogExporter(endpoint=endpoint, headers=headers, timeout=SEND_SECONDS)

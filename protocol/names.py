@@ -1,0 +1,6 @@
+"""Names that are needed before the table of methods is loaded."""
+
+from typing import Final
+
+INITIALIZE: Final = "initialize"
+"""The first request of every connection; answered before anything else is imported."""

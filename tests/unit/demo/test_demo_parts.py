@@ -1,0 +1,130 @@
+"""The demo's parts without a server: who decides, how it looks, how the model's part reacts."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+from pathlib import Path
+
+import anyio
+import pytest
+
+from app_server.demo import script
+from app_server.demo.checks import Checks
+from app_server.demo.person import AtTerminal, Nobody, who_decides
+from app_server.demo.screen import Screen
+from app_server.demo.scripted_model import in_order, reply, says
+from protocol.base import Json
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def plain() -> tuple[Screen, io.StringIO]:
+    stream = io.StringIO()
+    return Screen.on(stream, {}), stream
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "coloured"),
+    [
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {}, False),
+    ],
+)
+def test_colour_is_for_terminals(stream: io.StringIO, environment: dict[str, str], coloured: bool) -> None:
+    Screen.on(stream, environment).check("done")
+    assert ("\x1b[" in stream.getvalue()) is coloured
+
+
+def test_a_line_after_streamed_words_begins_a_new_one() -> None:
+    screen, stream = plain()
+    screen.word("Hel")
+    screen.word("lo")
+    screen.command(["echo", "a b"])
+    assert stream.getvalue() == "model    Hello\ncommand  echo 'a b'\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("typed", "yes"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("yeah\n", False)]
+)
+async def test_a_person_is_asked_at_a_terminal(typed: str, yes: bool) -> None:
+    screen, stream = plain()
+    keyboard, terminal = pty.openpty()
+    with os.fdopen(terminal, encoding="utf-8") as stdin, os.fdopen(keyboard, "wb", buffering=0) as keys:
+        person = who_decides(screen, stdin, yes=False)
+        assert isinstance(person, AtTerminal)
+        keys.write(typed.encode())
+        with anyio.fail_after(5):
+            assert await person.decides("May it?") is yes
+    assert stream.getvalue().startswith("asked    May it? [y/n]")
+
+
+@pytest.mark.anyio
+async def test_nobody_says_no() -> None:
+    screen, stream = plain()
+    person = who_decides(screen, io.StringIO("y\n"), yes=False)
+    assert isinstance(person, Nobody)
+    assert not await person.decides("May it?")
+    assert "denied" in stream.getvalue()
+
+
+def test_the_status_is_zero_only_if_everything_happened() -> None:
+    checks = Checks(plain()[0])
+    assert checks.status == 1
+    checks.expect("one", True)
+    assert checks.status == 0
+    checks.denied = 1
+    assert checks.status == 1
+    checks.denied = 0
+    checks.expect("two", False, "three")
+    assert checks.status == 1
+
+
+def told(output: str) -> Json:
+    return {"input": [{"type": "function_call_output", "call_id": "c", "output": output}]}
+
+
+@pytest.mark.parametrize(
+    ("scene", "output", "words"),
+    [
+        (2, "exec command rejected by user", "do not run it"),
+        (2, '{"output":"failed","metadata":{"exit_code":1}}', "must be the first argument"),
+        (3, "patch rejected by user", "stays as it is"),
+        (3, '{"output":"Success.","metadata":{"exit_code":0}}', "Repaired"),
+        (5, '{"output":"Read-only file system","metadata":{"exit_code":2}}', "The sandbox stopped me"),
+        (5, '{"output":"","metadata":{"exit_code":0}}', "The note is written"),
+        (7, "exec command rejected by user", "I cannot tell"),
+        (7, '{"output":"passed","metadata":{"exit_code":0}}', "it passes"),
+    ],
+)
+def test_the_model_reacts(scene: int, output: str, words: str, tmp_path: Path) -> None:
+    told_by = script.Script(outside=tmp_path, written=scene)
+    said = [event.get("delta", "") for event in told_by(told(output)).events]
+    assert words in "".join(said)
+
+
+def test_words_stream_and_come_whole() -> None:
+    text = "It is  made.\nBoth lines of it."
+    added, *deltas, done = says(text)
+    assert (added["type"], done["item"]["content"][0]["text"]) == ("response.output_item.added", text)
+    assert "".join(event["delta"] for event in deltas) == text
+    assert len(deltas) == 7
+
+
+def test_an_author_who_has_written_everything_ends() -> None:
+    author = in_order(reply())
+    author({})
+    with pytest.raises(IndexError):
+        author({})

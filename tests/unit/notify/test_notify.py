@@ -1,0 +1,111 @@
+"""The notify program: what it is told, how it is started, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.notify.message import MAX_ARGUMENT_BYTES, turn_complete
+from app_server.core.notify.program import MAX_RUNNING, NotifyProgram
+
+WRITE = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:], dict(os.environ), os.getsid(0)]))"
+ENV = {"PATH": os.environ.get("PATH", os.defpath), "MINE": "1"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for what another process does."""
+    with anyio.fail_after(10):
+        while not condition():  # noqa: ASYNC110  nobody here could set an event
+            await anyio.sleep(0.01)
+
+
+async def content(path: Path) -> str:
+    await until(lambda: path.exists() and bool(path.read_text()))
+    return path.read_text()
+
+
+def test_the_message_is_spelled_with_dashes() -> None:
+    message = turn_complete("thread", "3", "/ws", ["Rename it", "and ü"], "Done.")
+    assert message == (
+        '{"type":"agent-turn-complete","thread-id":"thread","turn-id":"3","cwd":"/ws",'
+        '"input-messages":["Rename it","and ü"],"last-assistant-message":"Done."}'
+    )
+
+
+def test_without_a_last_message_there_is_null() -> None:
+    assert json.loads(turn_complete("t", "1", "/", [], None))["last-assistant-message"] is None
+
+
+@given(st.lists(st.text(max_size=300)), st.text(max_size=300))
+def test_every_message_fits_into_an_argument(inputs: list[str], last: str) -> None:
+    message = turn_complete("t", "1", "/ws", [text * 500 for text in inputs], last * 500)
+    assert len(message.encode()) < MAX_ARGUMENT_BYTES
+    assert "\0" not in message
+    assert json.loads(message)["type"] == "agent-turn-complete"
+
+
+@pytest.mark.anyio
+async def test_the_program_gets_the_message_last_and_the_users_environment(tmp_path: Path) -> None:
+    target = tmp_path / "told"
+    program = NotifyProgram((sys.executable, "-c", WRITE, str(target), "own"), ENV)
+    await program.send('{"a":1}')
+    arguments, environment, session = json.loads(await content(target))
+    assert arguments == ["own", '{"a":1}']
+    assert {key: value for key, value in environment.items() if key in (*ENV, "OPENAI_API_KEY")} == ENV
+    assert session != os.getsid(0)
+
+
+@pytest.mark.anyio
+async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> None:
+    target, gate = tmp_path / "pid", tmp_path / "gate"
+    os.mkfifo(gate)
+    script = f"echo $$ > {target}; read line < {gate}"
+    await NotifyProgram(("/bin/sh", "-c", script), ENV).send("{}")
+    pid = int(await content(target))
+    gate.write_text("go\n")
+    await until(lambda: not Path(f"/proc/{pid}").exists())  # also a zombie is there
+
+
+@pytest.mark.anyio
+async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await NotifyProgram(("/no/such/program",), ENV).send('{"secret":1}')
+        await NotifyProgram(("a\0b",), ENV).send("{}")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    gate, count = tmp_path / "gate", tmp_path / "count"
+    os.mkfifo(gate)
+    program = NotifyProgram(("/bin/sh", "-c", f"echo x >> {count}; read line < {gate}"), ENV)
+    for _ in range(MAX_RUNNING + 1):
+        await program.send("{}")
+    await until(lambda: count.exists() and len(count.read_text().splitlines()) == MAX_RUNNING)
+    assert "still run" in caplog.text
+    descriptor = os.open(gate, os.O_RDWR)
+    os.write(descriptor, b"go\n" * MAX_RUNNING)
+    await until(lambda: all(process.poll() is not None for process in program._running))
+    os.close(descriptor)
+
+
+@pytest.mark.anyio
+async def test_without_a_command_nothing_is_started() -> None:
+    program = NotifyProgram((), ENV)
+    await program.send("{}")
+    assert program._running == []

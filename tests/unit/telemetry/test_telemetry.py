@@ -1,0 +1,274 @@
+"""Every event of the catalogue reaches a collector; what is off sends, builds and imports nothing."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from app_server.core.config.types import (
+    Config,
+    McpServerConfig,
+    OtelConfig,
+    OtelExporter,
+    OtelProtocol,
+    ProviderConfig,
+    StdioTransport,
+)
+from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.events import ConversationFacts, EventTelemetry, timestamp
+from app_server.core.telemetry.export import NoExport, open_export
+from protocol.base import Json
+from protocol.events.tokens import TokenUsage
+from protocol.policy import ReasoningEffort
+
+NOW = 1_760_000_000.25
+FACTS = ConversationFacts(
+    conversation_id="c-1",
+    app_version="1.2.3",
+    terminal_type="test-client",
+    model="gpt-x",
+    slug="gpt",
+    auth_mode="ApiKey",
+    account_id="acc",
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def config() -> Config:
+    provider = ProviderConfig(id="mock", name="Mock")
+    server = McpServerConfig(name="s", transport=StdioTransport(command="x"))
+    return Config(
+        home=Path("/h"),
+        cwd=Path("/ws"),
+        model="gpt-x",
+        review_model="gpt-x",
+        model_provider_id="mock",
+        provider=provider,
+        providers=MappingProxyType({"mock": provider}),
+        model_context_window=1000,
+        model_reasoning_effort=ReasoningEffort.LOW,
+        mcp_servers=MappingProxyType({"two": server, "one": replace(server, name="one")}),
+        profile="mine",
+    )
+
+
+def report_everything(telemetry: ConversationTelemetry) -> None:
+    telemetry.conversation_starts(config())
+    telemetry.user_prompt("my secret prompt")
+    telemetry.api_request(1, 250, status=503, error="overloaded", cf_ray="ray")
+    telemetry.api_request(2, 90, status=200)
+    telemetry.sse_event("response.output_text.delta", 5)
+    telemetry.sse_event("", 300, error="idle timeout")
+    usage = TokenUsage(
+        input_tokens=10, cached_input_tokens=4, output_tokens=5, reasoning_output_tokens=2, total_tokens=15
+    )
+    telemetry.response_completed(usage)
+    telemetry.tool_decision("shell", "call-1", "approved", "config")
+    telemetry.tool_result("shell", "call-1", '{"command":["ls"]}', 12, success=False, output="no\ud800")
+
+
+CATALOGUE = {
+    "codex.conversation_starts",
+    "codex.user_prompt",
+    "codex.api_request",
+    "codex.sse_event",
+    "codex.tool_decision",
+    "codex.tool_result",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", list(OtelProtocol))
+async def test_a_collector_finds_every_event_of_the_catalogue(protocol: OtelProtocol) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
+    from tests.unit.telemetry.collector import Collector  # noqa: PLC0415  needs the extra
+
+    collector = Collector()
+    with collector.running() as endpoint:
+        settings = OtelConfig(
+            environment="test",
+            exporter=OtelExporter.OTLP_HTTP,
+            endpoint=endpoint,
+            headers={"x-token": "t"},
+            protocol=protocol,
+        )
+        export = await open_export(settings, "1.2.3", lambda: NOW)
+        report_everything(export.conversation(FACTS))
+        await export.close()
+
+    assert {event["event.name"] for event in collector.events} == CATALOGUE
+    assert collector.resources[0].items() >= {
+        ("service.name", "codex-cli"), ("service.version", "1.2.3"), ("env", "test"),
+    }  # fmt: skip
+    assert collector.headers[0]["x-token"] == "t"
+    assert set(collector.times) == {int(NOW * 1e9)}
+    common = {
+        "event.timestamp": "2025-10-09T08:53:20.250Z",
+        "conversation.id": "c-1",
+        "app.version": "1.2.3",
+        "auth_mode": "ApiKey",
+        "user.account_id": "acc",
+        "terminal.type": "test-client",
+        "model": "gpt-x",
+        "slug": "gpt",
+    }
+    assert all(event.items() >= common.items() for event in collector.events)
+    assert [own(event, common) for event in collector.events] == [
+        {
+            "event.name": "codex.conversation_starts",
+            "provider_name": "Mock",
+            "reasoning_effort": "low",
+            "reasoning_summary": "auto",
+            "context_window": 1000,
+            "approval_policy": "on-request",
+            "sandbox_policy": "read-only",
+            "mcp_servers": "one, two",
+            "active_profile": "mine",
+        },
+        {"event.name": "codex.user_prompt", "prompt_length": 16, "prompt": "[REDACTED]"},
+        {
+            "event.name": "codex.api_request",
+            "attempt": 1,
+            "duration_ms": 250,
+            "http.response.status_code": 503,
+            "error.message": "overloaded",
+            "cf_ray": "ray",
+        },
+        {
+            "event.name": "codex.api_request",
+            "attempt": 2,
+            "duration_ms": 90,
+            "http.response.status_code": 200,
+        },
+        {"event.name": "codex.sse_event", "event.kind": "response.output_text.delta", "duration_ms": 5},
+        {
+            "event.name": "codex.sse_event",
+            "event.kind": "",
+            "duration_ms": 300,
+            "error.message": "idle timeout",
+        },
+        {
+            "event.name": "codex.sse_event",
+            "event.kind": "response.completed",
+            "input_token_count": 10,
+            "output_token_count": 5,
+            "cached_token_count": 4,
+            "reasoning_token_count": 2,
+            "tool_token_count": 15,
+        },
+        {
+            "event.name": "codex.tool_decision",
+            "tool_name": "shell",
+            "call_id": "call-1",
+            "decision": "approved",
+            "source": "config",
+        },
+        {
+            "event.name": "codex.tool_result",
+            "tool_name": "shell",
+            "call_id": "call-1",
+            "arguments": '{"command":["ls"]}',
+            "duration_ms": 12,
+            "success": "false",
+            "output": "no�",
+        },
+    ]
+
+
+def own(event: dict[str, Json], common: dict[str, str]) -> dict[str, Json]:
+    return {key: value for key, value in event.items() if key not in common}
+
+
+def test_a_prompt_is_given_away_only_where_the_user_allowed_it() -> None:
+    told: list[Json] = []
+    for allowed in (False, True):
+        sink = lambda name, seconds, attributes: told.append(attributes["prompt"])  # noqa: E731
+        EventTelemetry(sink, FACTS, lambda: NOW, allowed).user_prompt("words")
+    assert told == ["[REDACTED]", "words"]
+
+
+def test_a_long_text_is_cut() -> None:
+    told: list[Json] = []
+    sink = lambda name, seconds, attributes: told.append(attributes["output"])  # noqa: E731
+    EventTelemetry(sink, FACTS, lambda: NOW).tool_result("t", "c", "{}", 1, success=True, output="x" * 10**6)
+    assert len(told[0]) < 100_000
+
+
+def test_times_are_utc_to_the_millisecond() -> None:
+    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
+
+
+@pytest.mark.anyio
+async def test_off_is_off(caplog: pytest.LogCaptureFixture) -> None:
+    export = await open_export(OtelConfig(), "1", lambda: NOW)
+    assert export.conversation(FACTS) is NO_TELEMETRY
+    report_everything(export.conversation(FACTS))
+    await export.close()
+    assert isinstance(
+        await open_export(OtelConfig(exporter=OtelExporter.OTLP_HTTP), "1", lambda: NOW), NoExport
+    )
+    assert "names no endpoint" in caplog.text
+
+
+def test_off_imports_nothing_of_the_sdk() -> None:
+    script = (
+        "import sys, anyio\n"
+        "from app_server.core.config.types import OtelConfig\n"
+        "from app_server.core.telemetry.export import open_export\n"
+        "anyio.run(open_export, OtelConfig(), '1', lambda: 0.0)\n"
+        "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=30).returncode == 0
+
+
+@pytest.mark.anyio
+async def test_without_the_extra_there_is_a_warning_and_no_telemetry(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk._logs", None)
+    monkeypatch.delitem(sys.modules, "app_server.core.telemetry.otlp", raising=False)
+    settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint="http://127.0.0.1:9")
+    with caplog.at_level(logging.WARNING):
+        export = await open_export(settings, "1", lambda: NOW)
+    assert isinstance(export, NoExport)
+    assert "extra `otel`" in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", list(OtelProtocol))
+async def test_a_collector_that_fails_costs_nothing_but_its_events(protocol: OtelProtocol) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
+    from tests.unit.telemetry.collector import Collector  # noqa: PLC0415  needs the extra
+
+    collector = Collector(status=400)
+    with collector.running() as endpoint:
+        settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint, protocol=protocol)
+        export = await open_export(settings, "1", lambda: NOW)
+        report_everything(export.conversation(FACTS))
+        await export.close()
+    assert len(collector.headers) == 1
+
+
+@pytest.mark.anyio
+async def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
+    from tests.unit.telemetry.collector import Collector  # noqa: PLC0415  needs the extra
+
+    released = threading.Event()
+    with Collector(hang=released).running() as endpoint:
+        settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint)
+        export = await open_export(settings, "1", lambda: NOW)
+        report_everything(export.conversation(FACTS))
+        await export.close()
+        assert not released.is_set()
