@@ -44,13 +44,17 @@ def serve_stdio(args: argparse.Namespace) -> int:
         return 2
     write_fd = claim_stdout()
     try:
-        greeting = greet(0, write_fd, os.environ, lambda: importlib.import_module(FULL_SERVER) and None)
+        greeting = greet(0, write_fd, os.environ, _load)
         importlib.import_module(FULL_SERVER).run(write_fd, launch, greeting)
     except KeyboardInterrupt:
         pass  # before the full server took the signals over
     # Threads that still wait for a disk or a name server must not hold the process.
     sys.stderr.flush()
     os._exit(0)
+
+
+def _load() -> None:
+    importlib.import_module(FULL_SERVER)
 
 
 def launched(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:

@@ -28,6 +28,7 @@ from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides
 from app_server.core.engine import Engine, Surroundings
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.mcp.spawn import GuardedSpawner
 from app_server.core.model.http import LazyHttp
@@ -127,6 +128,7 @@ def _context(
         runner=runner,
         auth=auth,
         git=git,
+        search=FileSearch(time.time_ns),
         user_agent=user_agent,
         background=background,
         new_id=surroundings.new_id,

@@ -39,7 +39,7 @@ from app_server.core.session.state import SessionState, Settings
 from app_server.core.session.task_factory import TaskFactory
 from app_server.core.session.transcript import StoredTranscript
 from protocol.events.msg import EventMsg
-from protocol.events.notices import WarningEvent
+from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
 from protocol.responses import ResponseItem
@@ -228,6 +228,8 @@ class Engine:
         )
         for warning in config.warnings:
             outbox.emit("", WarningEvent(message=warning))
+        for old, present in config.old_names:
+            outbox.emit("", _old_name_notice(old, present))
         session = Session(services, state, TaskFactory(services, state), writer.close)
         return Opened(
             conversation_id=conversation_id,
@@ -272,6 +274,15 @@ class Engine:
             return build_compacted_history(opening, collect_user_messages(before), line.message)
 
         return rebuild
+
+
+def _old_name_notice(old: str, present: str) -> DeprecationNoticeEvent:
+    # Clients show this text as it is; it is the reference's.
+    return DeprecationNoticeEvent(
+        summary=f"`{old}` is deprecated. Use `{present}` instead.",
+        details=f"Enable it with `--enable {present}` or `[features].{present}` in config.toml. "
+        "See https://github.com/openai/codex/blob/main/docs/config.md#feature-flags for details.",
+    )
 
 
 def _other_model(before: str, now: str) -> str:

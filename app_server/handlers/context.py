@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import anyio
 from anyio.abc import TaskGroup
 
 from app_server.conversations.manager import ConversationManager
@@ -17,6 +16,7 @@ from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.engine import Surroundings
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.handlers.user_agent import UserAgent
 from app_server.rpc.outgoing import Outgoing
@@ -53,6 +53,7 @@ class HandlerContext:
     auth: AuthManager
     models: ProviderModels
     git: Git
+    search: FileSearch
     user_agent: UserAgent
     background: TaskGroup
     """For what goes on after an answer."""
@@ -60,7 +61,6 @@ class HandlerContext:
     random: Callable[[int], bytes]
     client: Client = field(default_factory=Client)
     logins: dict[str, LoginFlow] = field(default_factory=dict)
-    searches: dict[str, anyio.CancelScope] = field(default_factory=dict)
 
     def config(self, request: RequestOverrides | None = None) -> Config:
         """The configuration as it is now. Raises ConfigError."""

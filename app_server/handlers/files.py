@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
-
-from app_server.core.files.search import search_files
 from app_server.core.git.diff_to_remote import diff_to_remote
 from app_server.handlers.context import HandlerContext
 from app_server.rpc.errors import invalid_request
@@ -20,34 +17,18 @@ from protocol.v1.misc import (
 )
 
 
-async def fuzzy_file_search(
-    context: HandlerContext, params: FuzzyFileSearchParams
-) -> FuzzyFileSearchResponse:
+async def fuzzy_file_search(context: HandlerContext, params: FuzzyFileSearchParams) -> FuzzyFileSearchResponse:
     """A second search with the same token ends the first, which then answers with nothing."""
-    token = params.cancellation_token
-    with anyio.CancelScope() as scope:
-        if token is not None:
-            if before := context.searches.get(token):
-                before.cancel()
-            context.searches[token] = scope
-        try:
-            hits = await search_files(params.query, [Path(root) for root in params.roots])
-        finally:
-            if token is not None and context.searches.get(token) is scope:
-                del context.searches[token]
-        return FuzzyFileSearchResponse(
-            files=tuple(
-                FuzzyFileSearchResult(
-                    root=hit.root,
-                    path=hit.path,
-                    file_name=hit.file_name,
-                    score=hit.score,
-                    indices=hit.indices,
-                )
-                for hit in hits
+    roots = [Path(root) for root in params.roots]
+    hits = await context.search.search(params.query, roots, params.cancellation_token)
+    return FuzzyFileSearchResponse(
+        files=tuple(
+            FuzzyFileSearchResult(
+                root=hit.root, path=hit.path, file_name=hit.file_name, score=hit.score, indices=hit.indices
             )
+            for hit in hits
         )
-    return FuzzyFileSearchResponse(files=())
+    )
 
 
 async def git_diff_to_remote(

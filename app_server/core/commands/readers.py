@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from app_server.core.commands.options import Options, operands_of, options
-from app_server.core.commands.quote import word_set
 
 Reader = Callable[[Sequence[str]], "list[str] | None"]
 """From the words behind the program's name to the paths that are read; None where it is not known to only read."""

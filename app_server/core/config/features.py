@@ -35,6 +35,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("experimental_sandbox_command_assessment", Stage.EXPERIMENTAL, False),
         Feature("ghost_commit", Stage.EXPERIMENTAL, True),
         Feature("enable_experimental_windows_sandbox", Stage.EXPERIMENTAL, False),
+        Feature("chat_deltas", Stage.EXPERIMENTAL, False),
     )
 }
 
@@ -54,6 +55,9 @@ ALIASES: Mapping[str, str] = {
     "undo": "ghost_commit",
 }
 """Other names of a feature, accepted inside `[features]`."""
+
+ONLY_OTHER_NAMES = frozenset({"view_image", "undo"})
+"""Aliases that no version of the settings ever had: nobody needs to be told to leave them."""
 
 _DEFAULTS = frozenset(feature.name for feature in FEATURES.values() if feature.default)
 

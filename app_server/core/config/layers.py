@@ -10,11 +10,11 @@ still beats the new name in a low one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tomli
 
-from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, canonical_feature
+from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_NAMES, canonical_feature
 from app_server.core.config.reader import derive_error, shown
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from protocol.base import Json
@@ -38,22 +38,28 @@ class Layered:
 
     settings: Mapping[str, Json]
     profile: str | None
+    old_names: Mapping[str, str] = field(default_factory=dict)
+    """Earlier spellings of switches that any layer uses, with their present names."""
 
 
 def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides) -> Layered:
     """Merge every layer. Raises ConfigError for an unusable dotted key or a profile that does not exist."""
+    command_line, asked = cli_layer(cli), _config_map(request)
     below = with_features(file)
-    above = merge(with_features(cli_layer(cli)), request_layer(request))
+    above = merge(with_features(command_line), request_layer(request))
     everything = merge(below, above)
+    old = old_names(file) | old_names(command_line) | old_names(asked)
+    if request.include_apply_patch_tool is not None:
+        old |= old_names({"include_apply_patch_tool": request.include_apply_patch_tool})
     name = request.profile or _named_profile(everything, cli, request)
     if name is None:
-        return Layered(everything, None)
+        return Layered(everything, None, old)
     profiles = everything.get("profiles")
     profile = profiles.get(name) if isinstance(profiles, Mapping) else None
     if not isinstance(profile, Mapping):
         raise derive_error(f"config profile `{name}` not found")
     chosen = {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
-    return Layered(merge(merge(below, with_features(chosen)), above), name)
+    return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
 
 
 def cli_layer(cli: CliOverrides) -> dict[str, Json]:
@@ -77,10 +83,7 @@ def request_layer(request: RequestOverrides) -> dict[str, Json]:
     """The `config` map with the named parameters that are settings over it. A null leaves a setting as it
     was.
     """
-    layer: dict[str, Json] = {}
-    for key, value in request.settings.items():
-        layer = merge(layer, _nested(key, value))
-    layer = with_features(layer)
+    layer = with_features(_config_map(request))
     named: Mapping[str, Json] = {
         "model": request.model,
         "model_provider": request.model_provider,
@@ -138,6 +141,25 @@ def with_features(layer: Mapping[str, Json]) -> dict[str, Json]:
     for name in sorted(written, key=lambda name: name not in ALIASES):
         switches[canonical_feature(name) or name] = written[name]
     return {**layer, "features": switches} if switches else dict(layer)
+
+
+def old_names(layer: Mapping[str, Json]) -> dict[str, str]:
+    """Switches that this layer has under an earlier name, with their present names."""
+    found = {old: feature for old, feature in LEGACY_TOGGLES.items() if old in layer and old != feature}
+    tools, written = layer.get("tools"), layer.get("features")
+    for key, feature in TOOL_SWITCHES.items():
+        if f"tools_{key}" in layer or (isinstance(tools, Mapping) and key in tools):
+            found[f"tools.{key}"] = feature
+    if isinstance(written, Mapping):
+        found |= {name: ALIASES[name] for name in written if name in ALIASES and name not in ONLY_OTHER_NAMES}
+    return found
+
+
+def _config_map(request: RequestOverrides) -> dict[str, Json]:
+    layer: dict[str, Json] = {}
+    for key, value in request.settings.items():
+        layer = merge(layer, _nested(key, value))
+    return layer
 
 
 def _named_profile(

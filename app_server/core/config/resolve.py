@@ -125,7 +125,7 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
         forced_login_method=forced,
         forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
         chatgpt_base_url=table.text("chatgpt_base_url") or DEFAULT_CHATGPT_BASE_URL,
-        warnings=(),
+        old_names=tuple(sorted(layered.old_names.items())),
     )
     return replace(config, warnings=tuple(islice(chain(warnings, table.unknown_keys()), MAX_WARNINGS)))
 

@@ -199,6 +199,8 @@ class Config:
     disable_response_storage: bool = False
     warnings: tuple[str, ...] = ()
     """What was odd but not fatal, one sentence each, fit for a user."""
+    old_names: tuple[tuple[str, str], ...] = ()
+    """Earlier names of switches that the settings use, each with the present one; in the order of the alphabet."""
 
     def credential_variables(self) -> frozenset[str]:
         """Environment variables that hold the keys of any configured provider; no command sees them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -27,7 +28,6 @@ from protocol.mcp import (
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,16 @@ def known_fields(model: type[Model], raw: Json) -> Json:
     return {key: value for key, value in raw.items() if key in names}
 
 
+@cache
+def _blocks() -> TypeAdapter[ContentBlock]:
+    """Built when a first result comes: it takes longer than everything else in here."""
+    return TypeAdapter(ContentBlock)
+
+
 def _block(raw: Json) -> ContentBlock:
     try:
         value = {key: part for key, part in raw.items() if key != "_meta"} if isinstance(raw, dict) else raw
-        return _BLOCK.validate_python(value)
+        return _blocks().validate_python(value)
     except (ValidationError, AttributeError, TypeError):
         return _text(_json(raw))
 

@@ -101,11 +101,16 @@ class TurnDiffTracker:
     def _repository(self, folder: str) -> str | None:
         if folder not in self._roots:
             parent = os.path.dirname(folder)
-            if os.path.lexists(os.path.join(folder, ".git")):
+            if _is_repository(os.path.join(folder, ".git")):
                 self._roots[folder] = folder
             else:
                 self._roots[folder] = self._repository(parent) if parent != folder else None
         return self._roots[folder]
+
+
+def _is_repository(pointer: str) -> bool:
+    """An empty `.git` is none: while commands run, the sandbox holds the missing name with such a directory."""
+    return os.path.isfile(pointer) or os.path.lexists(os.path.join(pointer, "HEAD"))
 
 
 def _same(old: Snapshot | None, new: Snapshot | None) -> bool:

@@ -121,7 +121,7 @@ async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schem
         return
     message = await as_message(op.items)
     if active is not None and active is actor.active and not active.ending:
-        active.add_input(message)
+        active.add_input(Submission(id=id, op=op), message)
         return
     turn = _turn(actor, id, schema)
     _tell_changes(actor, turn)

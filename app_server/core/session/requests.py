@@ -18,6 +18,10 @@ USABLE_PERCENT = 95
 """Of a context window; the rest is room for the answer. The reference counts so too."""
 
 
+LIVE_CHAT = "chat_deltas"
+"""Feature: the text of a Chat Completions answer comes piece by piece. Off, clients see what the reference shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestShape:
     """What all requests of one turn have in common."""
@@ -53,6 +57,8 @@ def request_shape(config: Config, settings: Settings, conversation_id: str) -> R
             effort=settings.effort,
             summary=settings.summary,
             verbosity=config.model_verbosity,
+            supports_reasoning_summaries=config.model_supports_reasoning_summaries,
+            live_chat=config.show_raw_agent_reasoning or config.features.enabled(LIVE_CHAT),
             conversation_id=conversation_id,
         ),
     )

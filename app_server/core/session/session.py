@@ -144,14 +144,16 @@ class Session:
                 completed = True
         finally:
             # No await from here on: nothing may come between the task's end and the word of it.
+            waiting = active.postponed
             if completed:
                 outbox.emit(active.id, TaskCompleteEvent(last_agent_message=last))
+                waiting += active.take_leftover()
             else:
                 active.task.interrupted()
                 outbox.emit(active.id, TurnAbortedEvent(reason=active.reason))
             for message in active.take_input():
                 remember(self, active.id, message)
-            self._queue.extendleft(reversed(active.postponed))
+            self._queue.extendleft(reversed(waiting))
             self._submitted.set()
             self._active = None
             active.ended.set()

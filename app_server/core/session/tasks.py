@@ -45,14 +45,20 @@ class ActiveTask:
     ending: bool = False
     postponed: list[Submission] = field(default_factory=list)
     """Operations that wait for the task's end."""
-    _input: list[MessageItem] = field(default_factory=list)
+    _input: list[tuple[Submission, MessageItem]] = field(default_factory=list)
 
-    def add_input(self, message: MessageItem) -> None:
-        self._input.append(message)
+    def add_input(self, submission: Submission, message: MessageItem) -> None:
+        """The user's words join the turn, ahead of its next request to the model."""
+        self._input.append((submission, message))
 
     def take_input(self) -> list[MessageItem]:
         taken, self._input = self._input, []
-        return taken
+        return [message for _, message in taken]
+
+    def take_leftover(self) -> list[Submission]:
+        """Operations whose words came too late for this turn: each begins one of its own."""
+        taken, self._input = self._input, []
+        return [submission for submission, _ in taken]
 
     def interrupt(self, reason: TurnAbortReason) -> None:
         if not self.ending:

@@ -4,7 +4,7 @@
 2. What the user said meanwhile joins the conversation, ahead of the next request.
 3. One request; its items and the outputs of its calls are recorded in the model's order.
 4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again.
-5. The turn ends when the model called nothing and nobody said anything meanwhile.
+5. The turn ends when the model called nothing. What the user said during that last reply begins the next turn.
 """
 
 from __future__ import annotations
@@ -77,12 +77,8 @@ class TurnLoop:
             self.transcript.record(self.turn_id, items)
             if await self._made_room():
                 continue
-            if reply.calls:
-                continue
-            pending = self.take_input()
-            if not pending:
+            if not reply.calls:
                 return last_assistant_text(items)
-            self.transcript.record(self.turn_id, pending)
 
     def interrupted(self) -> None:
         """Keep what is done; called once the turn's tasks have ended."""

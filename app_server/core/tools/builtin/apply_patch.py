@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from app_server.core.context.output import command_output
-from app_server.core.exec.command import ExecResult
 from app_server.core.model.prompt import FreeformTool, FunctionTool, ToolSpec
 from app_server.core.tools.arguments import parse_arguments
-from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import decode
+from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
+from app_server.core.tools.orchestrator import command_answer
 from app_server.core.tools.patching import Patching
 from protocol.base import Json
 
@@ -68,10 +66,4 @@ class ApplyPatchTool:
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         text = call.arguments if call.custom else parse_arguments(call.arguments, PARAMETERS)["input"]
         result = await Patching(call.call_id, text, turn.settings.cwd, turn).through()
-        return text_output(told(result), success=result.exit_code == 0)
-
-
-def told(result: ExecResult) -> str:
-    """What a model that calls the tool is given; a shell call gets JSON instead."""
-    output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
-    return f"Exit code: {result.exit_code}\nWall time: {result.duration_s:.1f} seconds\nOutput:\n{output}"
+        return command_answer(result)
