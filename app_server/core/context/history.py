@@ -6,7 +6,7 @@ without changing what was recorded.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from protocol.responses import (
@@ -29,7 +29,11 @@ class ConversationHistory:
     """Items in order. Items themselves are immutable."""
 
     def __init__(self, items: Iterable[ResponseItem] = ()) -> None:
-        self._items = list(items)
+        self._items: list[ResponseItem] = []
+        self._prompt: list[ResponseItem] = []
+        self._waiting: Counter[tuple[bool, str]] = Counter()
+        self._paired = True
+        self.replace(items)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -39,13 +43,36 @@ class ConversationHistory:
         return self._items
 
     def record(self, items: Iterable[ResponseItem]) -> None:
-        self._items.extend(item for item in items if not isinstance(item, OtherItem))
+        for item in items:
+            if not isinstance(item, OtherItem):
+                self._items.append(item)
+                self._follow(item)
 
     def replace(self, items: Iterable[ResponseItem]) -> None:
-        self._items = list(items)
+        self._items, self._prompt, self._paired = [], [], True
+        self._waiting.clear()
+        self.record(items)
 
     def for_prompt(self) -> list[ResponseItem]:
-        return normalise(self._items)
+        """A request's input. Costs a copy as long as every call has had its output, which is nearly always."""
+        return list(self._prompt) if self._paired and not self._waiting else normalise(self._items)
+
+    def _follow(self, item: ResponseItem) -> None:
+        match item:
+            case GhostSnapshot():
+                return
+            case FunctionCall() | LocalShellCall() | CustomToolCall():
+                self._waiting[call_key(item)] += 1
+            case FunctionCallOutput() | CustomToolCallOutput():
+                key = (isinstance(item, CustomToolCallOutput), item.call_id)
+                if not self._waiting[key]:
+                    self._paired = False
+                self._waiting[key] -= 1
+                if self._waiting[key] <= 0:
+                    del self._waiting[key]
+            case _:
+                pass
+        self._prompt.append(item)
 
 
 def normalise(items: Sequence[ResponseItem]) -> list[ResponseItem]:
