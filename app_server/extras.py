@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import anyio
+from anyio.abc import TaskGroup
+
 from app_server.core.auth.manager import AuthManager
-from app_server.core.config.types import Config
-from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest, ProcessSpawner
+from app_server.core.config.types import Config, OtelExporter
+from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
+from app_server.core.mcp.spawn import GuardedSpawner
 from app_server.core.model.client import ModelClient
+from app_server.core.model.families import find_family
 from app_server.core.model.http import LazyHttp
 from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.model.settings import ClientIdentity
+from app_server.core.notify.message import turn_complete
+from app_server.core.notify.program import NotifyProgram
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
+from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.events import ConversationFacts
+from app_server.core.telemetry.export import TelemetryExport, open_export
 from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.handlers.context import Client
 from app_server.handlers.user_agent import UserAgent
@@ -31,9 +41,17 @@ class Models:
     user_agent: UserAgent
     environment: Mapping[str, str] = field(repr=False)
 
-    def of(self, config: Config) -> ModelClient:
+    def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
+        def watch(attempt: int, seconds: float, status: int | None, error: str | None) -> None:
+            telemetry.api_request(attempt, int(seconds * 1000), status=status, error=error)
+
         return ModelClient(
-            config.provider, self.http, env=self.environment, identity=self.identity(), login=self.auth
+            config.provider,
+            self.http,
+            env=self.environment,
+            identity=self.identity(),
+            login=self.auth,
+            watch=None if telemetry is NO_TELEMETRY else watch,
         )
 
     async def names(self, config: Config) -> tuple[str, ...]:
@@ -44,6 +62,9 @@ class Models:
         )
         return answer.names if isinstance(answer, ModelList) else ()
 
+    async def aclose(self) -> None:
+        await self.http.aclose()
+
     async def warm_up(self) -> None:
         await self.http.warm_up()
 
@@ -51,21 +72,31 @@ class Models:
         return ClientIdentity(originator=self.user_agent.originator, user_agent=self.user_agent.text())
 
 
-@dataclass(frozen=True, slots=True)
 class Surrounding:
     """The engine's `Extras`."""
 
-    user_agent: UserAgent
-    client: Client
-    environment: Mapping[str, str] = field(repr=False)
-    spawner: ProcessSpawner
-    after_turn: Callable[[Config, ConversationId, str, Sequence[str], str | None], None]
+    def __init__(
+        self,
+        user_agent: UserAgent,
+        client: Client,
+        environment: Mapping[str, str],
+        background: TaskGroup,
+        *,
+        python: str,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._user_agent, self._client, self._environment = user_agent, client, environment
+        self._background, self._wall_clock = background, wall_clock
+        self._spawner = GuardedSpawner(python)
+        self._programs: dict[tuple[str, ...], NotifyProgram] = {}
+        self._export: TelemetryExport | None = None
+        self._opening = anyio.Lock()
 
     def originator(self) -> str:
-        return self.user_agent.originator
+        return self._user_agent.originator
 
     def elicitation(self) -> bool:
-        return self.client.elicitation
+        return self._client.elicitation
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
         async def elicit(asked: ElicitationRequest) -> ElicitationAnswer:
@@ -73,16 +104,45 @@ class Surrounding:
             return ElicitationAnswer(answer.action, answer.content)
 
         around = McpSurroundings(
-            environment=self.environment,
+            environment=self._environment,
             cwd=str(config.cwd),
-            spawner=self.spawner,
-            version=self.user_agent.version,
-            elicit=elicit if self.client.elicitation else None,
+            spawner=self._spawner,
+            version=self._user_agent.version,
+            elicit=elicit if self._client.elicitation else None,
         )
         return McpManager(config.mcp_servers, around, BUILTIN_NAMES)
 
+    async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:
+        """One way out per process, as the first conversation that wants one configures it."""
+        if config.otel.exporter is OtelExporter.NONE:
+            return NO_TELEMETRY
+        async with self._opening:
+            if self._export is None:
+                self._export = await open_export(config.otel, self._user_agent.version, self._wall_clock)
+        return self._export.conversation(
+            ConversationFacts(
+                conversation_id=conversation_id,
+                app_version=self._user_agent.version,
+                terminal_type=self._user_agent.text(),
+                model=config.model,
+                slug=find_family(config.model).name,
+            )
+        )
+
     def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted:
         def completed(turn_id: str, said: Sequence[str], last: str | None) -> None:
-            self.after_turn(config, conversation_id, turn_id, said, last)
+            if config.notify:
+                message = turn_complete(conversation_id, turn_id, str(config.cwd), said, last)
+                self._background.start_soon(self._program(config.notify).send, message, name="notify")
 
         return completed
+
+    async def close(self) -> None:
+        """Send what telemetry is left. Bounded."""
+        if self._export is not None:
+            await self._export.close()
+
+    def _program(self, command: tuple[str, ...]) -> NotifyProgram:
+        if command not in self._programs:
+            self._programs[command] = NotifyProgram(command, self._environment)
+        return self._programs[command]

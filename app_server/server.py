@@ -30,7 +30,6 @@ from app_server.core.engine import Engine, Surroundings
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
-from app_server.core.mcp.spawn import GuardedSpawner
 from app_server.core.model.http import LazyHttp
 from app_server.extras import Models, Surrounding
 from app_server.greeting import Greeting, own_user_agent
@@ -93,6 +92,7 @@ async def _serve_client(
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await context.manager.end_all()
+                await context.close()
             background.cancel_scope.cancel()
 
 
@@ -115,7 +115,12 @@ def _context(
     client = Client(initialized=greeting is not None and greeting.done)
     models = Models(LazyHttp(settings.environment), auth, user_agent, settings.environment)
     extras = Surrounding(
-        user_agent, client, settings.environment, GuardedSpawner(sys.executable), lambda *_: None
+        user_agent,
+        client,
+        settings.environment,
+        background,
+        python=sys.executable,
+        wall_clock=time.time,
     )
     engine = Engine(surroundings, runner, models, git, extras)
     return HandlerContext(
@@ -134,6 +139,7 @@ def _context(
         new_id=surroundings.new_id,
         random=os.urandom,
         models=models,
+        closing=(models.aclose, extras.close),
         client=client,
     )
 

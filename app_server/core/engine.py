@@ -38,6 +38,7 @@ from app_server.core.session.session import Session
 from app_server.core.session.state import SessionState, Settings
 from app_server.core.session.task_factory import TaskFactory
 from app_server.core.session.transcript import StoredTranscript
+from app_server.core.telemetry.contract import ConversationTelemetry
 from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
@@ -109,7 +110,7 @@ class Surroundings:
 class ModelClients(Protocol):
     """Where sessions get their model from."""
 
-    def of(self, config: Config) -> ModelClient: ...
+    def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient: ...
 
 
 class Extras(Protocol):
@@ -122,6 +123,8 @@ class Extras(Protocol):
         ...
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager: ...
+
+    async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry: ...
 
     def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted: ...
 
@@ -149,16 +152,16 @@ class Engine:
         """Raises ConversationError where the stored one cannot be read or somebody else writes it."""
         match origin:
             case NewConversation():
-                return self._begin(config, None)
+                return await self._begin(config, None)
             case GivenHistory():
-                return self._begin(config, origin.items)
+                return await self._begin(config, origin.items)
             case Fork():
                 return await self._fork(config, origin.path)
             case StoredRollout():
                 return await self._resume(config, origin.path)
 
     # --- the four origins
-    def _begin(
+    async def _begin(
         self, config: Config, given: Sequence[ResponseItem] | None, messages: tuple[EventMsg, ...] = ()
     ) -> Opened:
         conversation_id = self._around.new_conversation_id()
@@ -167,7 +170,8 @@ class Engine:
         writer = RolloutWriter.create(
             path, self._around.now, [self._meta(config, conversation_id, instructions)]
         )
-        opened = self._session(config, conversation_id, writer, instructions, messages)
+        telemetry = await self._extras.telemetry(config, conversation_id)
+        opened = self._session(config, conversation_id, writer, instructions, messages, telemetry)
         items = given if given is not None else self._opening(config, instructions)
         state, outbox = opened.session.state, opened.session.services.outbox
         StoredTranscript(state.history, outbox).record(OPENING_ID, items)
@@ -178,12 +182,15 @@ class Engine:
         stored = await anyio.to_thread.run_sync(read_rollout, path)
         instructions = self._instructions(config)
         items = rebuild_history(stored.items, self._rebuild(config, instructions))
-        return self._begin(config, items, stored.initial_messages)
+        return await self._begin(config, items, stored.initial_messages)
 
     async def _resume(self, config: Config, path: Path) -> Opened:
         reopened = await anyio.to_thread.run_sync(reopen, path, self._around.now)
         stored, instructions = reopened.stored, self._instructions(config)
-        opened = self._session(config, stored.meta.id, reopened.writer, instructions, stored.initial_messages)
+        telemetry = await self._extras.telemetry(config, stored.meta.id)
+        opened = self._session(
+            config, stored.meta.id, reopened.writer, instructions, stored.initial_messages, telemetry
+        )
         opened.session.state.history.replace(
             rebuild_history(stored.items, self._rebuild(config, instructions))
         )
@@ -201,6 +208,7 @@ class Engine:
         writer: RolloutWriter,
         instructions: Instructions,
         messages: tuple[EventMsg, ...],
+        telemetry: ConversationTelemetry,
     ) -> Opened:
         outbox = Outbox(writer)
         state = SessionState(Settings.of(config))
@@ -211,7 +219,8 @@ class Engine:
             conversation_id=conversation_id,
             config=config,
             instructions=instructions,
-            model=self._models.of(config),
+            model=self._models.of(config, telemetry),
+            telemetry=telemetry,
             outbox=outbox,
             broker=ApprovalBroker(),
             approved=ApprovalMemory(),
@@ -226,6 +235,7 @@ class Engine:
             git=self._git,
             elicitations=elicitations,
         )
+        telemetry.conversation_starts(config)
         for warning in config.warnings:
             outbox.emit("", WarningEvent(message=warning))
         for old, present in config.old_names:

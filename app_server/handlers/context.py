@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -59,8 +59,14 @@ class HandlerContext:
     """For what goes on after an answer."""
     new_id: Callable[[], str]
     random: Callable[[int], bytes]
+    closing: tuple[Callable[[], Awaitable[None]], ...] = ()
+    """What is to be ended when the client has left, in this order."""
     client: Client = field(default_factory=Client)
     logins: dict[str, LoginFlow] = field(default_factory=dict)
+
+    async def close(self) -> None:
+        for close in self.closing:
+            await close()
 
     def config(self, request: RequestOverrides | None = None) -> Config:
         """The configuration as it is now. Raises ConfigError."""

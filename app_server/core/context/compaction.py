@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from app_server.core.context.environment import user_text
 from app_server.core.context.instructions import is_session_prefix
+from app_server.core.context.tokens import BYTES_PER_TOKEN, estimate_tokens, within_tokens
 from protocol.responses import InputText, MessageItem, OutputText, ResponseItem
 
 USER_MESSAGES_MAX_TOKENS = 20_000
 """How much of the user's own words a compacted history keeps, newest first; the reference keeps as much."""
-
-BYTES_PER_TOKEN = 4
-"""A rule of thumb for text in any language, good enough for budgets."""
 
 NO_SUMMARY = "(no summary available)"
 
@@ -41,25 +39,11 @@ def build_compacted_history(
     for text in reversed(user_messages):
         size = estimate_tokens(text)
         if size > left:
-            kept.append(_cut(text, left))
+            kept.append(within_tokens(text, left) if left > 0 else "")
             break
         kept.append(text)
         left -= size
     return [*opening, *(user_text(text) for text in reversed(kept) if text), user_text(summary or NO_SUMMARY)]
-
-
-def _cut(text: str, tokens: int) -> str:
-    if tokens <= 0:
-        return ""
-    half = tokens * BYTES_PER_TOKEN // 2
-    data = text.encode("utf-8", "replace")
-    dropped = estimate_tokens(text) - tokens
-    head, tail = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
-    return f"{head}…{dropped} tokens truncated…{tail}"
-
-
-def estimate_tokens(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
 def estimate_history(items: Sequence[ResponseItem], instructions: str) -> int:

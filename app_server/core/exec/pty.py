@@ -98,6 +98,14 @@ class PtySession:
         output, self._unread = self._unread, HeadTail(SESSION_CAP)
         return output.value()
 
+    async def next(self, seconds: float) -> bytes:
+        """What it said since the last read, as soon as there is something; empty when time is up or it has ended."""
+        with anyio.move_on_after(seconds):
+            while not self._unread.total and self.report is None:
+                await self._news.wait()
+        output, self._unread = self._unread, HeadTail(SESSION_CAP)
+        return output.value()
+
     async def ended(self) -> None:
         """Waits for the end of the command."""
         while self.report is None:

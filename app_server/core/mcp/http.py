@@ -20,7 +20,7 @@ from app_server.core.mcp.contract import McpFailure, Refusal, Take
 from app_server.core.mcp.failures import AUTH_REQUIRED
 from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
 from app_server.core.mcp.messages import encode, oversized, parse
-from app_server.core.mcp.surroundings import display_url, proxy_for, request_headers
+from app_server.core.mcp.surroundings import display_url, is_http_url, proxy_for, request_headers
 from app_server.core.model.sse import SseDecoder
 from protocol.base import Json
 
@@ -54,10 +54,11 @@ class HttpLink:
             group.cancel_scope.cancel()
 
     async def send(self, message: Json) -> None:
-        await self._outgoing.send(message)
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._outgoing.send(message)
 
     def send_soon(self, message: Json) -> None:
-        with contextlib.suppress(anyio.WouldBlock):
+        with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._outgoing.send_nowait(message)
 
     def agreed(self, version: str) -> None:
@@ -95,7 +96,7 @@ class HttpLink:
                     "POST", self._url, content=encode(message), headers=self._headers()
                 ) as response:
                     reason = await self._read(response, take) or reason
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
             reason = f"cannot reach {display_url(self._url)}: {_kind(error)}"
         except _SessionOver:
             self._over.set()  # which releases whoever waits, this request included
@@ -164,15 +165,15 @@ async def _read_events(response: httpx.Response, take: Take) -> str | None:
     return None
 
 
-def _kind(error: httpx.HTTPError) -> str:
+def _kind(error: Exception) -> str:
     """What went wrong, without what the library quotes of the request."""
     match error:
         case httpx.ConnectTimeout():
             return "connecting took too long"
         case httpx.ConnectError():
             return "the connection was refused or the name is unknown"
-        case httpx.UnsupportedProtocol():
-            return "the protocol of the URL is not supported"
+        case httpx.UnsupportedProtocol() | httpx.InvalidURL() | ValueError():
+            return "it is no URL of HTTP"
         case _:
             return "the connection broke"
 
@@ -180,6 +181,8 @@ def _kind(error: httpx.HTTPError) -> str:
 @contextlib.asynccontextmanager
 async def open_http(name: str, transport: HttpTransport, user: Mapping[str, str]) -> AsyncIterator[HttpLink]:
     """Raises McpFailure where the table asks for something that is missing."""
+    if not is_http_url(transport.url):
+        raise McpFailure("its url is no URL of HTTP")
     headers = request_headers(name, transport, user)
     headers |= {
         "Accept": "application/json, text/event-stream",
@@ -198,7 +201,7 @@ async def open_http(name: str, transport: HttpTransport, user: Mapping[str, str]
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
         )
     except (ValueError, httpx.InvalidURL) as error:
-        raise McpFailure("its headers or its proxy cannot be used") from error
+        raise McpFailure("its URL, its headers or its proxy cannot be used") from error
     link = HttpLink(transport.url, client)
     try:
         yield link

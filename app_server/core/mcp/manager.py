@@ -15,6 +15,7 @@ from app_server.core.mcp.client import RequestFailed, entries
 from app_server.core.mcp.contract import McpFailure
 from app_server.core.mcp.failures import UNEXPECTED, StartFailure, tool_call_error
 from app_server.core.mcp.limits import MAX_RESOURCES
+from app_server.core.mcp.messages import nested_too_deeply
 from app_server.core.mcp.offer import McpTool, model_tools
 from app_server.core.mcp.resources import (
     LIST_RESOURCES,
@@ -58,6 +59,7 @@ class McpManager:
         self._tools: dict[str, McpTool] | None = None
         self._notices: tuple[str, ...] = ()
         self._scope = anyio.CancelScope()
+        self._begun = False
         self._ended = anyio.Event()
 
     @property
@@ -67,6 +69,7 @@ class McpManager:
 
     async def run(self) -> None:
         """Starts every server at once and serves them until cancelled or closed."""
+        self._begun = True
         try:
             with self._scope:
                 async with anyio.create_task_group() as group:
@@ -79,7 +82,8 @@ class McpManager:
     async def close(self) -> None:
         """Ends every server and waits until their processes are gone. For whoever started `run`."""
         self._scope.cancel()
-        await self._ended.wait()
+        if self._begun:
+            await self._ended.wait()
 
     async def ready(self) -> None:
         """Returns once every server has started or failed to; each has its own limit for that."""
@@ -186,6 +190,8 @@ class McpManager:
     async def _call(self, tool: McpTool, arguments: Json) -> CallToolResult:
         if arguments is not None and not isinstance(arguments, dict):
             raise RequestFailed(f"invalid type: {_kind(arguments)}, expected a map")
+        if nested_too_deeply(arguments):
+            raise RequestFailed("the arguments are nested too deeply")
         params = {"name": tool.tool} | ({} if arguments is None else {"arguments": arguments})
         raw = await self._servers[tool.server].request("tools/call", params)
         result = parse_result(raw)

@@ -68,6 +68,21 @@ def _mended(value: Json, depth: int) -> Json:
             return value
 
 
+def nested_too_deeply(value: Json) -> bool:
+    """Whether writing it could exhaust the stack."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def _nothing(name: str) -> Json:
     """JSON has no NaN and no infinity."""
 

@@ -74,12 +74,23 @@ def proxy_for(url: str, user: Mapping[str, str]) -> str | None:
     return _either(user, f"{parts.scheme}_proxy") or _either(user, "all_proxy") or None
 
 
+def is_http_url(url: str) -> bool:
+    """Whether there is anything to connect to."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def display_url(url: str) -> str:
     """A URL fit for a message: no user, no query, since both may hold a secret."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{host}{port}{parts.path}"
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "its URL"
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 def _either(user: Mapping[str, str], name: str) -> str:

@@ -52,6 +52,10 @@ BODY_LIMIT = 64 * 1024
 BODY_SECONDS = 10.0
 
 
+Watch = Callable[[int, float, int | None, str | None], None]
+"""Is told of each attempt at a request: its number from 0, its seconds, the status of an answer, what went wrong."""
+
+
 class ModelClient:
     """One conversation's way to its provider."""
 
@@ -64,6 +68,7 @@ class ModelClient:
         identity: ClientIdentity,
         login: CredentialSource | None = None,
         rng: Callable[[], float] = random.random,
+        watch: Watch | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.provider = provider
@@ -71,6 +76,7 @@ class ModelClient:
         self._rng, self._sleep = rng, sleep
         self._login = login if provider.requires_openai_auth else None
         """A login is shown to the providers that it was made for, not to any that somebody configured."""
+        self._watch = watch
         self._items = ItemBytes()
 
     @asynccontextmanager
@@ -101,7 +107,9 @@ class ModelClient:
         while True:
             target = self._target(settings, login)
             async with AsyncExitStack() as opened:
+                began = anyio.current_time()
                 outcome = await self._attempt(opened, target, body)
+                self._tell(attempt, anyio.current_time() - began, outcome)
                 if not isinstance(outcome, Refusal | HttpFailure):
                     stack.push_async_exit(opened.pop_all())
                     return outcome
@@ -123,6 +131,17 @@ class ModelClient:
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(backoff(attempt, self._rng) if outcome.delay is None else outcome.delay)
+
+    def _tell(self, attempt: int, seconds: float, outcome: HttpAnswer | Refusal | HttpFailure) -> None:
+        if self._watch is None:
+            return
+        match outcome:
+            case Refusal():
+                self._watch(attempt, seconds, None, str(outcome.error))
+            case HttpFailure():
+                self._watch(attempt, seconds, None, outcome.reason)
+            case _:
+                self._watch(attempt, seconds, outcome.status, None)
 
     def _body(self, prompt: Prompt, settings: RequestSettings) -> bytes:
         if self.provider.wire_api is WireApi.CHAT:

@@ -6,7 +6,7 @@ knows gets `UNKNOWN`, with nothing assumed that a plain chat model might lack. T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 
@@ -66,6 +66,8 @@ class ModelFamily:
     knows_apply_patch: bool = True
     """Without it the base instructions have to teach the patch format."""
     instructions: InstructionsKind = InstructionsKind.GENERAL
+    extra_tools: frozenset[str] = frozenset()
+    """Tools that others get only where the user asks for them."""
     truncation: TruncationPolicy = TruncationPolicy()
 
     @property
@@ -77,7 +79,9 @@ class ModelFamily:
 GPT_5_WINDOW = 272_000
 O_WINDOW = 200_000
 
-UNKNOWN = ModelFamily(name="unknown")
+FILE_TOOLS = frozenset({"grep_files", "read_file", "list_dir"})
+
+UNKNOWN = ModelFamily(name="unknown", knows_apply_patch=False)
 
 _CODEX = ModelFamily(
     name="gpt-5-codex",
@@ -86,6 +90,9 @@ _CODEX = ModelFamily(
     supports_reasoning_summaries=True,
     patch_tool=PatchToolKind.FREEFORM,
     instructions=InstructionsKind.CODEX,
+)
+_CODEX_EXP = replace(
+    _CODEX, name="codex-exp", supports_parallel_tool_calls=True, extra_tools=FILE_TOOLS, supports_verbosity=True
 )
 _GPT_5_1 = ModelFamily(
     name="gpt-5.1",
@@ -112,6 +119,7 @@ _TEST = ModelFamily(
     supports_parallel_tool_calls=True,
     supports_verbosity=True,
     instructions=InstructionsKind.CODEX,
+    extra_tools=FILE_TOOLS,
 )
 _CODEX_MINI = ModelFamily(
     name="codex-mini-latest",
@@ -146,6 +154,7 @@ FAMILIES: tuple[tuple[str, ModelFamily], ...] = (
     ("codex-mini-latest", _CODEX_MINI),
     ("gpt-5.1-codex", _CODEX),
     ("gpt-5-codex", _CODEX),
+    ("codex-exp-", _CODEX_EXP),
     ("codex-", _CODEX),
     ("gpt-5.1", _GPT_5_1),
     ("gpt-5", _GPT_5),

@@ -59,6 +59,8 @@ class ReplyAssembler:
         self._show_messages = show_messages
         self._started: str | None = None
         """The item that is being written."""
+        self._told = False
+        """Whether the client was sent pieces of it, under that id."""
 
     def text_delta(self, delta: str) -> None:
         """The hot path: two events of the same text, the older form last."""
@@ -66,6 +68,7 @@ class ReplyAssembler:
             return
         emit = self._emit
         if self._started is not None:
+            self._told = True
             emit(
                 AgentMessageContentDeltaEvent.model_construct(
                     thread_id=self._conversation_id, turn_id=self._turn_id, item_id=self._started, delta=delta
@@ -93,16 +96,19 @@ class ReplyAssembler:
                 self._emit(AgentReasoningRawContentDeltaEvent(delta=event.delta))
 
     def _place(self) -> dict[str, str]:
+        self._told = True
         return {"thread_id": self._conversation_id, "turn_id": self._turn_id, "item_id": self._started or ""}
 
     def _added(self, item: ResponseItem) -> None:
         shown = self._shown(item)
         if shown is not None:
-            self._started = shown.id
+            self._started, self._told = shown.id, False
             self._emit(self._item_started(shown))
 
     def _done(self, item: ResponseItem) -> None:
-        shown = self._shown(item)
+        # An item without an id of the provider's is named anew when it is whole, as the reference does, unless
+        # pieces of it were told under the first name.
+        shown = self._shown(item, keep_id=self._told)
         if shown is None:
             return
         if self._started is None:
@@ -116,8 +122,9 @@ class ReplyAssembler:
     def _item_started(self, item: TurnItem) -> ItemStartedEvent:
         return ItemStartedEvent(thread_id=self._conversation_id, turn_id=self._turn_id, item=item)
 
-    def _shown(self, item: ResponseItem) -> TurnItem | None:
-        shown = turn_item(item, self._started or self._new_id())
+    def _shown(self, item: ResponseItem, *, keep_id: bool = True) -> TurnItem | None:
+        kept = self._started if keep_id else None
+        shown = turn_item(item, kept or self._new_id())
         if isinstance(shown, AgentMessageItem) and not self._show_messages:
             return None
         return shown

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Protocol
 
+from app_server.core.context.compaction import message_text
 from app_server.core.context.environment import difference
 from app_server.core.session import lookups
 from app_server.core.session.services import Services
@@ -120,6 +121,7 @@ async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schem
         active.postponed.append(Submission(id=id, op=op))
         return
     message = await as_message(op.items)
+    actor.services.telemetry.user_prompt(message_text(message))
     if active is not None and active is actor.active and not active.ending:
         active.add_input(Submission(id=id, op=op), message)
         return

@@ -36,7 +36,7 @@ class RegularTask:
         self, services: Services, state: SessionState, turn: Turn, shape: RequestShape, message: MessageItem
     ) -> None:
         self._services, self._state, self._turn, self._shape = services, state, turn, shape
-        self._message = message
+        self._said = [message]
         self._loop: TurnLoop | None = None
         self._transcript = StoredTranscript(state.history, services.outbox)
 
@@ -47,9 +47,9 @@ class RegularTask:
         async with anyio.create_task_group() as side:
             side.start_soon(snapshot.take, name="snapshot")
             loop = self._loop = self._turn_loop(active, snapshot)
-            last = await loop.run([self._message])
+            last = await loop.run(list(self._said))
             await snapshot.record()
-        self._services.turn_completed(self._turn.id, [message_text(self._message)], last)
+        self._services.turn_completed(self._turn.id, [message_text(message) for message in self._said], last)
         return last
 
     def interrupted(self) -> None:
@@ -68,10 +68,16 @@ class RegularTask:
         def prompt(items: Sequence[ResponseItem]) -> Prompt:
             return shape.prompt(items, specs, turn.output_schema)
 
+        def take_input() -> list[MessageItem]:
+            taken = active.take_input()
+            self._said += taken
+            return taken
+
         async def prepare() -> None:
             await services.mcp.ready()
-            tools.update(build_tools(services.config, shape.family, services.mcp))
-            specs.extend(tool.spec() for tool in tools.values())
+            tool_set = build_tools(services.config, shape.family, services.mcp)
+            tools.update(tool_set.by_name())
+            specs.extend(tool_set.specs())
 
         async def diff() -> str | None:
             return await anyio.to_thread.run_sync(diffs.unified_diff) if diffs.touched else None
@@ -84,7 +90,7 @@ class RegularTask:
             tokens=self._state.tokens,
             sampler=samplers.telling(turn, shape, self._transcript, runtime),
             prompt=prompt,
-            take_input=active.take_input,
+            take_input=take_input,
             prepare=prepare,
             compact=Compactor(services, self._state, turn, shape, samplers).run,
             compact_limit=shape.compact_limit,
@@ -109,5 +115,9 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
         diffs=diffs,
         store=services.outbox.flush,
         clock=services.clock,
+        terminals=services.terminals,
+        shell_path=services.instructions.shell_path,
         granted_roots=state.granted_roots,
+        notices=state.notices,
+        telemetry=services.telemetry,
     )

@@ -89,15 +89,14 @@ class ReviewTask:
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
         tools = build_tools(review_config(services.config), shape.family, None)
-        specs = [tool.spec() for tool in tools.values()]
         tool_turn = tool_turn_of(services, self._state, turn, TurnDiffTracker())
         ready = anyio.Event()
         ready.set()
-        runtime = ToolRuntime(tools, tool_turn, ready)
+        runtime = ToolRuntime(tools.by_name(), tool_turn, ready)
         samplers = SamplerFactory(services, self._state)
 
         def prompt(items: Sequence[ResponseItem]) -> Prompt:
-            return shape.prompt(items, specs, None)
+            return shape.prompt(items, tools.specs(), None)
 
         return TurnLoop(
             turn_id=turn.id,

@@ -69,6 +69,7 @@ class SamplerFactory:
             assembler=assembler,
             tools=tools,
             clock=services.clock,
+            telemetry=services.telemetry,
         )
 
     def _emit(self, turn_id: str) -> Callable[[EventMsg], None]:

@@ -7,7 +7,7 @@ recorded with their outputs, so that the next attempt goes on from them and no c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -20,9 +20,13 @@ from app_server.core.model.events import (
     Completed,
     Created,
     ModelEvent,
+    OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,
     RateLimits,
+    ReasoningContentDelta,
+    ReasoningSummaryDelta,
+    ReasoningSummaryPartAdded,
 )
 from app_server.core.model.prompt import Prompt
 from app_server.core.model.retry import backoff
@@ -31,6 +35,7 @@ from app_server.core.session.assemble import ReplyAssembler
 from app_server.core.session.outbox import Outbox
 from app_server.core.session.state import TokenCounts
 from app_server.core.session.transcript import Transcript
+from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from protocol.events.msg import EventMsg
 from protocol.events.notices import StreamErrorEvent
@@ -48,6 +53,19 @@ from protocol.responses import (
 from protocol.rollout import TurnContextItem
 
 log = logging.getLogger(__name__)
+
+
+EVENT_KINDS: Mapping[type, str] = {
+    Created: "response.created",
+    OutputItemAdded: "response.output_item.added",
+    OutputItemDone: "response.output_item.done",
+    OutputTextDelta: "response.output_text.delta",
+    ReasoningSummaryDelta: "response.reasoning_summary_text.delta",
+    ReasoningSummaryPartAdded: "response.reasoning_summary_part.added",
+    ReasoningContentDelta: "response.reasoning_text.delta",
+    Completed: "response.completed",
+}
+"""As the Responses API names them, for telemetry."""
 
 
 @dataclass(slots=True)
@@ -91,6 +109,7 @@ class Sampler:
     tools: ToolRuntime | None
     """None: whatever the model calls is not run."""
     clock: Callable[[], float]
+    telemetry: ConversationTelemetry
     current: list[Reply] = field(default_factory=list)
     """The attempt under way, so that an interrupted turn can keep what came of it."""
 
@@ -140,13 +159,26 @@ class Sampler:
 
     async def _read(self, prompt: Prompt, reply: Reply, calls: TaskGroup) -> None:
         assembler = self.assembler()
+        reporting, began = self.telemetry is not NO_TELEMETRY, self.clock()
         async with self.model.stream(prompt, self.settings) as batches:
             async for batch in batches:
+                if reporting:
+                    began = self._report(batch, began)
                 self._take(batch, reply, assembler, calls)
                 if reply.completed:
                     return
                 await self.outbox.room()
         raise StreamDisconnected("stream closed before response.completed")
+
+    def _report(self, batch: Sequence[ModelEvent], began: float) -> float:
+        """Tell of a batch; returns when the wait for the next one begins."""
+        now = self.clock()
+        for event in batch:
+            if isinstance(event, Completed) and event.usage is not None:
+                self.telemetry.response_completed(event.usage)
+            else:
+                self.telemetry.sse_event(EVENT_KINDS.get(type(event), "other"), int((now - began) * 1000))
+        return now
 
     def _take(
         self, batch: Sequence[ModelEvent], reply: Reply, assembler: ReplyAssembler, calls: TaskGroup

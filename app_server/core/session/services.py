@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from app_server.core.model.client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.outbox import Outbox
+from app_server.core.telemetry.contract import ConversationTelemetry
+from app_server.core.tools.terminals import Terminals
 
 TurnCompleted = Callable[[str, Sequence[str], str | None], None]
 """Is told of each completed turn: its id, what the user said, the assistant's last words."""
@@ -50,6 +52,9 @@ class Services:
     rollout_path: Path
     history_file: MessageHistory
     turn_completed: TurnCompleted
+    telemetry: ConversationTelemetry
     git: Git
     now: Callable[[], datetime]
     elicitations: Elicitations
+    terminals: Terminals = field(default_factory=Terminals)
+    """Commands that go on between calls and turns."""

@@ -70,6 +70,7 @@ class Session:
                 group.cancel_scope.cancel()
         finally:
             self.ended.set()
+            await self.services.terminals.close()
             self.services.outbox.close()
             self._close()
 
@@ -149,6 +150,7 @@ class Session:
                 outbox.emit(active.id, TaskCompleteEvent(last_agent_message=last))
                 waiting += active.take_leftover()
             else:
+                self.background(self.services.terminals.close, name="terminals")
                 active.task.interrupted()
                 outbox.emit(active.id, TurnAbortedEvent(reason=active.reason))
             for message in active.take_input():

@@ -1,4 +1,4 @@
-"""A command that the user typed: it runs for them, outside of the sandbox, as in their own terminal."""
+"""A command that the user typed: run in their shell, under the turn's sandbox, without asking them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.tools.terminals import Terminals
 from protocol.events.msg import EventMsg
+from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy
 from protocol.responses import FunctionCallOutputPayload, ResponseItem
 
@@ -76,12 +79,21 @@ class ToolTurn:
     """Returns once everything said so far is on the disk; an approval's answer waits for it."""
     clock: Callable[[], float]
     """Monotonic seconds."""
+    terminals: Terminals
+    """Commands of the conversation that go on between calls."""
+    shell_path: str
+    """The user's shell, for tools that take a line of it."""
+    telemetry: ConversationTelemetry = NO_TELEMETRY
     granted_roots: set[str] = field(default_factory=set)
     """Directories that the user let patches write to for the rest of the session."""
+    notices: set[str] = field(default_factory=set)
+    """What the client of this conversation was told and need not hear again."""
 
     async def ask(self, call_id: str, event: EventMsg) -> ReviewDecision:
         """Put a question to the user. Where the answer is to abort, the turn is cancelled and this never returns."""
         decision = await self.broker.ask(call_id, self.id, lambda: self.emit(event))
+        asked_by = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
+        self.telemetry.tool_decision(asked_by, call_id, decision.value, "user")
         await self.store()
         return decision
 

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from app_server.core.approvals.decide import CommandRequest, Verdict, decide, may_ask_after_denial, refusal
 from app_server.core.commands.parsed import parse_command
@@ -19,6 +20,8 @@ from app_server.core.context.output import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
+from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.output_events import OutputDeltas, decode
 from protocol.events.commands import (
@@ -48,6 +51,21 @@ class Command:
     justification: str | None = None
     user_shell: bool = False
     """Typed by the user himself: nobody needs to be asked."""
+    provider_shell: bool = False
+    """Came as the provider's own kind of call, which clients are told of as of a user's command. It is asked about
+    like any other."""
+
+
+class Outcome(Protocol):
+    """What came of running a command, whatever ran it."""
+
+    @property
+    def denied(self) -> bool:
+        """The sandbox is the likely reason for its failure."""
+        ...
+
+
+Ran = TypeVar("Ran", bound=Outcome)
 
 
 class Rejected(Exception):
@@ -56,17 +74,32 @@ class Rejected(Exception):
 
 async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
     """Returns what the model is told. Raises ToolFailure where nothing was run."""
+
+    async def execute(plan: SandboxPlan | None) -> ExecResult:
+        return await turn.runner.run(
+            command_spec(command, turn, plan), OutputDeltas(command.call_id, turn.emit).take
+        )
+
+    result = await through(command, turn, execute)
+    tell_end(command.call_id, result, turn)
+    return command_answer(result)
+
+
+async def through(
+    command: Command, turn: ToolTurn, execute: Callable[[SandboxPlan | None], Awaitable[Ran]]
+) -> Ran:
+    """Steps 1 to 4 around `execute`, which is given the plan to run under. Raises ToolFailure, after the command's
+    end was told, where nothing was run."""
     request = CommandRequest(command.argv, command.cwd, command.escalated)
     if refused := refusal(request, turn.settings.approval_policy):
         raise ToolFailure(refused)
-    parsed = tuple(parse_command(command.argv))
     turn.emit(
         ExecCommandBeginEvent(
             call_id=command.call_id,
             command=command.argv,
             cwd=command.cwd,
-            parsed_cmd=parsed,
-            is_user_shell_command=command.user_shell,
+            parsed_cmd=tuple(parse_command(command.argv)),
+            is_user_shell_command=command.user_shell or command.provider_shell,
         )
     )
     began = turn.clock()
@@ -75,37 +108,52 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
             raise ToolFailure("command args are empty")
         if any("\0" in word for word in (*command.argv, command.cwd)):
             raise ToolFailure("execution error: a command cannot hold NUL characters")
-        result = await _Run(command, request, turn).through()
+        return await _Road(command, request, turn).through(execute)
     except (ToolFailure, CoreError, Rejected) as error:
         text = _said(error)
         turn.emit(_failed(command, text, turn.clock() - began))
         raise ToolFailure(text) from error
-    return _told(command, result, turn)
 
 
-class _Run:
+def command_spec(command: Command, turn: ToolTurn, plan: SandboxPlan | None) -> CommandSpec:
+    """What the runner is asked: the turn's environment, less the credentials."""
+    return CommandSpec(
+        argv=command.argv,
+        cwd=command.cwd,
+        env=command_environment(
+            turn.config.shell_environment_policy,
+            turn.runner.environment,
+            plan=plan,
+            withheld=turn.config.credential_variables(),
+        ),
+        timeout_ms=command.timeout_ms,
+        sandbox=plan,
+    )
+
+
+class _Road:
     """One command on its way through steps 2 to 4."""
 
     def __init__(self, command: Command, request: CommandRequest, turn: ToolTurn) -> None:
         self._command, self._request, self._turn = command, request, turn
         self._key: Hashable = (command.argv, command.cwd, command.escalated)
 
-    async def through(self) -> ExecResult:
+    async def through(self, execute: Callable[[SandboxPlan | None], Awaitable[Ran]]) -> Ran:
         unconfined = isinstance(self._turn.settings.sandbox_policy, DangerFullAccess)
         if self._turn.approved.covers(self._key):
             # What was approved for the session ran without the sandbox, or would have: trying it again helps nobody.
-            return await self._execute(confined=False)
+            return await execute(None)
         approved = await self._approved_now()
         if unconfined or (self._command.escalated and approved):
-            return await self._execute(confined=False)
-        result = await self._execute(confined=True)
+            return await execute(None)
+        result = await execute(await confinement(self._turn))
         if not result.denied:
             return result
         if not approved:
             if not may_ask_after_denial(self._turn.settings.approval_policy):
                 return result
             await self._ask(RETRY_REASON)
-        return await self._execute(confined=False)
+        return await execute(None)
 
     async def _approved_now(self) -> bool:
         """Step 2. False: nobody was asked, because nobody needed to be."""
@@ -136,24 +184,6 @@ class _Run:
             case ReviewDecision.DENIED | ReviewDecision.ABORT:
                 raise Rejected
 
-    async def _execute(self, *, confined: bool) -> ExecResult:
-        command, turn = self._command, self._turn
-        # The turn's directory is the root that may be written, never the one that the model names.
-        plan = turn.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd) if confined else None
-        spec = CommandSpec(
-            argv=command.argv,
-            cwd=command.cwd,
-            env=command_environment(
-                turn.config.shell_environment_policy,
-                turn.runner.environment,
-                plan=plan,
-                withheld=turn.config.credential_variables(),
-            ),
-            timeout_ms=command.timeout_ms,
-            sandbox=plan,
-        )
-        return await turn.runner.run(spec, OutputDeltas(command.call_id, turn.emit).take)
-
 
 def _said(error: ToolFailure | CoreError | Rejected) -> str:
     match error:
@@ -165,11 +195,12 @@ def _said(error: ToolFailure | CoreError | Rejected) -> str:
             return str(error)
 
 
-def _told(command: Command, result: ExecResult, turn: ToolTurn) -> ToolOutput:
+def tell_end(call_id: str, result: ExecResult, turn: ToolTurn) -> None:
+    """Step 5, for a command that ran."""
     aggregated = decode(result.aggregated)
     turn.emit(
         ExecCommandEndEvent(
-            call_id=command.call_id,
+            call_id=call_id,
             stdout=decode(result.stdout),
             stderr=decode(result.stderr),
             aggregated_output=aggregated,
@@ -180,7 +211,6 @@ def _told(command: Command, result: ExecResult, turn: ToolTurn) -> ToolOutput:
             ),
         )
     )
-    return command_answer(result)
 
 
 def command_answer(result: ExecResult) -> ToolOutput:

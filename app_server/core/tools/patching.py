@@ -28,6 +28,7 @@ from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.plan import PatchPlan, writer_command
 from app_server.core.patch.safety import AutoApprove, Reject, Territory, assess
 from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.orchestrator import RETRY_REASON
 from app_server.core.tools.output_events import OutputDeltas, decode
@@ -52,14 +53,14 @@ class Patching:
     async def through(self) -> ExecResult:
         """Returns what the writer printed. Raises ToolFailure where nothing was written."""
         plan = await self._understood()
-        confinement = self._confinement()
-        approved = await self._approved(plan, confinement)
+        allowed = await confinement(self.turn)
+        approved = await self._approved(plan, allowed)
         turn = self.turn
         turn.diffs.record(plan)
         changes = plan.changes()
         turn.emit(PatchApplyBeginEvent(call_id=self.call_id, auto_approved=not approved, changes=changes))
         try:
-            result = await self._written(plan, confinement, approved)
+            result = await self._written(plan, allowed, approved)
         except (CoreError, ToolFailure, OSError) as error:
             turn.emit(PatchApplyEndEvent(call_id=self.call_id, stdout="", stderr=str(error), success=False))
             raise ToolFailure(str(error)) from error
@@ -77,16 +78,10 @@ class Patching:
         except PatchError as error:
             raise ToolFailure(error.for_model()) from error
 
-    def _confinement(self) -> SandboxPlan | None:
-        settings = self.turn.settings
-        return self.turn.runner.plan(settings.sandbox_policy, settings.cwd)
-
     # --- step 2
-    async def _approved(self, plan: PatchPlan, confinement: SandboxPlan | None) -> bool:
+    async def _approved(self, plan: PatchPlan, allowed: SandboxPlan | None) -> bool:
         """Whether the user said yes; False: nobody needed to be asked."""
-        verdict = assess(
-            plan.places(), self.turn.settings.approval_policy, self._territory(plan, confinement)
-        )
+        verdict = assess(plan.places(), self.turn.settings.approval_policy, self._territory(plan, allowed))
         if isinstance(verdict, AutoApprove):
             return False
         if isinstance(verdict, Reject):
@@ -97,12 +92,12 @@ class Patching:
         await self._ask(plan, verdict.reason, verdict.grant_root, key)
         return True
 
-    def _territory(self, plan: PatchPlan, confinement: SandboxPlan | None) -> Territory | None:
-        if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or confinement is None:
+    def _territory(self, plan: PatchPlan, allowed: SandboxPlan | None) -> Territory | None:
+        if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
             return None
-        roots = tuple(confinement.writable_roots)
+        roots = tuple(allowed.writable_roots)
         fences = git_fences([place.real for place in plan.places()], roots)
-        return Territory(roots, (*confinement.fences, *confinement.reserved, confinement.home, *fences))
+        return Territory(roots, (*allowed.fences, *allowed.reserved, allowed.home, *fences))
 
     async def _ask(self, plan: PatchPlan, reason: str | None, grant_root: str | None, key: Hashable) -> None:
         event = ApplyPatchApprovalRequestEvent(
@@ -117,11 +112,9 @@ class Patching:
                 raise ToolFailure(REJECTED)
 
     # --- step 3
-    async def _written(self, plan: PatchPlan, confinement: SandboxPlan | None, approved: bool) -> ExecResult:
-        result = await self._write(plan, confinement)
-        stopped = (
-            confinement is not None and result.exit_code != 0 and decode(result.stderr).startswith(REFUSED)
-        )
+    async def _written(self, plan: PatchPlan, allowed: SandboxPlan | None, approved: bool) -> ExecResult:
+        result = await self._write(plan, allowed)
+        stopped = allowed is not None and result.exit_code != 0 and decode(result.stderr).startswith(REFUSED)
         if not stopped:
             return result
         if not approved:
@@ -130,9 +123,9 @@ class Patching:
             await self._ask(plan, RETRY_REASON, None, ("patch", self.text, self.cwd))
         return await self._write(plan, None)
 
-    async def _write(self, plan: PatchPlan, confinement: SandboxPlan | None) -> ExecResult:
+    async def _write(self, plan: PatchPlan, allowed: SandboxPlan | None) -> ExecResult:
         # What a killed writer left may be finished only by one that has no more rights than any command.
-        document = plan.document(self.call_id, recover=confinement is not None)
+        document = plan.document(self.call_id, recover=allowed is not None)
         path = await anyio.to_thread.run_sync(_spool, Path(self.turn.runner.home), document)
         try:
             spec = CommandSpec(
@@ -140,7 +133,7 @@ class Patching:
                 cwd=plan.cwd if os.path.isdir(plan.cwd) else "/",
                 env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
                 timeout_ms=TIMEOUT_MS,
-                sandbox=confinement,
+                sandbox=allowed,
             )
             return await self.turn.runner.run(spec, OutputDeltas(self.call_id, self.turn.emit).take)
         finally:

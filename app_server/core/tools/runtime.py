@@ -97,8 +97,20 @@ class ToolRuntime:
                 await self._ready.wait()
                 run.began = self._turn.clock()
                 run.output = await self._answer(run.call, tool)
+                self._report(run, run.output)
         finally:
             self._unfinished.discard(run.call.call_id)
+
+    def _report(self, run: CallRun, output: ToolOutput) -> None:
+        call = run.call
+        self._turn.telemetry.tool_result(
+            call.name,
+            call.call_id,
+            call.arguments,
+            int((self._turn.clock() - run.began) * 1000),
+            success=output.payload.success is not False,
+            output=output.payload.content,
+        )
 
     async def _answer(self, call: ToolCall, tool: Tool) -> ToolOutput:
         try:

@@ -59,6 +59,15 @@ async def test_arguments_that_are_no_map_do_not_reach_the_server(
         assert rig.received("tools/call") == []
 
 
+async def test_arguments_that_are_nested_too_deeply_are_refused(rig: Rig) -> None:
+    deep: Json = {}
+    for _ in range(900):
+        deep = {"a": [deep]}
+    async with rig.fake("normal") as mcp:
+        assert "nested too deeply" in ((await mcp.call(ECHO, deep)).error or "")
+        assert not (await mcp.call(ECHO, {"text": "x"})).is_error
+
+
 START_FAULTS = {
     "crash-start": "MCP client for `fake` failed to start: handshaking with MCP server failed: "
     "connection closed: initialize response",

@@ -125,6 +125,31 @@ async def test_nobody_there_and_no_token(rig: Rig) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[bad",
+        "http://127.0.0.1:999999/mcp",
+        "ftp://x/",
+        "nonsense",
+        "",
+        "http://exa mple/",
+        "http://\0/",
+    ],
+)
+async def test_a_url_that_is_none_costs_one_message(rig: Rig, url: str) -> None:
+    async with rig.opened(http(url)) as mcp:
+        (failure,) = mcp.failures()
+        assert failure.message.startswith("MCP client for `web` failed to start: ")
+
+
+async def test_headers_that_are_none_cost_one_message(rig: Rig) -> None:
+    with ScriptedHttp().serving() as url:
+        async with rig.opened(http(url, http_headers={"X": "ünfit\n"})) as mcp:
+            (failure,) = mcp.failures()
+            assert "ünfit" not in failure.message
+
+
 async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
     script = ScriptedHttp()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from dataclasses import replace
 from typing import Final
 
 from app_server.core.model.prompt import FunctionTool, LocalShellTool, ToolSpec
@@ -74,14 +75,19 @@ class ShellTool:
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, CHECKED)
         command = as_command(call.call_id, arguments, turn.settings.cwd)
-        match find_patch(command.argv):
-            case PatchCall(patch, workdir):
-                cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))
-                result = await Patching(call.call_id, patch, cwd, turn).through()
-                return command_answer(result)
-            case ParseProblem(message):
-                raise ToolFailure(message)
-        return await run_command(command, turn)
+        return await run_or_patch(replace(command, provider_shell=call.local_shell), turn)
+
+
+async def run_or_patch(command: Command, turn: ToolTurn) -> ToolOutput:
+    """Runs it; where all it does is to call `apply_patch`, the patch is applied by us."""
+    match find_patch(command.argv):
+        case PatchCall(patch, workdir):
+            cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))
+            result = await Patching(command.call_id, patch, cwd, turn).through()
+            return command_answer(result)
+        case ParseProblem(message):
+            raise ToolFailure(message)
+    return await run_command(command, turn)
 
 
 def as_command(call_id: str, arguments: dict[str, Json], cwd: str) -> Command:

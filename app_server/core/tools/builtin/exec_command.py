@@ -1,0 +1,108 @@
+"""`exec_command`: a line of shell on a terminal that may go on after the call; `write_stdin` comes back to it."""
+
+from __future__ import annotations
+
+import os.path
+from typing import Final
+
+from app_server.core.errors import LaunchError
+from app_server.core.model.prompt import FunctionTool, ToolSpec
+from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
+from app_server.core.tools.orchestrator import Command, command_spec, through
+from app_server.core.tools.watching import Look, finish, watch
+from protocol.base import Json
+
+YIELD_MS = 10_000
+"""How long a call looks where the model does not say."""
+
+PARAMETERS: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {
+        "cmd": {"type": "string", "description": "A line for the shell."},
+        "workdir": {"type": "string", "description": "Where to run it; relative to the working directory."},
+        "shell": {"type": "string", "description": "The shell's path; the user's shell by default."},
+        "login": {"type": "boolean", "description": "Whether it is a login shell; it is by default."},
+        "yield_time_ms": {
+            "type": "number",
+            "description": "Milliseconds to wait for output before you are answered; 10000 by default.",
+        },
+        "max_output_tokens": {
+            "type": "number",
+            "description": "How much of the output you want to see; 10000 by default.",
+        },
+        "with_escalated_permissions": {
+            "type": "boolean",
+            "description": "Ask the user to run it outside of the sandbox; give a justification.",
+        },
+        "justification": {
+            "type": "string",
+            "description": "One sentence for the user: why it must leave the sandbox.",
+        },
+    },
+    "required": ["cmd"],
+    "additionalProperties": False,
+}
+
+CHECKED: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {
+        "cmd": {"type": "string"},
+        "workdir": {"type": ["string", "null"]},
+        "shell": {"type": ["string", "null"]},
+        "login": {"type": ["boolean", "null"]},
+        "yield_time_ms": {"type": ["number", "null"], "minimum": 0},
+        "max_output_tokens": {"type": ["number", "null"], "minimum": 0},
+        "with_escalated_permissions": {"type": ["boolean", "null"]},
+        "justification": {"type": ["string", "null"]},
+    },
+    "required": ["cmd"],
+}
+"""What is accepted: models send null for what they leave out."""
+
+
+class ExecCommandTool:
+    name = "exec_command"
+    parallel = False
+
+    def spec(self) -> ToolSpec:
+        return FunctionTool(
+            name=self.name,
+            description=(
+                "Runs a line of shell on a terminal. If it has not ended when the time is up, it goes on, and "
+                "you are given a session ID for `write_stdin`."
+            ),
+            parameters=PARAMETERS,
+        )
+
+    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        arguments = parse_arguments(call.arguments, CHECKED)
+        command = as_command(call.call_id, arguments, turn)
+        yield_ms = arguments.get("yield_time_ms")
+
+        async def execute(plan: SandboxPlan | None) -> Look:
+            began = turn.clock()
+            pty = await turn.runner.open_session(command_spec(command, turn, plan))
+            terminal = await turn.terminals.keep(command.call_id, pty, began=began, confined=plan is not None)
+            look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
+            if look.denied or pty.failure is not None:
+                await turn.terminals.drop(terminal.number)
+            if pty.failure is not None:
+                raise LaunchError(pty.failure)
+            return look
+
+        look = await through(command, turn, execute)
+        return await finish(look, arguments.get("max_output_tokens"), turn)
+
+
+def as_command(call_id: str, arguments: dict[str, Json], turn: ToolTurn) -> Command:
+    shell = arguments.get("shell") or turn.shell_path
+    flag = "-c" if arguments.get("login") is False else "-lc"
+    return Command(
+        call_id=call_id,
+        argv=(shell, flag, arguments["cmd"]),
+        cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.get("workdir") or "")),
+        escalated=bool(arguments.get("with_escalated_permissions")),
+        justification=arguments.get("justification"),
+    )

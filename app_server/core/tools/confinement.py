@@ -1,0 +1,27 @@
+"""The plan that a turn's commands and patches run under, and the word about it where the machine cannot keep it all.
+
+Nothing runs in a weaker sandbox than the policy promises without the client having been told, once a conversation.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.tools.contract import ToolTurn
+from protocol.events.notices import WarningEvent
+
+NOTICE: Final = "sandbox"
+"""What the conversation remembers to have told."""
+
+
+async def confinement(turn: ToolTurn) -> SandboxPlan | None:
+    """None for full access. The turn's directory is the root that may be written, never one that the model names."""
+    settings = turn.settings
+    plan = turn.runner.plan(settings.sandbox_policy, settings.cwd)
+    if plan is not None and NOTICE not in turn.notices:
+        turn.notices.add(NOTICE)
+        state = await turn.runner.sandbox_state()
+        if state.warning is not None:
+            turn.emit(WarningEvent(message=state.warning))
+    return plan

@@ -1,0 +1,49 @@
+"""Reading files for the model with the rights of a command: by a process inside the turn's sandbox, in bounded time.
+
+In the server itself such a read could reach what commands must not see, and nothing could end one that hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from app_server.core.context.output import shorten
+from app_server.core.errors import CoreError
+from app_server.core.exec.command import CommandSpec
+from app_server.core.files import reader
+from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.core.tools.output_events import decode
+from protocol.base import Json
+
+TIMEOUT_MS = 30_000
+
+
+async def read(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
+    """The reader's answer. Raises ToolFailure with what it says went wrong."""
+    settings = turn.settings
+    spec = CommandSpec(
+        argv=(sys.executable, "-I", "-S", reader.__file__, json.dumps({"do": do, **request})),
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        timeout_ms=TIMEOUT_MS,
+        sandbox=turn.runner.plan(settings.sandbox_policy, settings.cwd),
+    )
+    try:
+        result = await turn.runner.run(spec, lambda stream, chunk: None)
+    except CoreError as error:
+        raise ToolFailure(str(error)) from error
+    if result.timed_out:
+        raise ToolFailure(f"it took longer than {TIMEOUT_MS // 1000} seconds; ask for less")
+    if result.exit_code != 0:
+        raise ToolFailure(shorten(decode(result.stderr)) or f"the reader ended with {result.exit_code}")
+    return text_output(shorten(decode(result.stdout)))
+
+
+def positive(arguments: dict[str, Json], name: str, default: int, problem: str) -> int:
+    """A number of the model's, which may be left out."""
+    given = arguments.get(name)
+    value = default if given is None else int(given)
+    if value < 1:
+        raise ToolFailure(problem)
+    return value
