@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from app_server.core.exec.pty import PtySession
+from app_server.core.exec.output import HeadTail
+from app_server.core.exec.pty import SESSION_CAP, PtySession
 
 MOST = 64
 """Open at once; then the one that was used longest ago makes room, one that has ended before any other."""
@@ -25,6 +26,8 @@ class Terminal:
     pty: PtySession
     began: float
     confined: bool
+    said: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
+    """All that was seen of it, for its end event."""
 
 
 @dataclass(slots=True)

@@ -53,6 +53,7 @@ async def watch(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> Look:
         chunk = await pty.next(max(until - anyio.current_time(), 0))
         if chunk:
             seen.add(chunk)
+            terminal.said.add(chunk)
             deltas.take(Stream.STDOUT, chunk)
         if last:
             return Look(terminal, seen.value(), anyio.current_time() - began, pty.exit_code)
@@ -62,11 +63,12 @@ async def finish(look: Look, max_tokens: float | None, turn: ToolTurn) -> ToolOu
     """What the model is told of one look. A command that has ended is told of, too, and forgotten."""
     if look.exit_code is not None:
         await turn.terminals.drop(look.terminal.number)
+        said = look.terminal.said.value()
         result = ExecResult(
             exit_code=look.exit_code,
-            stdout=look.output,
+            stdout=said,
             stderr=b"",
-            aggregated=look.output,
+            aggregated=said,
             duration_s=turn.clock() - look.terminal.began,
         )
         tell_end(look.terminal.call_id, result, turn)

@@ -9,6 +9,7 @@ from app_server.core.errors import LaunchError
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.builtin.shell import patched
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import Command, command_spec, through
 from app_server.core.tools.watching import Look, finish, watch
@@ -79,6 +80,8 @@ class ExecCommandTool:
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, CHECKED)
         command = as_command(call.call_id, arguments, turn)
+        if (answer := await patched(command, turn)) is not None:
+            return answer
         yield_ms = arguments.get("yield_time_ms")
 
         async def execute(plan: SandboxPlan | None) -> Look:

@@ -79,7 +79,11 @@ class ShellTool:
 
 
 async def run_or_patch(command: Command, turn: ToolTurn) -> ToolOutput:
-    """Runs it; where all it does is to call `apply_patch`, the patch is applied by us."""
+    return await patched(command, turn) or await run_command(command, turn)
+
+
+async def patched(command: Command, turn: ToolTurn) -> ToolOutput | None:
+    """Where all that it does is to call `apply_patch`, the patch is applied by us. None: it is another command."""
     match find_patch(command.argv):
         case PatchCall(patch, workdir):
             cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))
@@ -87,7 +91,7 @@ async def run_or_patch(command: Command, turn: ToolTurn) -> ToolOutput:
             return command_answer(result)
         case ParseProblem(message):
             raise ToolFailure(message)
-    return await run_command(command, turn)
+    return None
 
 
 def as_command(call_id: str, arguments: dict[str, Json], cwd: str) -> Command:
