@@ -47,7 +47,7 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-# Dependency groups are why pip has to be 25.1 or newer.
+# Dependency groups are why pip has to be 25.1 or newer. The extra is tested, too.
 $(INSTALLED_DEV): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[otel]' --group dev
 	@touch $@

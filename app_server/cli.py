@@ -82,11 +82,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _without_alias(argv: Sequence[str]) -> list[str]:
-    """`app-server app-server app-server` happens when a client's command already holds the subcommand."""
-    words = list(argv)
-    while words.count("app-server") > 1:
-        words.remove("app-server")
-    return words
+    """Without the subcommand that clients write, once or twice: serving is what happens anyway, and options may stand
+    before and after it.
+    """
+    return [word for word in argv if word != "app-server"]
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -21,6 +21,12 @@ READ_SIZE = 1 << 16
 MAX_FIRST_LINE = 1 << 16
 """A longer first line is no plain `initialize`."""
 
+MAX_UNREAD = 1 << 20
+"""So much is taken in while the server is loaded; the rest waits in the pipe."""
+
+POLL_SECONDS = 0.01
+"""How soon the end of loading is seen; a client that leaves is seen at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
@@ -33,26 +39,37 @@ class Greeting:
     """What was read and is still to be served."""
 
 
-def greet(read_fd: int, write_fd: int, environment: Mapping[str, str], load: Callable[[], None]) -> Greeting:
-    """Wait for the first line; `load` runs in a thread meanwhile, and has ended when this returns."""
+def greet(
+    read_fd: int, write_fd: int, environment: Mapping[str, str], load: Callable[[], None]
+) -> Greeting | None:
+    """Wait for the first line and answer it where that is our part; `load` runs in a thread meanwhile.
+
+    Returns once everything is loaded; None where the client has left and nothing is left to serve.
+    """
     agent = own_user_agent(environment)
     loading = threading.Thread(target=load, name="load", daemon=True)
-    if not _ready(read_fd):
+    if not _ready(read_fd, 0):
         loading.start()
     line, unread = _first_line(read_fd)
-    name_and_version = _plain_initialize(line) if line is not None else None
-    if name_and_version is not None:
-        id, name, version = name_and_version
-        agent.introduce(name, version)
+    client = _plain_initialize(line) if line is not None else None
+    if client is not None:
+        agent.introduce(client.name, client.version)
         # Less than a pipe holds, so this cannot block.
-        os.write(write_fd, dump_response(id, _result(agent)) + b"\n")
+        os.write(write_fd, dump_response(client.id, _result(agent)) + b"\n")
     elif line is not None:
         unread = line + b"\n" + unread
-    if not loading.is_alive() and loading.ident is None:
-        load()
-    elif loading.ident is not None:
-        loading.join()
-    return Greeting(agent, name_and_version is not None, unread)
+    if loading.ident is None:
+        loading.start()
+    ended = line is None
+    while loading.is_alive():
+        if ended or len(unread) >= MAX_UNREAD:
+            loading.join()
+        elif _ready(read_fd, POLL_SECONDS):
+            more = _read(read_fd)
+            unread, ended = unread + more, not more
+        if ended and not unread:
+            return None
+    return Greeting(agent, client is not None, unread)
 
 
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
@@ -65,24 +82,29 @@ def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
     )
 
 
-def _ready(fd: int) -> bool:
+def _ready(fd: int, seconds: float) -> bool:
     try:
-        return bool(select.select([fd], [], [], 0)[0])
+        return bool(select.select([fd], [], [], seconds)[0])
     except (OSError, ValueError):
         return True
+
+
+def _read(fd: int) -> bytes:
+    """Empty where the client has closed its end, or there never was one."""
+    while True:
+        try:
+            return os.read(fd, READ_SIZE)
+        except BlockingIOError:
+            select.select([fd], [], [])
+        except OSError:
+            return b""
 
 
 def _first_line(fd: int) -> tuple[bytes | None, bytes]:
     """The first line without its end, and what followed it; None where it ended or grew too long before one."""
     data = b""
     while b"\n" not in data:
-        try:
-            more = os.read(fd, READ_SIZE)
-        except BlockingIOError:
-            select.select([fd], [], [])
-            continue
-        except OSError:
-            more = b""
+        more = _read(fd)
         data += more
         if not more or len(data) > MAX_FIRST_LINE:
             return None, data
@@ -90,8 +112,15 @@ def _first_line(fd: int) -> tuple[bytes | None, bytes]:
     return line, unread
 
 
-def _plain_initialize(line: bytes) -> tuple[int | str, str, str] | None:
-    """Id, name and version of the client, if the line is a request that leaves nothing to check."""
+@dataclass(frozen=True, slots=True)
+class _Client:
+    id: int | str
+    name: str
+    version: str
+
+
+def _plain_initialize(line: bytes) -> _Client | None:
+    """The client, if the line is a request that leaves nothing to check."""
     try:
         message = parse_message(line)
     except ParseError:
@@ -103,7 +132,7 @@ def _plain_initialize(line: bytes) -> tuple[int | str, str, str] | None:
             params={"clientInfo": {"name": str(name), "version": str(version)}} as params,
         ) if method == INITIALIZE and params.keys() == {"clientInfo"}:
             title = params["clientInfo"].get("title")
-            return (id, name, version) if title is None or isinstance(title, str) else None
+            return _Client(id, name, version) if title is None or isinstance(title, str) else None
     return None
 
 

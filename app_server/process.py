@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from app_server.greeting import greet
 from app_server.transport.claim import claim_stdout
 
 FULL_SERVER = "app_server.stdio_server"
+
+PR_SET_DUMPABLE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +46,27 @@ def serve_stdio(args: argparse.Namespace) -> int:
         print(f"app-server: {error}", file=sys.stderr)  # noqa: T201  nobody is served yet
         return 2
     write_fd = claim_stdout()
-    try:
-        greeting = greet(0, write_fd, os.environ, _load)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # Until the full server listens to them there is nothing to be stored.
+        signal.signal(number, lambda *_: os._exit(0))
+    greeting = greet(0, write_fd, os.environ, _load)
+    if greeting is not None:
         importlib.import_module(FULL_SERVER).run(write_fd, launch, greeting)
-    except KeyboardInterrupt:
-        pass  # before the full server took the signals over
     # Threads that still wait for a disk or a name server must not hold the process.
     sys.stderr.flush()
     os._exit(0)
 
 
 def _load() -> None:
+    refuse_inspection()
     importlib.import_module(FULL_SERVER)
+
+
+def refuse_inspection() -> None:
+    """No other process of the user may read this one's memory, environment and descriptors: keys are in there."""
+    if sys.platform == "linux":
+        ctypes = importlib.import_module("ctypes")  # takes as long as the rest of this module
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def launched(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:

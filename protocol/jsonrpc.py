@@ -72,7 +72,7 @@ class ParseError(Exception):
     """A line that is no message. `id` is the request's, where one could be read, so that it can be
     answered."""
 
-    def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:  # noqa: A002 - wire name
+    def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:
         super().__init__(message)
         self.code: Final = code
         self.message: Final = message
@@ -192,7 +192,7 @@ _decode_pairs: Final[Callable[[str], Json]] = json.JSONDecoder(
 ).decode
 
 
-def dump_request(id: RequestId, method: str, params: bytes | None = None) -> bytes:  # noqa: A002 - wire name
+def dump_request(id: RequestId, method: str, params: bytes | None = None) -> bytes:
     """A request of ours. Like all dumps: one line without its end, `params` being JSON already."""
     tail = b"}" if params is None else b',"params":' + params + b"}"
     return b'{"id":' + _dump_id(id) + b',"method":' + _dump_text(method) + tail
@@ -203,11 +203,11 @@ def dump_notification(method: str, params: bytes | None = None) -> bytes:
     return b'{"method":' + _dump_text(method) + tail
 
 
-def dump_response(id: RequestId, result: bytes = b"{}") -> bytes:  # noqa: A002 - wire name
+def dump_response(id: RequestId, result: bytes = b"{}") -> bytes:
     return b'{"id":' + _dump_id(id) + b',"result":' + result + b"}"
 
 
-def dump_error(id: RequestId | None, code: int, message: str, data: Json = None) -> bytes:  # noqa: A002
+def dump_error(id: RequestId | None, code: int, message: str, data: Json = None) -> bytes:
     """An answer that refuses; `id` is null where the request's could not be read."""
     body = b'{"code":' + str(code).encode()
     if data is not None:

@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__"},
     {"cli"},
+    {"stdio_server"},
     {"process", "demo"},
     {"server"},
-    {"extras"},
+    {"extras", "greeting"},
     {"handlers"},
     {"conversations"},
     {"projection", "rpc", "transport", "core"},
@@ -32,12 +33,12 @@ CORE = (
     {"tools"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
-    {"commands", "sandbox", "patch", "auth", "git", "files", "prompts", "telemetry"},
+    {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
     {"config"},
     {"errors"},
 )
 
-WIRE = ("protocol.v1", "protocol.methods", "protocol.jsonrpc")
+WIRE = ("protocol.v1", "protocol.methods", "protocol.names", "protocol.jsonrpc")
 """The faces of the wire, which the engine does not know."""
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}

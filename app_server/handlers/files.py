@@ -17,7 +17,9 @@ from protocol.v1.misc import (
 )
 
 
-async def fuzzy_file_search(context: HandlerContext, params: FuzzyFileSearchParams) -> FuzzyFileSearchResponse:
+async def fuzzy_file_search(
+    context: HandlerContext, params: FuzzyFileSearchParams
+) -> FuzzyFileSearchResponse:
     """A second search with the same token ends the first, which then answers with nothing."""
     roots = [Path(root) for root in params.roots]
     hits = await context.search.search(params.query, roots, params.cancellation_token)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+
+from app_server.core.errors import CoreError
 from app_server.handlers.context import HandlerContext
 from app_server.handlers.then import Answer
 from app_server.rpc.errors import invalid_request
@@ -12,6 +15,8 @@ from protocol.v1.initialize import (
     InitializeResponse,
     UserInfoResponse,
 )
+
+log = logging.getLogger(__name__)
 
 
 async def initialize(context: HandlerContext, params: InitializeParams) -> Answer:
@@ -31,6 +36,14 @@ async def warm_up(context: HandlerContext) -> None:
     """Make ready what the first turn needs, without anybody waiting for it."""
     context.background.start_soon(context.models.warm_up, name="warm-up")
     context.runner.warm_up()
+    context.background.start_soon(_find_sandbox, context, name="sandbox probe")
+
+
+async def _find_sandbox(context: HandlerContext) -> None:
+    try:
+        await context.runner.sandbox_state()
+    except (CoreError, OSError) as error:
+        log.warning("the sandbox could not be tried: %s", error)  # the first command tells its user
 
 
 async def get_user_agent(context: HandlerContext, params: NoParams) -> GetUserAgentResponse:

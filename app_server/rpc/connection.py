@@ -8,7 +8,7 @@ request causes can overtake its answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,8 +18,6 @@ from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.lanes import Lanes
 from app_server.rpc.outgoing import Outgoing, describe
 from app_server.rpc.pending import Answer
-from app_server.transport.contract import Transport, TransportClosed
-from app_server.transport.framing import Oversized
 from protocol.base import Json
 from protocol.jsonrpc import (
     PARSE_ERROR,
@@ -45,6 +43,21 @@ class Reply:
     then: Callable[[], Awaitable[None]] | None = None
 
 
+class Dropped(Protocol):
+    """A line that was too long to be kept."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class Incoming(Protocol):
+    """Where the client's lines come from."""
+
+    def lines(self) -> AsyncIterator[Sequence[bytes | Dropped]]:
+        """Batches of whole lines; ends when the client has closed its end."""
+        ...
+
+
 class Router(Protocol):
     """The methods there are."""
 
@@ -67,26 +80,23 @@ class Connection:
     """Serves one transport until the client closes it."""
 
     def __init__(
-        self, transport: Transport, outgoing: Outgoing, router: Router, max_in_flight: int = MAX_IN_FLIGHT
+        self, incoming: Incoming, outgoing: Outgoing, router: Router, max_in_flight: int = MAX_IN_FLIGHT
     ) -> None:
-        self._transport, self._outgoing, self._router = transport, outgoing, router
+        self._incoming, self._outgoing, self._router = incoming, outgoing, router
         self._max_in_flight = max_in_flight
 
     async def serve(self) -> None:
-        """Returns when the client has closed its end or no longer reads; running requests are cancelled then."""
-        try:
-            async with anyio.create_task_group() as requests:
-                lanes = Lanes(requests)
-                async for lines in self._transport.lines():
-                    for line in lines:
-                        self._receive(line, lanes)
-                    await self._outgoing.room()
-                requests.cancel_scope.cancel()
-        except TransportClosed:
-            log.info("the client no longer reads")
+        """Returns when the client has closed its end; running requests are cancelled then."""
+        async with anyio.create_task_group() as requests:
+            lanes = Lanes(requests)
+            async for lines in self._incoming.lines():
+                for line in lines:
+                    self._receive(line, lanes)
+                await self._outgoing.room()
+            requests.cancel_scope.cancel()
 
-    def _receive(self, line: bytes | Oversized, lanes: Lanes) -> None:
-        if isinstance(line, Oversized):
+    def _receive(self, line: bytes | Dropped, lanes: Lanes) -> None:
+        if not isinstance(line, bytes):
             log.warning("dropped a line of %d bytes", line.size)
             message = f"Parse error: a line of {line.size} bytes exceeds the limit"
             self._outgoing.fail(None, RpcError(PARSE_ERROR, message, {"kind": "line_too_long"}))

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 
+from app_server.transport.claim import own_description
 from app_server.transport.contract import TransportClosed
 from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
 
@@ -38,7 +39,7 @@ class StdioTransport:
         if stat.S_ISSOCK(mode):
             self._socket = socket.socket(fileno=os.dup(write_fd))
         elif stat.S_ISFIFO(mode):
-            self._write_fd = _own_description(write_fd)
+            self._write_fd = own_description(write_fd) if os.get_blocking(write_fd) else write_fd
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         decoder = LineDecoder(self._limit)
@@ -81,12 +82,3 @@ class StdioTransport:
 def _can_wait(fd: int) -> bool:
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
-
-
-def _own_description(fd: int) -> int:
-    """The same pipe, opened once more, so that O_NONBLOCK concerns nobody else."""
-    try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # no /proc: then the shared description has to do
-        os.set_blocking(fd, False)
-        return fd

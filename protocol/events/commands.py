@@ -75,8 +75,8 @@ class SandboxCommandAssessment(EngineModel):
 
 
 class ExecApprovalRequestEvent(EngineModel):
-    """A command waits for the user. After the call was recorded and before its `exec_command_begin`;
-    the request to the client that carries the question is written after this event."""
+    """A command waits for the user. After its `exec_command_begin` and before its `exec_command_end`; the
+    request to the client that carries the question is written after this event."""
 
     type: Literal["exec_approval_request"] = "exec_approval_request"
     call_id: str
@@ -88,8 +88,8 @@ class ExecApprovalRequestEvent(EngineModel):
 
 
 class ExecCommandBeginEvent(EngineModel):
-    """A command starts. Before its output and its end; a command that was refused never begins. It may begin
-    twice under one call id: in the sandbox, and again outside after consent."""
+    """A command was taken up. Before the question about it, its output and its end, once for a call; also for
+    a command that the user then refuses, whose end has exit code -1."""
 
     type: Literal["exec_command_begin"] = "exec_command_begin"
     call_id: str

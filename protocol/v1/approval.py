@@ -1,8 +1,8 @@
 """What the server asks the client: may this command run, may this patch be applied, what does the user
 answer.
 
-A decision is understood in this protocol's words and in those of the thread API, exactly as spelled.
-Everything else that a client answers counts as no.
+A yes is a yes only in this protocol's words, exactly as spelled; the thread API's `decline` and `cancel` are
+understood, its words for yes are not. Everything else that a client answers counts as no.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,6 @@ from protocol.policy import ReviewDecision
 
 _DECISIONS: Final[Mapping[str, ReviewDecision]] = {
     **{decision.value: decision for decision in ReviewDecision},
-    "accept": ReviewDecision.APPROVED,
-    "acceptForSession": ReviewDecision.APPROVED_FOR_SESSION,
     "decline": ReviewDecision.DENIED,
     "cancel": ReviewDecision.ABORT,
 }

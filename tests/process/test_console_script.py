@@ -166,7 +166,9 @@ def test_it_serves_no_other_transport() -> None:
 )
 async def test_it_serves_however_it_is_spawned(arguments: str, world: World) -> None:
     async with world.server(*arguments.split()) as client:
-        assert f"/{__version__} " in (await greet(client))["userAgent"]
+        greeting = await greet(client)
+        assert f"/{__version__} " in greeting["userAgent"]
+        assert await client.ask("getUserAgent") == greeting
         assert await client.leave(LEAVES_WITHIN) == 0
 
 
@@ -252,9 +254,13 @@ async def depart(client: Client, how: str) -> int:
 
 
 @pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGINT"])
-async def test_it_leaves_when_told_to(how: str, world: World) -> None:
+@pytest.mark.parametrize("served", [False, True], ids=["at once", "after a while"])
+async def test_it_leaves_when_told_to(how: str, served: bool, world: World) -> None:
+    """Also while it is still being loaded behind its first answer."""
     async with world.server() as client:
         await greet(client)
+        if served:
+            await client.ask("getUserAgent")
         assert await depart(client, how) == 0
 
 

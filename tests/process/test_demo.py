@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,10 @@ def demo(folder: Path, *arguments: str, **environment: str) -> subprocess.Comple
 
 
 @pytest.fixture
-def folder() -> Path:
-    """For what is temporary; short, and not below a folder of another test."""
-    return Path(tempfile.mkdtemp(prefix="demo-"))
+def folder() -> Iterator[Path]:
+    """For what is temporary; with a short path, which is what people see."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as path:
+        yield Path(path)
 
 
 def test_everything_happens(folder: Path) -> None:

@@ -99,7 +99,7 @@ def scripted_issuer() -> Iterator[ScriptedIssuer]:
                 self.end_headers()
                 self.wfile.write(data)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is that of the base
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
