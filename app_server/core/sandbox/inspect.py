@@ -51,8 +51,8 @@ def _fences(root: str) -> list[str]:
     found: list[str] = []
     for name in FENCED_NAMES:
         found += _protected(os.path.join(root, name))
-    for folder in _folders(root):
-        found += _protected(os.path.join(folder, ".git"))
+    for pointer in _nested(root):
+        found += _protected(pointer)
     return list(dict.fromkeys(found))
 
 
@@ -93,16 +93,20 @@ def _first_line(path: str) -> str:
         return ""
 
 
-def _folders(root: str) -> list[str]:
-    """Directories directly below `root`, no links, up to a limit."""
+def _nested(root: str) -> list[str]:
+    """The `.git` of the directories directly below `root`, no links, up to a limit. Every command pays for this."""
     found: list[str] = []
+    looked = 0
     try:
         with os.scandir(root) as entries:
             for entry in entries:
-                if len(found) == MAX_NESTED:
+                if looked == MAX_NESTED:
                     break
                 if entry.is_dir(follow_symlinks=False) and entry.name not in FENCED_NAMES:
-                    found.append(entry.path)
+                    looked += 1
+                    pointer = f"{entry.path}/.git"
+                    if os.path.lexists(pointer):
+                        found.append(pointer)
     except OSError:
         pass
     return found

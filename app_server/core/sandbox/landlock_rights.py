@@ -8,6 +8,7 @@ exists. What it lacks is added here: TCP rights (ABI 4) and scopes for signals a
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 
 try:
     import landlock
@@ -33,6 +34,7 @@ def abi() -> int:
         return 0
 
 
+@cache
 def rights(*, network: bool, version: int) -> dict[str, int] | None:
     """What is handled, what roots and /dev are granted; None where the kernel has no Landlock.
 

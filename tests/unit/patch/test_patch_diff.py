@@ -84,10 +84,22 @@ def change(tracker: TurnDiffTracker, cwd: Path, *lines: str) -> None:
     assert write(made)[0] == 0
 
 
+def make_repository(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git/HEAD").write_text("ref: refs/heads/main\n")
+
+
+def test_an_empty_git_folder_makes_no_repository(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    tracker = TurnDiffTracker()
+    change(tracker, tmp_path, "*** Add File: a.txt", "+a")
+    assert (tracker.unified_diff() or "").startswith(f"diff --git a/{tmp_path}/a.txt b/{tmp_path}/a.txt\n")
+
+
 def test_a_turn_is_shown_relative_to_its_repository(tmp_path: Path) -> None:
     ws = tmp_path / "repo/ws"
     ws.mkdir(parents=True)
-    (tmp_path / "repo/.git").mkdir()
+    make_repository(tmp_path / "repo")
     (ws / "a.txt").write_text("a\nb\n")
     (ws / "gone.sh").write_text("bye\n")
     (ws / "gone.sh").chmod(0o755)
@@ -139,7 +151,7 @@ def test_a_patch_that_was_not_written_shows_nothing(tmp_path: Path) -> None:
 
 
 def test_later_changes_and_modes_of_a_tracked_file_show(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
+    make_repository(tmp_path)
     (tmp_path / "f").write_text("a\n")
     (tmp_path / "same").write_text("s\n")
     tracker = TurnDiffTracker()
