@@ -20,7 +20,7 @@ from app_server.core.exec import supervisor, wire
 from app_server.core.exec.spare import Spare
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import layers, namespaces, privileges
+    from app_server.core.sandbox.confine import layers, namespaces, privileges, seccomp
     from app_server.core.sandbox.confine.syscalls import clone
 
 
@@ -115,6 +115,7 @@ def _serve(launcher: socket.socket, network: bool) -> None:
         privileges.hide()
         namespaces.prepare_mounts()
         privileges.forgo()
+        seccomp.prepare(network=network, namespaces=True, read_only=False)
     except OSError as error:
         wire.send(launcher, ("refused", error.errno or 0, str(error.strerror or error)), [])
         return

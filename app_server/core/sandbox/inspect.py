@@ -105,8 +105,15 @@ def _nested(root: str) -> list[str]:
                 if entry.is_dir(follow_symlinks=False) and entry.name not in FENCED_NAMES:
                     looked += 1
                     pointer = f"{entry.path}/.git"
-                    if os.path.lexists(pointer):
+                    if _exists(pointer):
                         found.append(pointer)
     except OSError:
         pass
     return found
+
+
+def _exists(path: str) -> bool:
+    """lexists without the exception that it makes and drops for each name that is missing."""
+    if os.access in os.supports_follow_symlinks:
+        return os.access(path, os.F_OK, follow_symlinks=False)
+    return os.path.lexists(path)

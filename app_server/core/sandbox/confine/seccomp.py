@@ -118,10 +118,16 @@ def _any_of(argument: int, bits: int) -> Test:
     return Test(argument, (0,), mask=bits, negate=True)
 
 
-def install(*, network: bool, namespaces: bool, read_only: bool) -> None:
-    """Filters this thread and all that it starts; no_new_privs must be set. OSError on an unknown machine."""
+def prepare(*, network: bool, namespaces: bool, read_only: bool) -> bytes:
+    """The program for this machine; built once, so that what is forked from here need not. OSError where it is
+    unknown."""
     if MACHINE not in ARCHITECTURES:
         raise OSError(ENOSYS, f"no filter for {MACHINE}")
-    code = filter_bytes(MACHINE, network=network, namespaces=namespaces, read_only=read_only)
+    return filter_bytes(MACHINE, network=network, namespaces=namespaces, read_only=read_only)
+
+
+def install(*, network: bool, namespaces: bool, read_only: bool) -> None:
+    """Filters this thread and all that it starts; no_new_privs must be set. OSError on an unknown machine."""
+    code = prepare(network=network, namespaces=namespaces, read_only=read_only)
     program = Program(len(code) // 8, code)
     call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(program), 0, 0)
