@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.auth.manager import AuthManager
+from app_server.core.auth.manager import AuthManager, AuthMethod
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
 from app_server.core.mcp.manager import McpManager
@@ -30,6 +30,9 @@ from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.handlers.context import Client
 from app_server.handlers.user_agent import UserAgent
 from protocol.ids import ConversationId
+
+AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
+"""As dashboards know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Surrounding:
         self,
         user_agent: UserAgent,
         client: Client,
+        auth: AuthManager,
         environment: Mapping[str, str],
         background: TaskGroup,
         *,
@@ -86,6 +90,7 @@ class Surrounding:
         wall_clock: Callable[[], float],
     ) -> None:
         self._user_agent, self._client, self._environment = user_agent, client, environment
+        self._auth = auth
         self._background, self._wall_clock = background, wall_clock
         self._spawner = GuardedSpawner(python)
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
@@ -119,6 +124,7 @@ class Surrounding:
         async with self._opening:
             if self._export is None:
                 self._export = await open_export(config.otel, self._user_agent.version, self._wall_clock)
+        method, claims = self._auth.method(), self._auth.identity()
         return self._export.conversation(
             ConversationFacts(
                 conversation_id=conversation_id,
@@ -126,6 +132,9 @@ class Surrounding:
                 terminal_type=self._user_agent.text(),
                 model=config.model,
                 slug=find_family(config.model).name,
+                auth_mode=None if method is None else AUTH_MODES[method],
+                account_id=claims.account_id if claims else None,
+                account_email=claims.email if claims else None,
             )
         )
 

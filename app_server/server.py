@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 
 from app_server import __version__
 from app_server.conversations.manager import ConversationManager
+from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides
@@ -107,7 +108,7 @@ def _context(
     auth = AuthManager(
         settings.home,
         clock=time.time,
-        issuer=Issuer(),
+        issuer=Issuer(settings.environment.get(ISSUER_VARIABLE)),
         env_api_key=settings.environment.get("OPENAI_API_KEY"),
     )
     user_agent = greeting.user_agent if greeting else own_user_agent(settings.environment)
@@ -117,6 +118,7 @@ def _context(
     extras = Surrounding(
         user_agent,
         client,
+        auth,
         settings.environment,
         background,
         python=sys.executable,

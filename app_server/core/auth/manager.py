@@ -146,6 +146,11 @@ class AuthManager:
                 return await self._renew(before)
         raise AuthError("the login server did not answer in time")
 
+    def method(self) -> AuthMethod | None:
+        """How somebody is logged in, as far as the disk says; nobody is asked."""
+        credentials = self._usable_now()
+        return credentials.method if credentials else None
+
     def identity(self) -> IdClaims | None:
         """Who a ChatGPT login belongs to, by its own account; None for API keys and when nobody is logged
         in.

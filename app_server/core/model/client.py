@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 
 import anyio
 
@@ -137,7 +138,7 @@ class ModelClient:
             return
         match outcome:
             case Refusal():
-                self._watch(attempt, seconds, None, str(outcome.error))
+                self._watch(attempt, seconds, outcome.status, str(outcome.error))
             case HttpFailure():
                 self._watch(attempt, seconds, None, outcome.reason)
             case _:
@@ -188,8 +189,10 @@ class ModelClient:
         if target.secret:
             said = said.replace(target.secret.encode(), b"***")
         if 200 <= answer.status < 300:
-            return Refusal(NotAnEventStream(content_type, said.decode("utf-8", "replace")))
-        return refusal(answer.status, answer.headers, said)
+            failed = Refusal(NotAnEventStream(content_type, said.decode("utf-8", "replace")))
+        else:
+            failed = refusal(answer.status, answer.headers, said)
+        return replace(failed, status=answer.status)
 
     async def _credentials(self) -> Credentials | None:
         try:

@@ -96,6 +96,8 @@ class Refusal:
     again: bool = False
     delay: float | None = None
     """Seconds that the provider asks for; None leaves it to the back-off."""
+    status: int | None = None
+    """Of the response, where one came."""
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refusal:

@@ -145,6 +145,8 @@ async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
     if not broker.knows(id):
         log.info("an approval for %s, which nobody asked for or which was answered", id)
     elif op.decision is ReviewDecision.ABORT:
+        tool = "apply_patch" if isinstance(op, PatchApprovalOp) else "shell"
+        actor.services.telemetry.tool_decision(tool, id, op.decision.value, "user")
         await actor.interrupt()
     else:
         broker.resolve(id, op.decision)

@@ -161,14 +161,18 @@ class Sampler:
         assembler = self.assembler()
         reporting, began = self.telemetry is not NO_TELEMETRY, self.clock()
         async with self.model.stream(prompt, self.settings) as batches:
-            async for batch in batches:
-                if reporting:
-                    began = self._report(batch, began)
-                self._take(batch, reply, assembler, calls)
-                if reply.completed:
-                    return
-                await self.outbox.room()
-        raise StreamDisconnected("stream closed before response.completed")
+            try:
+                async for batch in batches:
+                    if reporting:
+                        began = self._report(batch, began)
+                    self._take(batch, reply, assembler, calls)
+                    if reply.completed:
+                        return
+                    await self.outbox.room()
+                raise StreamDisconnected("stream closed before response.completed")
+            except ModelError as error:
+                self.telemetry.sse_event("", int((self.clock() - began) * 1000), error=str(error))
+                raise
 
     def _report(self, batch: Sequence[ModelEvent], began: float) -> float:
         """Tell of a batch; returns when the wait for the next one begins."""

@@ -93,9 +93,13 @@ class ToolTurn:
         """Put a question to the user. Where the answer is to abort, the turn is cancelled and this never returns."""
         decision = await self.broker.ask(call_id, self.id, lambda: self.emit(event))
         asked_by = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
-        self.telemetry.tool_decision(asked_by, call_id, decision.value, "user")
+        self.decided(asked_by, call_id, decision, by_user=True)
         await self.store()
         return decision
+
+    def decided(self, tool: str, call_id: str, decision: ReviewDecision, *, by_user: bool = False) -> None:
+        """Tell telemetry whether a call may go on, and whether the user said so or the configuration."""
+        self.telemetry.tool_decision(tool, call_id, decision.value, "user" if by_user else "config")
 
 
 class Tool(Protocol):

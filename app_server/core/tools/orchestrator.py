@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from app_server.core.approvals.decide import CommandRequest, Verdict, decide, may_ask_after_denial, refusal
+from app_server.core.approvals.repository import git_is_plain
 from app_server.core.commands.parsed import parse_command
 from app_server.core.context.output import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError
@@ -92,6 +94,7 @@ async def through(
     end was told, where nothing was run."""
     request = CommandRequest(command.argv, command.cwd, command.escalated)
     if refused := refusal(request, turn.settings.approval_policy):
+        turn.decided("shell", command.call_id, ReviewDecision.DENIED)
         raise ToolFailure(refused)
     turn.emit(
         ExecCommandBeginEvent(
@@ -142,6 +145,9 @@ class _Road:
         unconfined = isinstance(self._turn.settings.sandbox_policy, DangerFullAccess)
         if self._turn.approved.covers(self._key):
             # What was approved for the session ran without the sandbox, or would have: trying it again helps nobody.
+            self._turn.decided(
+                "shell", self._command.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True
+            )
             return await execute(None)
         approved = await self._approved_now()
         if unconfined or (self._command.escalated and approved):
@@ -160,9 +166,13 @@ class _Road:
         if self._command.user_shell:
             return False
         verdict = decide(
-            self._request, self._turn.settings.approval_policy, self._turn.settings.sandbox_policy
+            self._request,
+            self._turn.settings.approval_policy,
+            self._turn.settings.sandbox_policy,
+            partial(git_is_plain, self._request.cwd),
         )
         if verdict is Verdict.RUN:
+            self._turn.decided("shell", self._command.call_id, ReviewDecision.APPROVED)
             return False
         await self._ask(self._command.justification)
         return True

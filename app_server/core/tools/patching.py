@@ -83,11 +83,14 @@ class Patching:
         """Whether the user said yes; False: nobody needed to be asked."""
         verdict = assess(plan.places(), self.turn.settings.approval_policy, self._territory(plan, allowed))
         if isinstance(verdict, AutoApprove):
+            self.turn.decided("apply_patch", self.call_id, ReviewDecision.APPROVED)
             return False
         if isinstance(verdict, Reject):
+            self.turn.decided("apply_patch", self.call_id, ReviewDecision.DENIED)
             raise ToolFailure(verdict.for_model())
         key: Hashable = ("patch", self.text, self.cwd)
         if self.turn.approved.covers(key):
+            self.turn.decided("apply_patch", self.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
             return True
         await self._ask(plan, verdict.reason, verdict.grant_root, key)
         return True

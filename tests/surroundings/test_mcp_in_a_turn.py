@@ -1,0 +1,157 @@
+"""MCP servers that others wrote, in a whole conversation: what the client is told, what the model is given."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Turn
+from tests.support.scripted_model import calls, reply, says
+from tests.support.world import MakeWorld, World
+
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
+
+OFFERING = Path(__file__).with_name("offering.py")
+SLOW_START = "startup_timeout_sec = 40\n"
+
+
+def stdio(name: str, *arguments: str) -> str:
+    return (
+        f"[mcp_servers.{name}]\ncommand = {json.dumps(sys.executable)}\n"
+        f"args = {json.dumps(arguments)}\n{SLOW_START}"
+    )
+
+
+@contextlib.asynccontextmanager
+async def reached(way: str) -> AsyncIterator[str]:
+    """The table of the official package's server, over that transport."""
+    if way == "stdio":
+        yield stdio("official", str(OFFERING), "stdio")
+        return
+    async with await anyio.open_process((sys.executable, str(OFFERING), "http")) as process:
+        assert process.stdout is not None
+        try:
+            port = int(await process.stdout.receive())
+            yield f'[mcp_servers.official]\nurl = "http://127.0.0.1:{port}/mcp"\n{SLOW_START}'
+        finally:
+            process.kill()
+
+
+async def turn(w: World, *, decide: Json = None) -> Turn:
+    if decide is not None:
+        w.client.decide("elicitationRequest", decide)
+    return await w.client.turn(await w.open())
+
+
+def begun(turn: Turn) -> list[str]:
+    return [event["invocation"]["tool"] for event in turn.of("mcp_tool_call_begin")]
+
+
+async def test_the_time_server_tells_the_time(world: MakeWorld) -> None:
+    pytest.importorskip("mcp_server_time", reason="mcp-server-time is not installed")
+    tables = stdio("time", "-m", "mcp_server_time", "--local-timezone", "UTC")
+    replies = (
+        reply(
+            calls("mcp__time__get_current_time", {"timezone": "Europe/Warsaw"}, "good"),
+            calls("mcp__time__get_current_time", {"timezone": "Nowhere/Land"}, "bad"),
+        ),
+        reply(says("It is late")),
+    )
+    async with world(*replies, tables=tables) as w:
+        happened = await turn(w)
+        first, second = w.model.requests
+        assert {"mcp__time__get_current_time", "mcp__time__convert_time"} <= set(first.tools)
+        assert "Europe/Warsaw" in second.outputs()["good"]
+        assert "Nowhere/Land" in second.outputs()["bad"]
+        good, bad = (event["result"] for event in happened.of("mcp_tool_call_end"))
+        assert not good["Ok"].get("isError")
+        assert bad["Ok"]["isError"]
+
+
+@pytest.mark.parametrize("way", ["stdio", "http"])
+async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str) -> None:
+    replies = (
+        reply(
+            calls("mcp__official__add", {"a": 19, "b": 23}, "sum"),
+            calls("mcp__official__picture", {}, "picture"),
+            calls("mcp__official__order", {}, "order"),
+            calls("list_mcp_resources", {}, "resources"),
+            calls("list_mcp_resource_templates", {"server": "official"}, "templates"),
+            calls("read_mcp_resource", {"server": "official", "uri": "note://one"}, "note"),
+            calls("read_mcp_resource", {"server": "official", "uri": "image://dot"}, "dot"),
+            calls("read_mcp_resource", {"server": "official", "uri": "greeting://you"}, "greeting"),
+        ),
+        reply(says("done")),
+    )
+    async with reached(way) as tables, world(*replies, tables=tables, initialize=False) as w:
+        await w.client.initialize(capabilities={"elicitation": True})
+        happened = await turn(w, decide={"action": "accept", "content": {"n": 3}})
+        outputs = w.model.requests[1].outputs()
+        assert "42" in outputs["sum"]
+        assert "ordered 3" in outputs["order"]
+        assert "note://one" in outputs["resources"]
+        assert "greeting://{name}" in outputs["templates"]
+        assert "a note" in outputs["note"]
+        assert "image/png" in outputs["dot"]
+        assert "Hello you" in outputs["greeting"]
+        (picture,) = (
+            i["output"] for i in w.model.requests[1].input if i.get("call_id") == "picture" and "output" in i
+        )
+        assert [part["type"] for part in picture] == ["input_image"]
+        assert picture[0]["image_url"].startswith("data:image/png;base64,")
+        assert set(begun(happened)) == {
+            "add", "picture", "order", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource",
+        }  # fmt: skip
+        (asked,) = [m for m in w.client.received() if m.get("method") == "elicitationRequest"]
+        assert asked["params"]["serverName"] == "official"
+        assert asked["params"]["message"] == "How many?"
+        assert "n" in asked["params"]["requestedSchema"]["properties"]
+
+
+async def test_only_a_plain_yes_is_one(world: MakeWorld) -> None:
+    replies = (
+        reply(*(calls("mcp__official__order", {}, each) for each in ("decline", "cancel", "nonsense"))),
+        reply(says("done")),
+    )
+    tables = stdio("official", str(OFFERING), "stdio")
+    async with world(*replies, tables=tables, initialize=False) as w:
+        await w.client.initialize(capabilities={"elicitation": True})
+        w.client.decide("elicitationRequest", {"action": "decline"}, {"action": "cancel"}, {"nonsense": 1})
+        await turn(w)
+        outputs = w.model.requests[1].outputs()
+    assert "nothing: decline" in outputs["decline"]
+    assert "nothing: cancel" in outputs["cancel"]
+    assert "nothing: decline" in outputs["nonsense"]
+
+
+async def test_an_open_question_ends_with_its_turn(world: MakeWorld) -> None:
+    replies = reply(calls("mcp__official__order", {})), reply(says("again"))
+    tables = stdio("official", str(OFFERING), "stdio")
+    async with world(*replies, tables=tables, initialize=False) as w:
+        await w.client.initialize(capabilities={"elicitation": True})
+        conversation = await w.open()
+        await w.client.say(conversation)
+        await w.client.expect("elicitationRequest")
+        await w.client.interrupt(conversation)
+        again = await w.client.turn(conversation, "again")
+        assert again.last_message == "again"
+
+
+async def test_opening_does_not_wait_for_servers_and_the_first_request_does(world: MakeWorld) -> None:
+    tables = stdio("late", "-c", "import time; time.sleep(1000)").replace(
+        SLOW_START, "startup_timeout_sec = 1\n"
+    )
+    async with world(reply(says("on my own")), tables=tables) as w:
+        conversation = await w.open()
+        assert not w.client.events("error")
+        happened = await w.client.turn(conversation)
+        assert happened.last_message == "on my own"
+        (failed,) = w.client.events("error")
+        assert "MCP client for `late` timed out after 1 seconds" in failed["message"]
