@@ -1,0 +1,263 @@
+"""Consent: what asks, what each answer does, and what is no answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.base import Json
+from tests.support.scripted_model import patches, reply, runs, says, script
+from tests.support.world import MakeWorld
+
+pytestmark = pytest.mark.anyio
+
+UNTRUSTED = {"approval_policy": "untrusted"}
+MAKE = script("echo made > made.txt")
+ADD = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
+YES = ["approved", "approved_for_session"]
+NO = ["denied", "decline"]
+STOP = ["abort", "cancel"]
+NONSENSE: list[Json] = [
+    {"decision": "maybe"},
+    {"decision": "Approved"},
+    {"decision": True},
+    {"decision": ["approved"]},
+    {"decision": {"approved": {}}},
+    {"decision": "accept"},
+    {"decision": "acceptForSession"},
+    {"verdict": "approved"},
+    {},
+    [],
+    ["approved"],
+    True,
+    1,
+    "approved",
+]
+
+
+async def test_commands_that_only_read_do_not_ask(world: MakeWorld) -> None:
+    calls = runs("ls", call_id="c1"), runs("bash", "-lc", "cat a.txt | wc -l && ls", call_id="c2")
+    async with world(reply(*calls), reply(says("ok")), config=UNTRUSTED, files={"a.txt": "1\n"}) as w:
+        turn = await w.client.turn(await w.open())
+    assert "exec_approval_request" not in turn.kinds()
+    assert [end["exit_code"] for end in turn.of("exec_command_end")] == [0, 0]
+
+
+@pytest.mark.parametrize("word", YES)
+async def test_a_yes_runs_the_command(world: MakeWorld, word: str) -> None:
+    async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
+        w.client.decide("execCommandApproval", word)
+        turn = await w.client.turn(await w.open())
+        assert (w.workspace / "made.txt").read_text() == "made\n"
+    assert [end["exit_code"] for end in turn.of("exec_command_end")] == [0]
+
+
+async def test_the_question_says_what_would_run_and_where(world: MakeWorld) -> None:
+    async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
+        w.client.decide("execCommandApproval", "denied")
+        conversation = await w.open()
+        await w.client.turn(conversation)
+        asked = (await w.client.anywhere("execCommandApproval"))["params"]
+        assert asked["conversationId"] == conversation
+        assert (asked["callId"], asked["cwd"]) == ("c1", str(w.workspace))
+        assert asked["command"] == ["sh", "-c", "echo made > made.txt"]
+        (event,) = w.client.events("exec_approval_request")
+        assert {
+            event[a] == asked[b] for a, b in (("call_id", "callId"), ("command", "command"), ("cwd", "cwd"))
+        } == {True}
+
+
+@pytest.mark.parametrize("word", NO)
+async def test_a_no_is_told_to_the_model_and_the_turn_goes_on(world: MakeWorld, word: str) -> None:
+    async with world(reply(MAKE), reply(says("as you wish")), config=UNTRUSTED) as w:
+        w.client.decide("execCommandApproval", word)
+        turn = await w.client.turn(await w.open())
+        assert not (w.workspace / "made.txt").exists()
+    assert turn.last_message == "as you wish"
+    assert [end["exit_code"] for end in turn.of("exec_command_end")] == [-1], "it never ran"
+    assert w.model.requests[1].outputs()["c1"]
+
+
+@pytest.mark.parametrize("word", STOP)
+async def test_a_stop_ends_the_turn(world: MakeWorld, word: str) -> None:
+    async with world(reply(MAKE), reply(says("next turn")), config=UNTRUSTED) as w:
+        w.client.decide("execCommandApproval", word)
+        conversation = await w.open()
+        turn = await w.client.turn(conversation, until="turn_aborted")
+        assert turn.events[-1]["reason"] == "interrupted"
+        assert (await w.client.turn(conversation, "go on")).last_message == "next turn"
+        assert not (w.workspace / "made.txt").exists()
+
+
+@pytest.mark.parametrize("answer", NONSENSE, ids=str)
+async def test_what_is_not_plainly_a_yes_is_a_no(world: MakeWorld, answer: Json) -> None:
+    async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
+        w.client.decide("execCommandApproval", lambda request: answer)
+        conversation = await w.open()
+        turn = await w.client.turn(conversation)
+        assert not (w.workspace / "made.txt").exists()
+    assert turn.last_message == "ok"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [{"code": -32601, "message": "Method not found"}, {"code": "x"}, "no", 1],
+    ids=str,
+)
+async def test_an_error_is_a_no(world: MakeWorld, error: Json) -> None:
+    async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        question = await w.client.expect("execCommandApproval")
+        # Beside an error a result does not count.
+        await w.client.write({"id": question["id"], "error": error, "result": {"decision": "approved"}})
+        assert (await w.client.rest_of_turn(conversation)).last_message == "ok"
+        assert not (w.workspace / "made.txt").exists()
+
+
+async def test_the_first_answer_counts_and_answers_to_nothing_are_ignored(world: MakeWorld) -> None:
+    async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        question = await w.client.expect("execCommandApproval")
+        for id in (4242, "zz", str(question["id"]), float(question["id"]), -1):
+            await w.client.write({"id": id, "result": {"decision": "approved"}})
+        await w.client.answer(question, {"decision": "denied"})
+        await w.client.answer(question, {"decision": "approved"})
+        await w.client.rest_of_turn(conversation)
+        assert not (w.workspace / "made.txt").exists()
+
+
+async def test_consent_for_the_session_covers_that_command_and_no_other(world: MakeWorld) -> None:
+    same = ("touch", "made.txt")
+    replies = (
+        reply(runs(*same, call_id="c1")),
+        reply(runs(*same, call_id="c2")),
+        reply(runs("touch", "other.txt", call_id="c3")),
+        reply(runs(*same, call_id="c4", workdir="sub")),
+        reply(says("ok")),
+        reply(runs(*same, call_id="c5")),
+        reply(says("ok")),
+    )
+    async with world(*replies, config=UNTRUSTED, files={"sub/x": ""}) as w:
+        w.client.decide("execCommandApproval", "approved_for_session", "denied")
+        turn = await w.client.turn(await w.open())
+        assert [e["call_id"] for e in turn.of("exec_approval_request")] == ["c1", "c3", "c4"]
+        ran = [e["call_id"] for e in turn.of("exec_command_end") if e["exit_code"] == 0]
+        assert ran == ["c1", "c2"]
+        # Another conversation knows nothing of it.
+        other = await w.client.turn(await w.open())
+        assert [e["call_id"] for e in other.of("exec_approval_request")] == ["c5"]
+
+
+async def test_two_conversations_may_ask_at_once_and_each_gets_its_own_answer(world: MakeWorld) -> None:
+    replies = (
+        reply(script("echo 1 > one")),
+        reply(script("echo 2 > two")),
+        reply(says("ok")),
+        reply(says("ok")),
+    )
+    async with world(*replies, config=UNTRUSTED) as w:
+        first, second = await w.open(), await w.open()
+        await w.client.say(first)
+        one = await w.client.expect("execCommandApproval")
+        await w.client.say(second)
+        two = await w.client.expect("execCommandApproval")
+        assert one["id"] != two["id"]
+        assert [one["params"]["conversationId"], two["params"]["conversationId"]] == [first, second]
+        await w.client.answer(two, {"decision": "denied"})
+        await w.client.rest_of_turn(second, start=0)
+        await w.client.answer(one, {"decision": "approved"})
+        await w.client.rest_of_turn(first, start=0)
+        assert (w.workspace / "one").exists()
+        assert not (w.workspace / "two").exists()
+
+
+async def test_a_question_may_be_answered_by_an_operation(world: MakeWorld) -> None:
+    async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        await w.client.expect("execCommandApproval")
+        op = {"type": "exec_approval", "id": "0", "call_id": "c1", "decision": "approved"}
+        await w.client.submit(conversation, op)
+        await w.client.rest_of_turn(conversation)
+        assert (w.workspace / "made.txt").exists()
+
+
+async def test_asking_for_more_than_the_sandbox_gives_asks_with_the_reason(world: MakeWorld) -> None:
+    call = script("echo made > made.txt", with_escalated_permissions=True, justification="it has to be")
+    config = {"approval_policy": "on-request", "sandbox_mode": "read-only"}
+    async with world(reply(call), reply(says("ok")), config=config) as w:
+        w.client.decide("execCommandApproval", "approved")
+        turn = await w.client.turn(await w.open())
+        assert (w.workspace / "made.txt").exists()
+    assert [e["reason"] for e in turn.of("exec_approval_request")] == ["it has to be"]
+
+
+async def test_with_the_policy_never_more_is_refused_without_asking(world: MakeWorld) -> None:
+    call = script("echo made > made.txt", with_escalated_permissions=True, justification="please")
+    async with world(reply(call), reply(says("ok")), config={"sandbox_mode": "read-only"}) as w:
+        turn = await w.client.turn(await w.open())
+        assert not (w.workspace / "made.txt").exists()
+    assert "exec_approval_request" not in turn.kinds()
+    assert "policy" in w.model.requests[1].outputs()["c1"]
+
+
+async def test_what_the_sandbox_refused_asks_on_failure(world: MakeWorld) -> None:
+    config = {"approval_policy": "on-failure", "sandbox_mode": "read-only"}
+    async with world(reply(MAKE), reply(says("ok")), config=config) as w:
+        w.client.decide("execCommandApproval", "approved")
+        turn = await w.client.turn(await w.open())
+        assert (w.workspace / "made.txt").read_text() == "made\n"
+    assert turn.kinds().count("exec_approval_request") == 1
+
+
+async def test_the_sandbox_confines_a_command_that_nobody_asked_about(world: MakeWorld) -> None:
+    tables = "[sandbox_workspace_write]\nexclude_slash_tmp = true\nexclude_tmpdir_env_var = true\n"
+    calls = script("echo in > inside", "c1"), script("echo out > ../outside", "c2")
+    async with world(
+        reply(*calls), reply(says("ok")), config={"sandbox_mode": "workspace-write"}, tables=tables
+    ) as w:
+        turn = await w.client.turn(await w.open())
+        assert (w.workspace / "inside").exists()
+        assert not (w.root / "outside").exists()
+    assert [end["exit_code"] == 0 for end in turn.of("exec_command_end")] == [True, False]
+
+
+@pytest.mark.parametrize(("word", "applied"), [("approved", True), ("denied", False), ("decline", False)])
+async def test_a_patch_is_shown_and_applied_only_with_consent(
+    world: MakeWorld, word: str, applied: bool
+) -> None:
+    config = {"approval_policy": "untrusted", "sandbox_mode": "workspace-write"}
+    async with world(reply(patches(ADD)), reply(says("ok")), config=config) as w:
+        w.client.decide("applyPatchApproval", word)
+        await w.client.turn(await w.open())
+        assert (w.workspace / "new.txt").exists() is applied
+        asked = (await w.client.anywhere("applyPatchApproval"))["params"]
+        assert asked["callId"] == "c1"
+        assert asked["fileChanges"] == {str(w.workspace / "new.txt"): {"add": {"content": "hello\n"}}}
+
+
+async def test_a_patch_inside_the_workspace_needs_no_consent_and_its_diff_is_told(world: MakeWorld) -> None:
+    config = {"approval_policy": "on-request", "sandbox_mode": "workspace-write"}
+    async with world(reply(patches(ADD)), reply(says("ok")), config=config, git=True) as w:
+        turn = await w.client.turn(await w.open())
+    assert [e["success"] for e in turn.of("patch_apply_end")] == [True]
+    assert "+hello" in turn.of("turn_diff")[-1]["unified_diff"]
+
+
+async def test_a_patch_that_is_stopped_ends_the_turn(world: MakeWorld) -> None:
+    async with world(reply(patches(ADD)), config=UNTRUSTED) as w:
+        w.client.decide("applyPatchApproval", "abort")
+        await w.client.turn(await w.open(), until="turn_aborted")
+        assert not (w.workspace / "new.txt").exists()
+
+
+async def test_a_client_that_leaves_has_consented_to_nothing(world: MakeWorld, tmp_path: Path) -> None:
+    async with world(reply(MAKE), config=UNTRUSTED) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        await w.client.expect("execCommandApproval")
+        await w.client.leave()
+    assert not (tmp_path / "workspace" / "made.txt").exists()

@@ -1,0 +1,128 @@
+"""MCP servers as a conversation sees them; the server here is a small script."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Decider
+from tests.support.scripted_model import calls, reply, says
+from tests.support.world import MakeWorld
+
+pytestmark = pytest.mark.anyio
+
+SERVER = Path(__file__).resolve().parents[1] / "support" / "mcp_server.py"
+
+
+def table(name: str, *arguments: str, **settings: str) -> str:
+    listed = ", ".join(f'"{each}"' for each in (str(SERVER), *arguments))
+    lines = [f"{key} = {value}" for key, value in settings.items()]
+    return "\n".join(
+        [f"[mcp_servers.{name}]", f'command = "{sys.executable}"', f"args = [{listed}]", *lines, ""]
+    )
+
+
+async def test_a_tool_of_a_server_is_offered_called_and_answers(world: MakeWorld) -> None:
+    call = calls("mcp__notes__echo", {"text": "hello"}, "m1")
+    async with world(reply(call), reply(says("ok")), tables=table("notes")) as w:
+        turn = await w.client.turn(await w.open())
+    assert "mcp__notes__echo" in w.model.requests[0].tools
+    (begin,) = turn.of("mcp_tool_call_begin")
+    assert begin["invocation"] == {"server": "notes", "tool": "echo", "arguments": {"text": "hello"}}
+    (end,) = turn.of("mcp_tool_call_end")
+    assert end["result"]["Ok"]["content"] == [{"type": "text", "text": "hello"}]
+    assert "hello" in w.model.requests[1].outputs()["m1"]
+
+
+async def test_a_tool_that_fails_is_told_to_the_model(world: MakeWorld) -> None:
+    both = calls("mcp__notes__fail", {}, "m1"), calls("mcp__notes__missing", {}, "m2")
+    async with world(reply(*both), reply(says("ok")), tables=table("notes")) as w:
+        turn = await w.client.turn(await w.open())
+    assert turn.last_message == "ok"
+    outputs = w.model.requests[1].outputs()
+    assert "boom-7" in outputs["m1"]
+    assert outputs["m2"]
+
+
+async def test_a_tool_call_can_be_interrupted(world: MakeWorld) -> None:
+    async with world(
+        reply(calls("mcp__notes__hang", {}, "m1")), reply(says("ok")), tables=table("notes")
+    ) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        await w.client.expect("mcp_tool_call_begin")
+        await w.client.interrupt(conversation)
+        assert (await w.client.turn(conversation)).last_message == "ok"
+    assert "m1" in w.model.requests[1].outputs()
+
+
+async def test_only_the_tools_that_the_user_wants_are_offered(world: MakeWorld) -> None:
+    tables = table("notes", enabled_tools='["echo", "fail"]', disabled_tools='["fail"]') + table(
+        "off", enabled="false"
+    )
+    async with world(reply(says("ok")), tables=tables) as w:
+        await w.client.turn(await w.open())
+    assert [name for name in w.model.requests[0].tools if name.startswith("mcp__")] == ["mcp__notes__echo"]
+
+
+async def test_a_server_that_dies_costs_a_notice_and_no_turn(world: MakeWorld) -> None:
+    tables = table("dead", "--die", startup_timeout_sec="5") + table("notes")
+    async with world(reply(says("ok")), tables=tables) as w:
+        conversation = await w.open()
+        assert (await w.client.turn(conversation)).last_message == "ok"
+        told = [e["message"] for kind in ("error", "warning") for e in w.client.events(kind)]
+        assert any("dead" in message for message in told)
+    assert "mcp__notes__echo" in w.model.requests[0].tools
+
+
+async def test_tools_are_listed_for_whoever_asks(world: MakeWorld) -> None:
+    async with world(tables=table("notes")) as w:
+        await w.client.submit(await w.open(), {"type": "list_mcp_tools"})
+        listed = (await w.client.expect("mcp_list_tools_response"))["params"]["msg"]
+    assert {"mcp__notes__echo", "mcp__notes__fail"} <= listed["tools"].keys()
+    assert [each["uri"] for each in listed["resources"]["notes"]] == ["notes://one"]
+
+
+async def test_resources_can_be_read_by_the_model(world: MakeWorld) -> None:
+    both = (
+        calls("list_mcp_resources", {}, "m1"),
+        calls("read_mcp_resource", {"server": "notes", "uri": "notes://one"}, "m2"),
+        calls("read_mcp_resource", {"server": "absent", "uri": "notes://one"}, "m3"),
+    )
+    async with world(reply(*both), reply(says("ok")), tables=table("notes")) as w:
+        await w.client.turn(await w.open())
+    outputs = w.model.requests[1].outputs()
+    assert "notes://one" in outputs["m1"]
+    assert "the first note" in outputs["m2"]
+    assert "absent" in outputs["m3"]
+
+
+def accepts(request: Json) -> Json:
+    assert request["params"]["serverName"] == "notes"
+    return {"action": "accept", "content": {"project": "web"}}
+
+
+def declines(request: Json) -> Json:
+    return {"action": "decline"}
+
+
+@pytest.mark.parametrize(("decider", "said"), [(accepts, "accept"), (declines, "decline")])
+async def test_a_server_may_ask_the_user(world: MakeWorld, decider: Decider, said: str) -> None:
+    call = calls("mcp__notes__ask", {}, "m1")
+    async with world(reply(call), reply(says("ok")), tables=table("notes"), initialize=False) as w:
+        await w.client.initialize(capabilities={"elicitation": True})
+        w.client.decide("elicitationRequest", decider)
+        await w.client.turn(await w.open())
+    assert said in w.model.requests[1].outputs()["m1"]
+
+
+async def test_a_client_that_cannot_ask_is_not_asked(world: MakeWorld) -> None:
+    async with world(
+        reply(calls("mcp__notes__ask", {}, "m1")), reply(says("ok")), tables=table("notes")
+    ) as w:
+        turn = await w.client.turn(await w.open())
+        assert not [m for m in w.client.received() if m.get("method") == "elicitationRequest"]
+    assert turn.last_message == "ok"

@@ -1,0 +1,290 @@
+"""The client of a scenario: asks, listens, answers what it is asked, and keeps every message in order.
+
+Waiting goes forward: `expect` returns the next message that matches after the one it returned last, so that a
+scenario reads as the order in which things happen. Every wait is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from protocol.base import Json
+from tests.support.wires import Wire
+
+PATIENCE = 20.0
+"""Seconds that anything may take. Nothing here waits for it unless something hangs."""
+
+ENDS = ("task_complete", "turn_aborted")
+
+Matcher = Callable[[Json], bool]
+
+
+class Decider(Protocol):
+    """Says how a request of the server is answered; None leaves it open."""
+
+    def __call__(self, request: Json) -> Json | None: ...
+
+
+class Refused(Exception):
+    """The server answered with an error."""
+
+    def __init__(self, method: str, error: Json) -> None:
+        super().__init__(f"{method}: {error}")
+        self.code: int = error["code"]
+        self.message: str = error["message"]
+        self.data: Json = error.get("data")
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One message. `sent`: by the client."""
+
+    sent: bool
+    message: Json
+
+
+@dataclass(slots=True)
+class Turn:
+    """What came of one turn: the messages from the request's answer to the turn's last event."""
+
+    conversation: str
+    messages: list[Json]
+
+    @property
+    def events(self) -> list[Json]:
+        return [m["params"]["msg"] for m in self.messages if _is_event_of(m, self.conversation)]
+
+    def kinds(self) -> list[str]:
+        return [event["type"] for event in self.events]
+
+    def of(self, kind: str) -> list[Json]:
+        return [event for event in self.events if event["type"] == kind]
+
+    @property
+    def last_message(self) -> str | None:
+        ends = self.of("task_complete")
+        return ends[-1]["last_agent_message"] if ends else None
+
+
+@dataclass(slots=True)
+class Client:
+    """One end of a wire."""
+
+    wire: Wire
+    log: list[Logged] = field(default_factory=list)
+    garbage: list[bytes] = field(default_factory=list)
+    closed: bool = False
+    """The server has closed its end."""
+    left_early: bool = False
+    """The client has left in the middle of something."""
+    left_alone: set[str] = field(default_factory=set)
+    """Conversations that end without telling."""
+    _next_id: int = 0
+    _position: int = 0
+    _arrived: anyio.Event = field(default_factory=anyio.Event)
+    _deciders: dict[str, list[Json | Decider]] = field(default_factory=dict)
+
+    # --- reading
+    async def read(self) -> None:
+        """Until the server closes its end."""
+        async for line in self.wire.lines():
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self.garbage.append(line)
+                continue
+            self.log.append(Logged(False, message))
+            if "method" in message and "id" in message:
+                await self._decide(message)
+            self._wake()
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._arrived.set()
+        self._arrived = anyio.Event()
+
+    async def _decide(self, request: Json) -> None:
+        deciders = self._deciders.get(request["method"])
+        if not deciders:
+            return
+        decider = deciders.pop(0) if len(deciders) > 1 else deciders[0]
+        result = decider(request) if callable(decider) else decider
+        if result is not None:
+            await self.answer(request, result)
+
+    async def leave(self) -> None:
+        """Leave, whatever is going on; returns once the server has left too."""
+        self.left_early = True
+        await self.wire.close()
+        with anyio.fail_after(PATIENCE):
+            while not self.closed:
+                await self._arrived.wait()
+
+    # --- writing
+    async def write(self, message: Json) -> None:
+        self.log.append(Logged(True, message))
+        await self.wire.write(json.dumps(message).encode() + b"\n")
+
+    async def send(self, method: str, params: Json = None, *, id: int | str | None = None) -> int | str:
+        """A request, without waiting for its answer; returns its id."""
+        if id is None:
+            id = self._next_id = self._next_id + 1
+        await self.write({"id": id, "method": method} | ({} if params is None else {"params": params}))
+        return id
+
+    async def ask(self, method: str, params: Json = None, *, id: int | str | None = None) -> Json:
+        """The whole answer."""
+        return await self.answer_to(await self.send(method, params, id=id))
+
+    async def call(self, method: str, params: Json = None) -> Json:
+        """The result. Raises Refused."""
+        answer = await self.ask(method, params)
+        if "error" in answer:
+            raise Refused(method, answer["error"])
+        return answer["result"]
+
+    async def tell(self, method: str, params: Json = None) -> None:
+        await self.write({"method": method} | ({} if params is None else {"params": params}))
+
+    async def answer(self, request: Json, result: Json) -> None:
+        await self.write({"id": request["id"], "result": result})
+
+    def decide(self, method: str, *answers: Json | Decider) -> None:
+        """How that request of the server is answered, in order; the last answer holds from then on. A word stands
+        for the decision."""
+        self._deciders[method] = [{"decision": a} if isinstance(a, str) else a for a in answers]
+
+    # --- waiting
+    async def answer_to(self, id: int | str) -> Json:
+        def is_answer(message: Json) -> bool:
+            return "method" not in message and message.get("id") == id and type(message["id"]) is type(id)
+
+        return await self.anywhere(is_answer, f"the answer to {id!r}")
+
+    async def expect(self, what: str | Matcher, conversation: str | None = None) -> Json:
+        """The next message that matches; a word is a method or the type of an event."""
+        position, message = await self._find(_matcher(what, conversation), self._position, str(what))
+        self._position = position + 1
+        return message
+
+    async def anywhere(self, what: str | Matcher, why: str = "") -> Json:
+        """The first message ever that matches."""
+        return (await self._find(_matcher(what), 0, why or str(what)))[1]
+
+    async def _find(self, matches: Matcher, start: int, why: str) -> tuple[int, Json]:
+        try:
+            with anyio.fail_after(PATIENCE):
+                while True:
+                    for n in range(start, len(self.log)):
+                        entry = self.log[n]
+                        if not entry.sent and matches(entry.message):
+                            return n, entry.message
+                    start = len(self.log)
+                    assert not self.closed, f"the server left before {why}"
+                    await self._arrived.wait()
+        except TimeoutError:
+            raise AssertionError(f"never came: {why}\n" + "\n".join(self.tail())) from None
+
+    def tail(self) -> list[str]:
+        return [("> " if e.sent else "< ") + json.dumps(e.message)[:300] for e in self.log[-15:]]
+
+    def received(self) -> list[Json]:
+        return [entry.message for entry in self.log if not entry.sent]
+
+    def events(self, kind: str, conversation: str | None = None) -> list[Json]:
+        """The events of that kind so far."""
+        matches = _matcher(kind, conversation)
+        return [m["params"]["msg"] for m in self.received() if "id" not in m and matches(m)]
+
+    # --- conversations
+    async def initialize(self, **more: Json) -> Json:
+        return await self.call("initialize", {"clientInfo": {"name": "tests", "version": "1.0"}, **more})
+
+    async def open(self, *, raw: bool = False, **params: Json) -> str:
+        """A new conversation that is listened to."""
+        opened = await self.call("newConversation", params)
+        await self.listen(opened["conversationId"], raw=raw)
+        return str(opened["conversationId"])
+
+    async def listen(self, conversation: str, *, raw: bool = False) -> str:
+        params = {"conversationId": conversation, "experimentalRawEvents": raw}
+        return str((await self.call("addConversationListener", params))["subscriptionId"])
+
+    async def leave_alone(self, conversation: str) -> None:
+        """Hear no more of it: what it says at its end is not for anybody."""
+        self.left_alone.add(conversation)
+
+    async def say(self, conversation: str, text: str = "hi", items: Sequence[Json] = ()) -> None:
+        given = list(items) or [text_item(text)]
+        await self.call("sendUserMessage", {"conversationId": conversation, "items": given})
+
+    async def turn(
+        self,
+        conversation: str,
+        text: str = "hi",
+        *,
+        items: Sequence[Json] = (),
+        until: str = "task_complete",
+    ) -> Turn:
+        """Say something and wait for the end of the turn."""
+        start = len(self.log)
+        await self.say(conversation, text, items)
+        return await self.rest_of_turn(conversation, until=until, start=start)
+
+    async def submit(self, conversation: str, op: Json) -> str:
+        answer = await self.call("submit", {"conversationId": conversation, "op": op})
+        return str(answer["submissionId"])
+
+    async def operate(self, conversation: str, op: Json, *, until: str = "task_complete") -> Turn:
+        """Submit an operation and wait for the end of its turn, or for another event."""
+        start = len(self.log)
+        await self.submit(conversation, op)
+        return await self.rest_of_turn(conversation, until=until, start=start)
+
+    async def rest_of_turn(
+        self, conversation: str, *, until: str = "task_complete", start: int | None = None
+    ) -> Turn:
+        start = self._position if start is None else start
+        end, _ = await self._find(_matcher(until, conversation), start, until)
+        self._position = max(self._position, end + 1)
+        return Turn(conversation, [e.message for e in self.log[start : end + 1] if not e.sent])
+
+    async def idle(self) -> None:
+        """Returns once every turn that has begun has ended."""
+        with anyio.fail_after(PATIENCE):
+            while len(self.events("task_started")) > sum(len(self.events(end)) for end in ENDS):
+                await self._arrived.wait()
+
+    async def interrupt(self, conversation: str) -> Json:
+        return await self.call("interruptConversation", {"conversationId": conversation})
+
+
+def text_item(text: str) -> Json:
+    return {"type": "text", "data": {"text": text}}
+
+
+def _is_event_of(message: Json, conversation: str | None) -> bool:
+    return (
+        "id" not in message
+        and message.get("method", "").startswith("codex/event/")
+        and (conversation is None or message["params"].get("conversationId") == conversation)
+    )
+
+
+def _matcher(what: str | Matcher, conversation: str | None = None) -> Matcher:
+    if callable(what):
+        return what
+    names = {what, f"codex/event/{what}"}
+
+    def matches(message: Json) -> bool:
+        if message.get("method") not in names:
+            return False
+        return conversation is None or message["params"].get("conversationId") == conversation
+
+    return matches

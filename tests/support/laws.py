@@ -1,0 +1,311 @@
+"""What holds in every conversation, whatever a scenario is about. Each law returns what broke it, in words.
+
+The laws read two records: what the client sent and received, in order, and what the model was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from protocol.base import Json
+from tests.support.client import ENDS, Client, Logged
+from tests.support.published import departures
+from tests.support.scripted_model import ModelRequest
+
+OPENS_EARLY = ("raw_response_item", "entered_review_mode", "user_message")
+"""May come before the `task_started` of their turn: what the history had to be told first."""
+
+SPANS = {
+    "exec_command": ("exec_command_output_delta",),
+    "patch_apply": ("exec_command_output_delta",),
+    "mcp_tool_call": (),
+    "web_search": (),
+}
+"""Pairs of `…_begin` and `…_end` under one call id, and what comes in between."""
+
+QUESTIONS = {
+    "execCommandApproval": "exec_approval_request",
+    "applyPatchApproval": "apply_patch_approval_request",
+    "elicitationRequest": "elicitation_request",
+}
+STARTS_TURNS = ("sendUserMessage", "sendUserTurn", "submit")
+STORED = ("user_message", "agent_message", "agent_reasoning", "turn_aborted")
+
+
+def broken_laws(client: Client, requests: Sequence[ModelRequest], rollouts: Sequence[Path]) -> list[str]:
+    """All of them. A client that left early did not hear how things ended."""
+    log = client.log
+    received = client.received()
+    broken = [f"a line of stdout is no message: {line[:100]!r}" for line in client.garbage]
+    broken += [f"{problem}: {json.dumps(m)[:300]}" for m in log for problem in departures(m.message, log)]
+    broken += [] if client.left_early else unanswered(log)
+    broken += too_early(log)
+    broken += unasked(received)
+    for conversation in conversations(received):
+        events = list(events_of(received, conversation))
+        to_the_end = not client.left_early and conversation not in client.left_alone
+        broken += turns(events, to_the_end=to_the_end)
+        broken += items([event for _, event in events])
+        broken += spans(events, to_the_end=to_the_end)
+    for n, request in enumerate(requests):
+        broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
+    stored = [rollout(path) for path in rollouts]
+    broken += [problem for _, problems in stored for problem in problems]
+    broken += unstored(received, dict(zip(map(str, rollouts), (lines for lines, _ in stored), strict=True)))
+    return broken
+
+
+def conversations(received: Sequence[Json]) -> list[str]:
+    found = (m["params"].get("conversationId") for m in received if is_event(m))
+    return list(dict.fromkeys(each for each in found if each))
+
+
+def is_event(message: Json) -> bool:
+    return "id" not in message and str(message.get("method", "")).startswith("codex/event/")
+
+
+def events_of(received: Sequence[Json], conversation: str) -> Iterator[tuple[str, Json]]:
+    """With the ids of their operations, which count from zero again after each resume."""
+    resumed = 0
+    for message in received:
+        resumed += resumes(message, conversation)
+        if is_event(message) and message["params"].get("conversationId") == conversation:
+            yield _operation(message["params"]["id"], resumed), message["params"]["msg"]
+
+
+def resumes(message: Json, conversation: str) -> bool:
+    return bool(
+        message.get("method") == "sessionConfigured" and message["params"]["sessionId"] == conversation
+    )
+
+
+def _operation(id: str, resumed: int) -> str:
+    return f"{id} after resume {resumed}" if resumed else id
+
+
+# --- requests and answers
+def unanswered(log: Sequence[Logged]) -> list[str]:
+    """Every request is answered once, and only requests are."""
+    asked = Counter(_id(e.message) for e in log if e.sent and "method" in e.message and "id" in e.message)
+    answers = [e.message for e in log if not e.sent and "method" not in e.message]
+    got = Counter(_id(m) for m in answers if m.get("id") is not None)
+    return [
+        f"request {id} was asked {asked[id]} times, answered {got[id]} times"
+        for id in asked | got
+        if asked[id] != got[id]
+    ]
+
+
+def _id(message: Json) -> str:
+    return json.dumps(message["id"])
+
+
+def too_early(log: Sequence[Logged]) -> list[str]:
+    """No event comes before the answer that announces it."""
+    methods = {
+        _id(e.message): e.message for e in log if e.sent and "method" in e.message and "id" in e.message
+    }
+    listened: set[str] = set()
+    announced: Counter[str] = Counter()
+    submitted: dict[tuple[str, str], int] = {}
+    first_event: dict[tuple[str, str], int] = {}
+    resumed: Counter[str] = Counter()
+    broken = []
+    for n, entry in enumerate(log):
+        message = entry.message
+        if entry.sent:
+            continue
+        if message.get("method") == "sessionConfigured":
+            resumed[message["params"]["sessionId"]] += 1
+        elif is_event(message):
+            conversation = message["params"]["conversationId"]
+            id = _operation(message["params"]["id"], resumed[conversation])
+            kind = message["params"]["msg"]["type"]
+            first_event.setdefault((conversation, id), n)
+            if conversation not in listened:
+                broken.append(f"{kind} before the answer to addConversationListener")
+            if kind == "task_started":
+                announced[conversation] -= 1
+                if announced[conversation] < 0:
+                    broken.append(f"task_started {id} before the answer to the request that caused it")
+        elif "method" not in message and "result" in message:
+            request = methods.get(_id(message), {"method": None})
+            conversation = str((request.get("params") or {}).get("conversationId"))
+            if request["method"] == "addConversationListener":
+                listened.add(conversation)
+            elif request["method"] in STARTS_TURNS:
+                announced[conversation] += 1
+            if request["method"] == "submit":
+                id = _operation(message["result"]["submissionId"], resumed[conversation])
+                submitted[conversation, id] = n
+    broken += [
+        f"an event of operation {key[1]} before the answer that says its id"
+        for key, n in submitted.items()
+        if first_event.get(key, n) < n
+    ]
+    return broken
+
+
+def unasked(received: Sequence[Json]) -> list[str]:
+    """A question to the client comes after the event of the same call, once."""
+    told: Counter[tuple[str, str]] = Counter()
+    broken = []
+    for message in received:
+        if is_event(message) and message["params"]["msg"]["type"] in QUESTIONS.values():
+            told[message["params"]["msg"]["type"], _call(message["params"]["msg"])] += 1
+        elif "id" in message and "method" in message:
+            key = QUESTIONS[message["method"]], _call(message["params"])
+            told[key] -= 1
+            if told[key] < 0:
+                broken.append(f"{message['method']} for {key[1]} without its event")
+    return broken
+
+
+def _call(params: Json) -> str:
+    for name in ("call_id", "callId", "requestId", "id"):
+        if name in params:
+            return str(params[name])
+    raise AssertionError(f"no call: {params}")
+
+
+# --- events
+def turns(events: Sequence[tuple[str, Json]], *, to_the_end: bool = True) -> list[str]:
+    """`task_started` first, one end, nothing after it; one turn at a time."""
+    started: set[str] = set()
+    ended: set[str] = set()
+    broken = []
+    for id, event in events:
+        kind = event["type"]
+        if kind == "task_started":
+            if to_the_end and started - ended:
+                broken.append(f"turn {id} starts while {sorted(started - ended)} runs")
+            if id in started:
+                broken.append(f"turn {id} starts twice")
+            started.add(id)
+        elif kind in ENDS:
+            if id in ended:
+                broken.append(f"turn {id} ends twice")
+            if id not in started and kind != "turn_aborted":
+                broken.append(f"turn {id} ends and never started")
+            ended.add(id)
+        elif id in ended and kind != "raw_response_item":
+            broken.append(f"{kind} after the end of turn {id}")
+    if to_the_end:
+        broken += [f"turn {id} never ends" for id in sorted(started - ended)]
+    for id in started:
+        mine = [event["type"] for each, event in events if each == id]
+        early = mine[: mine.index("task_started")]
+        broken += [f"{kind} before task_started of turn {id}" for kind in early if kind not in OPENS_EARLY]
+    return broken
+
+
+def items(events: Sequence[Json]) -> list[str]:
+    """`item_started`, deltas, `item_completed`. Ids are the provider's, who may use one again."""
+    open_items: dict[str, str] = {}
+    broken = []
+    for event in events:
+        match event["type"]:
+            case "item_started":
+                id = _item_id(event)
+                if id in open_items:
+                    broken.append(f"item {id} starts twice")
+                open_items[id] = event["turn_id"]
+            case "item_completed":
+                id = _item_id(event)
+                if open_items.pop(id, None) is None:
+                    broken.append(f"item {id} completes and never started")
+            case "turn_aborted" | "error" | "stream_error":
+                open_items.clear()  # what was being said will be said anew, or never
+            case "agent_message_content_delta" | "reasoning_content_delta" | "reasoning_raw_content_delta":
+                if event["item_id"] not in open_items:
+                    broken.append(f"{event['type']} of item {event['item_id']}, which is not open")
+    return broken
+
+
+def _item_id(event: Json) -> str:
+    (item,) = event["item"].values()
+    return str(item["id"])
+
+
+def spans(events: Sequence[tuple[str, Json]], *, to_the_end: bool = True) -> list[str]:
+    """What begins ends, under one call id, with its output in between."""
+    broken = []
+    aborted = {id for id, event in events if event["type"] == "turn_aborted"}
+    for name, between in SPANS.items():
+        running: dict[str, str] = {}
+        others = {event.get("call_id") for _, event in events if event["type"].endswith("_begin")}
+        others -= {event.get("call_id") for _, event in events if event["type"] == f"{name}_begin"}
+        for id, event in events:
+            kind = event["type"]
+            if kind == f"{name}_begin":
+                running[event["call_id"]] = id
+            elif kind == f"{name}_end":
+                if name != "web_search" and running.pop(event["call_id"], None) is None and id not in aborted:
+                    broken.append(f"{kind} of {event['call_id']}, which never began")
+            elif kind in between and event["call_id"] not in running and event["call_id"] not in others:
+                broken.append(f"{kind} of {event['call_id']}, which does not run")
+        if to_the_end:
+            broken += [f"{name} {call} never ends" for call, id in running.items() if id not in aborted]
+    return broken
+
+
+# --- the model's side
+def orphans(history: Sequence[Json]) -> list[str]:
+    """Every call has one output, after it; every output has its call."""
+    calls: list[str] = []
+    outputs: list[str] = []
+    broken = []
+    for item in history:
+        match item["type"]:
+            case "function_call" | "custom_tool_call" | "local_shell_call":
+                calls.append(item["call_id"])
+            case "function_call_output" | "custom_tool_call_output":
+                if item["call_id"] not in calls:
+                    broken.append(f"output of {item['call_id']}, which was not called before")
+                outputs.append(item["call_id"])
+    broken += [f"call {call} has no output" for call in calls if call not in outputs]
+    broken += [
+        f"call {call} has {n} outputs" for call, n in Counter(outputs).items() if n > calls.count(call)
+    ]
+    return broken
+
+
+# --- the disk
+def rollout(path: Path) -> tuple[list[Json], list[str]]:
+    """The lines of a stored conversation, and what is wrong with them."""
+    lines: list[Json] = []
+    broken = []
+    for n, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            broken.append(f"{path.name}, line {n + 1} is no JSON: {line[:100]}")
+            continue
+        if not {"timestamp", "type", "payload"} <= value.keys():
+            broken.append(f"{path.name}, line {n + 1} is no rollout line: {line[:100]}")
+            continue
+        lines.append(value)
+    if not lines or lines[0]["type"] != "session_meta":
+        broken.append(f"{path.name} does not begin with session_meta")
+    elif lines[0]["payload"]["id"] not in path.name:
+        broken.append(f"{path.name} is of {lines[0]['payload']['id']}")
+    kept = [line["payload"] for line in lines if line["type"] == "response_item"]
+    if not any(line["type"] == "compacted" for line in lines):
+        broken += [f"{path.name}: {problem}" for problem in orphans(kept)]
+    return lines, broken
+
+
+def unstored(received: Sequence[Json], rollouts: dict[str, list[Json]]) -> list[str]:
+    """What the client was told of and is to be kept is in the file, in that order."""
+    broken = []
+    for conversation in conversations(received):
+        files = [lines for path, lines in rollouts.items() if conversation in path]
+        stored = iter([line["payload"] for lines in files for line in lines if line["type"] == "event_msg"])
+        for _, event in events_of(received, conversation):
+            if event["type"] in STORED and files and not any(event == each for each in stored):
+                broken.append(f"the client was told of {json.dumps(event)[:200]}, the rollout was not")
+                break
+    return broken

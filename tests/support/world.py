@@ -1,0 +1,300 @@
+"""The world of a scenario: a home, a workspace, a scripted model, the whole server, and a client.
+
+`async with world(reply(says("Hello"))) as w` runs the server in this process, or as a process of its own with
+`transport="process"`. When the block is left the client leaves, the server has to end by itself, and what
+happened is held against the laws of every conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import anyio
+import anyio.to_thread
+import pytest
+from anyio.abc import TaskGroup
+
+from app_server.server import ServerSettings, serve
+from app_server.transport.memory import memory_pair
+from protocol.base import Json
+from tests.support.client import Client
+from tests.support.laws import broken_laws
+from tests.support.leftovers import leaks, look
+from tests.support.scripted_model import Reply, ScriptedModel
+from tests.support.transcript import client_lines, model_lines
+from tests.support.wires import MemoryWire, ProcessWire
+
+SCRIPT = str(Path(sys.executable).with_name("app-server"))
+WHOLE_SCENARIO = 60.0
+LEAVES_WITHIN = 10.0
+"""Seconds for a server to end once its client has left; a loaded machine is slow to reap."""
+
+MARK = "SCENARIO_MARK"
+PATH = os.environ.get("PATH", os.defpath)
+
+Transport = Literal["memory", "process"]
+
+
+@dataclass(slots=True)
+class World:
+    root: Path
+    model: ScriptedModel
+    client: Client
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    async def open(self, *, raw: bool = False, **params: Json) -> str:
+        """A new conversation in the workspace that is listened to."""
+        return await self.client.open(raw=raw, cwd=str(self.workspace), **params)
+
+    def user_turn(self, conversation: str, text: str = "hi", **over: Json) -> Json:
+        """Parameters of `sendUserTurn`."""
+        return {
+            "conversationId": conversation,
+            "items": [{"type": "text", "data": {"text": text}}],
+            "cwd": str(self.workspace),
+            "approvalPolicy": "never",
+            "sandboxPolicy": {"mode": "danger-full-access"},
+            "model": "scripted",
+            "effort": None,
+            "summary": "auto",
+            **over,
+        }
+
+    def write(self, files: Mapping[str, str | bytes], under: Path | None = None) -> None:
+        for name, content in files.items():
+            path = (under or self.workspace) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def fifo(self, name: str) -> None:
+        """A gate in the workspace, at which a command waits for a line."""
+        os.mkfifo(self.workspace / name)
+
+    async def open_gate(self, name: str) -> None:
+        def write() -> None:
+            with (self.workspace / name).open("w") as gate:
+                gate.write("go\n")
+
+        await anyio.to_thread.run_sync(write)
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        identity = ("-c", "user.name=Test", "-c", "user.email=test@example.com")
+        done = subprocess.run(
+            ("git", *identity, *arguments),
+            cwd=cwd or self.workspace,
+            env={"PATH": PATH, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def repository(self) -> None:
+        """Make the workspace a git repository with everything in it committed."""
+        self.git("init", "-q", "-b", "main")
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", "start")
+
+    def rollouts(self) -> list[Path]:
+        return sorted(self.home.glob("sessions/**/rollout-*.jsonl"))
+
+    def client_saw(self) -> list[str]:
+        return client_lines(self.client.log, self.root)
+
+    def model_saw(self) -> list[str]:
+        return model_lines(self.model.requests, self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a world is made."""
+
+    root: Path
+    replies: tuple[Reply, ...]
+    transport: Transport
+    config: Mapping[str, Json]
+    provider: Mapping[str, Json]
+    tables: str
+    environment: Mapping[str, str]
+    initialize: bool
+
+    def write_config(self, url: str) -> None:
+        settings: dict[str, Json] = {
+            "model": "scripted",
+            "model_provider": "scripted",
+            "approval_policy": "never",
+            "sandbox_mode": "danger-full-access",
+            **self.config,
+        }
+        provider: dict[str, Json] = {
+            "name": "Scripted",
+            "base_url": url,
+            "wire_api": "responses",
+            "request_max_retries": 0,
+            "stream_max_retries": 0,
+            **self.provider,
+        }
+        lines = [*_table(settings), "[model_providers.scripted]", *_table(provider), self.tables]
+        (self.root / "home" / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _table(values: Mapping[str, Json]) -> list[str]:
+    return [f"{key} = {_toml(value)}" for key, value in values.items()]
+
+
+def _toml(value: Json) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
+class MakeWorld(Protocol):
+    def __call__(
+        self,
+        *replies: Reply,
+        transport: Transport = ...,
+        config: Mapping[str, Json] = ...,
+        provider: Mapping[str, Json] = ...,
+        tables: str = ...,
+        files: Mapping[str, str | bytes] = ...,
+        git: bool = ...,
+        environment: Mapping[str, str] = ...,
+        initialize: bool = ...,
+        before: Callable[[World], None] | None = ...,
+    ) -> AbstractAsyncContextManager[World]: ...
+
+
+def worlds_in(root: Path) -> MakeWorld:
+    """Makes worlds in that folder, one after another over the same home."""
+
+    @asynccontextmanager
+    async def world(
+        *replies: Reply,
+        transport: Transport = "memory",
+        config: Mapping[str, Json] | None = None,
+        provider: Mapping[str, Json] | None = None,
+        tables: str = "",
+        files: Mapping[str, str | bytes] | None = None,
+        git: bool = False,
+        environment: Mapping[str, str] | None = None,
+        initialize: bool = True,
+        before: Callable[[World], None] | None = None,
+    ) -> AsyncIterator[World]:
+        """`before` changes the folders before the server starts."""
+        given = environment or {}
+        plan = Plan(root, replies, transport, config or {}, provider or {}, tables, given, initialize)
+        with anyio.fail_after(WHOLE_SCENARIO):
+            async with _lived(plan, files or {}, git, before) as lived:
+                yield lived
+
+    return world
+
+
+@asynccontextmanager
+async def _lived(
+    plan: Plan, files: Mapping[str, str | bytes], git: bool, before: Callable[[World], None] | None
+) -> AsyncIterator[World]:
+    for folder in ("home", "workspace", "user"):
+        (plan.root / folder).mkdir(exist_ok=True)
+    seen = look()
+    failure: BaseException | None = None
+    model = ScriptedModel(list(plan.replies))
+    async with model.serving() as url, anyio.create_task_group() as group:
+        plan.write_config(url)
+        environment = {
+            "PATH": PATH,
+            "HOME": str(plan.root / "user"),
+            "LANG": "C.UTF-8",
+            "NO_PROXY": "127.0.0.1",
+            "CODEX_HOME": str(plan.root / "home"),
+            MARK: plan.root.name,
+            **plan.environment,
+        }
+        world = World(plan.root, model, Client(MemoryWire(memory_pair()[0])), environment)
+        world.write(files)
+        if git:
+            world.repository()
+        if before is not None:
+            before(world)
+        start = _in_memory if plan.transport == "memory" else _as_process
+        async with start(world, group):
+            try:
+                if plan.initialize:
+                    await world.client.initialize()
+                yield world
+            except (Exception, pytest.fail.Exception) as error:
+                failure = error
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    broken = broken_laws(world.client, model.requests, world.rollouts())
+    broken += await leaks(seen, f"{MARK}={plan.root.name}")
+    assert not broken, "\n".join([*broken, *world.client_saw()])
+
+
+@asynccontextmanager
+async def _in_memory(world: World, group: TaskGroup) -> AsyncIterator[None]:
+    server_end, client_end = memory_pair()
+    settings = ServerSettings(home=world.home, cwd=world.workspace, environment=world.environment)
+    world.client.wire = MemoryWire(client_end)
+    ended = anyio.Event()
+
+    async def run() -> None:
+        await serve(server_end, settings)
+        server_end.close()
+
+    async def read() -> None:
+        await world.client.read()
+        ended.set()
+
+    group.start_soon(run, name="the server")
+    group.start_soon(read, name="the client")
+    yield
+    await world.client.wire.close()
+    with anyio.fail_after(LEAVES_WITHIN):
+        await ended.wait()
+
+
+@asynccontextmanager
+async def _as_process(world: World, group: TaskGroup) -> AsyncIterator[None]:
+    with (world.root / "server.log").open("ab") as log:
+        process = await anyio.open_process(
+            (SCRIPT, "app-server"), stderr=log, env=world.environment, cwd=world.workspace
+        )
+    world.client.wire = ProcessWire(process)
+    ended = anyio.Event()
+
+    async def read() -> None:
+        await world.client.read()
+        ended.set()
+
+    group.start_soon(read, name="the client")
+    try:
+        yield
+        await world.client.wire.close()
+        with anyio.fail_after(LEAVES_WITHIN):
+            await ended.wait()
+            assert await process.wait() == 0
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
