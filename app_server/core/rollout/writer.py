@@ -8,6 +8,7 @@ told of before their turn to be recorded lie in the journal meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -128,6 +129,9 @@ class RolloutWriter:
             self._closed = True
             self._journal.close()
             if self._fd is not None:
+                # A flush may still have a duplicate, which would keep the file's lock until the disk has answered.
+                with contextlib.suppress(OSError):
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
                 os.close(self._fd)
                 self._fd = None
 

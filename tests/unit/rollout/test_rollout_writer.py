@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -274,3 +275,23 @@ def test_appending_after_the_end_stores_nothing(tmp_path: Path) -> None:
     writer.flush()
     writer.close()
     assert len(lines(path)) == 1
+
+
+def test_a_flush_that_the_disk_delays_does_not_keep_others_from_the_file(tmp_path: Path) -> None:
+    begun, answered = threading.Event(), threading.Event()
+
+    def fsync(fd: int) -> None:
+        begun.set()
+        answered.wait()
+
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], replace(REAL_DISK, fsync=fsync))
+    flushing = threading.Thread(target=writer.flush)
+    flushing.start()
+    try:
+        begun.wait()
+        writer.close()
+        RolloutWriter.resume(path, now).close()
+    finally:
+        answered.set()
+        flushing.join()
