@@ -20,7 +20,7 @@ OUTER = (
     {"stdio_server"},
     {"process", "demo"},
     {"server"},
-    {"extras", "greeting"},
+    {"extras", "greeting", "limits"},
     {"handlers"},
     {"conversations"},
     {"projection", "rpc", "transport", "core"},
@@ -35,7 +35,7 @@ CORE = (
     {"exec", "model"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
     {"config"},
-    {"errors"},
+    {"errors", "shell_tree"},
 )
 
 WIRE = ("protocol.v1", "protocol.methods", "protocol.names", "protocol.jsonrpc")
@@ -47,7 +47,7 @@ PURE_FOLDERS = {"protocol", "app_server.projection", "app_server.core.commands"}
 
 PURE_MODULES = {
     "app_server.transport": {"framing"},
-    "app_server.core": {"errors"},
+    "app_server.core": {"errors", "shell_tree"},
     "app_server.core.approvals": {"decide", "memory"},
     "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},

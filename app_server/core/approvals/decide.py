@@ -5,7 +5,7 @@ The order of the rules is the policy: what is known to only read runs under ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,8 +48,14 @@ def refusal(request: CommandRequest, approval: AskForApproval) -> str | None:
     return None
 
 
-def decide(request: CommandRequest, approval: AskForApproval, sandbox: SandboxPolicy) -> Verdict:
-    """RUN means: in the sandbox that the policy names, without asking."""
+def decide(
+    request: CommandRequest,
+    approval: AskForApproval,
+    sandbox: SandboxPolicy,
+    git_is_plain: Callable[[], bool] | None = None,
+) -> Verdict:
+    """RUN means: in the sandbox that the policy names, without asking. `git_is_plain` is asked only where the answer
+    depends on the repository of the working directory; without it, git is never known to only read."""
     unconfined = isinstance(sandbox, DangerFullAccess)
     match approval:
         case AskForApproval.NEVER | AskForApproval.ON_FAILURE:
@@ -59,7 +65,9 @@ def decide(request: CommandRequest, approval: AskForApproval, sandbox: SandboxPo
                 return Verdict.ASK
             return Verdict.ASK if unconfined and is_dangerous(request.argv) else Verdict.RUN
         case AskForApproval.UNTRUSTED:
-            return Verdict.RUN if is_known_safe(request.argv) else Verdict.ASK
+            # Without a sandbox a repository could be changed between the look at it and git's own.
+            safe = is_known_safe(request.argv, git_is_plain=None if unconfined else git_is_plain)
+            return Verdict.RUN if safe else Verdict.ASK
 
 
 def may_ask_after_denial(approval: AskForApproval) -> bool:

@@ -13,13 +13,13 @@ from dataclasses import replace
 from app_server.core.commands.destructive_git import git_destroys
 from app_server.core.commands.found import INTERPRETERS, FoundCommand, commands_in
 from app_server.core.commands.quote import word_set
-from app_server.core.commands.shell_script import MAX_DISPLAY_CHARACTERS
 
-MAX_DEPTH = 6
+MAX_DEPTH = 8
+MAX_WORK = 200_000
+"""In characters of scripts and words of commands, and ten for each look at one."""
 
 Words = Sequence[str]
 
-_SHELLS = INTERPRETERS - {"eval", "source", "."}
 _ALWAYS = word_set(
     "sudo doas su pkexec run0 shred wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard mkswap mke2fs newfs "
     "cryptsetup lvremove vgremove pvremove shutdown reboot halt poweroff"
@@ -29,6 +29,7 @@ _WRAPPERS = word_set(
     "taskset strace ltrace busybox toybox xargs parallel coproc caffeinate unbuffer noglob nocorrect watch ssh script "
     "then do else"
 )
+_TAKING_SCRIPTS = frozenset({"env", "watch", "ssh", "script", "parallel"})
 _BULK = frozenset({"xargs", "parallel"})
 _DELETERS = frozenset({"rm", "unlink", "shred"})
 _FETCHERS = frozenset({"curl", "wget", "fetch", "base64", "xxd", "openssl", "nc", "ncat"})
@@ -38,79 +39,144 @@ _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|dm-|
 _ROOT_LIKE = re.compile(
     r"(/|~|\$HOME|\$\{HOME\}|/(bin|boot|etc|home|lib|opt|root|sbin|usr|var|Users|System))?/?\*?"
 )
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
+_ASSIGNMENT = re.compile(r"\w+=")
+_SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*|--command")
 _SEPARATORS = re.compile(r"[;&|()\n`]+")
 
 
 def is_dangerous(argv: Words) -> bool:
-    return _destroys(FoundCommand(tuple(argv)), 0)
+    return _Inspection().destroys(FoundCommand(tuple(argv)))
 
 
-def _script_destroys(script: str, depth: int) -> bool:
-    # What is nested or long beyond reading is asked about.
-    if depth > MAX_DEPTH or len(script) > MAX_DISPLAY_CHARACTERS:
-        return True
-    found = commands_in(script)
-    if found is None or any(_destroys(command, depth) for command in found.commands):
-        return True
-    if any(_DEVICE.match(target) for target in found.written):
-        return True
-    return not found.is_clean and _fragments_destroy(script, depth)
+class _Inspection:
+    """Looks at one command line, and at as much of what is nested in it as a fixed amount of work allows.
 
+    What is nested, repeated or long beyond that is asked about.
+    """
 
-def _fragments_destroy(script: str, depth: int) -> bool:
-    """For a text that the parser gave up on: whether any part of it reads like a destructive command."""
-    for part in _SEPARATORS.split(script):
-        words = part.replace("{", " ").replace("}", " ").replace(",", " ").replace("\\", "").split()
-        if _any_tail_destroys(FoundCommand(tuple(words)), depth):
+    def __init__(self) -> None:
+        self._left = MAX_WORK
+        self._depth = 0
+
+    def destroys(self, command: FoundCommand) -> bool:
+        if self._is_spent(len(command.words)):
             return True
-    return False
+        words = _after_assignments(command.words)
+        if not words:
+            return False
+        program, rest = _base(words[0]), words[1:]
+        if program in _ALWAYS or program.startswith("mkfs"):
+            return True
+        if (nested := self._nested.get(program)) is not None:
+            return nested(self, replace(command, words=rest))
+        if program in _WRAPPERS:
+            return self._wrapped(program, replace(command, words=rest))
+        if (judge := _PROGRAMS.get(program)) is not None:
+            return judge(rest)
+        # The name comes from an expansion; options like these give it away.
+        return program.startswith(("$", "`")) and _forces(rest) == {"force", "recursive"}
 
+    def _script(self, script: str) -> bool:
+        """Judges a text that some shell will run."""
+        if self._is_spent(len(script)) or self._depth == MAX_DEPTH:
+            return True
+        self._depth += 1
+        try:
+            return self._parsed_script(script)
+        finally:
+            self._depth -= 1
 
-def _destroys(command: FoundCommand, depth: int) -> bool:
-    words = _after_assignments(command.words)
-    if not words:
+    def _is_spent(self, size: int) -> bool:
+        self._left -= 10 + size
+        return self._left < 0
+
+    def _parsed_script(self, script: str) -> bool:
+        found = commands_in(script)
+        if found is None or any(map(self.destroys, found.commands)):
+            return True
+        if any(_DEVICE.match(target) for target in found.written):
+            return True
+        return not found.is_clean and self._fragments(script)
+
+    def _fragments(self, script: str) -> bool:
+        """For a text that the parser gave up on: whether any part of it reads like a destructive command."""
+        parts = (re.sub(r"[{},\\]", " ", part).split() for part in _SEPARATORS.split(script))
+        return any(self._any_tail(FoundCommand(tuple(words))) for words in parts)
+
+    def _any_tail(self, command: FoundCommand) -> bool:
+        if self._depth == MAX_DEPTH:
+            return True
+        self._depth += 1
+        try:
+            return self._tails(command)
+        finally:
+            self._depth -= 1
+
+    def _tails(self, command: FoundCommand) -> bool:
+        for at, word in enumerate(command.words):
+            if self.destroys(replace(command, words=command.words[at:])):
+                return True
+            if _base(word) in _WRAPPERS:
+                return False  # it has tried its own tails
         return False
-    program = words[0].rpartition("/")[2].lstrip("\\")
-    rest = words[1:]
-    if program in _ALWAYS or program.startswith("mkfs"):
-        return True
-    if program in _SHELLS:
-        return _shell_destroys(command, rest, depth)
-    if program in ("eval", "source", "."):
-        return _is_fetched(command) or (program == "eval" and _script_destroys(" ".join(rest), depth + 1))
-    if program in _WRAPPERS:
-        return _wrapped_destroys(program, replace(command, words=rest), depth)
-    if program in ("find", "fd", "fdfind"):
-        return _find_destroys(rest, depth)
-    if program == "trap":
-        return bool(rest) and _script_destroys(rest[0], depth + 1)
-    if (judge := _PROGRAMS.get(program)) is not None:
-        return judge(rest)
-    # The name comes from an expansion; options like these give it away.
-    return program.startswith(("$", "`")) and _forces(rest, both=True)
+
+    def _wrapped(self, program: str, command: FoundCommand) -> bool:
+        """Wrappers have options of many kinds, so whatever follows may be the command."""
+        if program in _BULK and any(_base(word) in _DELETERS for word in command.words):
+            return True
+        if program in _TAKING_SCRIPTS and any(" " in word and self._script(word) for word in command.words):
+            return True
+        return self._any_tail(command)
+
+    def _shell(self, command: FoundCommand) -> bool:
+        scripts = _scripts_of(command.words)
+        if any(map(self._script, scripts)) or _is_fetched(command):
+            return True
+        reads_input = not scripts and all(word.startswith("-") for word in command.words)
+        return reads_input and any(map(self._script, _texts_fed(command)))
+
+    def _eval(self, command: FoundCommand) -> bool:
+        return _is_fetched(command) or self._script(" ".join(command.words))
+
+    def _source(self, command: FoundCommand) -> bool:
+        return _is_fetched(command)
+
+    def _trap(self, command: FoundCommand) -> bool:
+        return bool(command.words) and self._script(command.words[0])
+
+    def _find(self, command: FoundCommand) -> bool:
+        words = command.words
+        if "-delete" in words:
+            return True
+        runs = [words[at + 1 :] for at, word in enumerate(words[:-1]) if word in _FIND_RUNS]
+        return any(_base(run[0]) in _DELETERS or self.destroys(FoundCommand(run)) for run in runs)
+
+    _nested: Mapping[str, Callable[[_Inspection, FoundCommand], bool]] = {
+        **dict.fromkeys(INTERPRETERS, _shell),
+        "eval": _eval,
+        "source": _source,
+        ".": _source,
+        "trap": _trap,
+        **dict.fromkeys(("find", "fd", "fdfind"), _find),
+    }
+
+
+def _base(word: str) -> str:
+    return word.rpartition("/")[2]
 
 
 def _after_assignments(words: tuple[str, ...]) -> tuple[str, ...]:
     at = 0
-    while at < len(words) and re.match(r"\w+=", words[at]):
+    while at < len(words) and _ASSIGNMENT.match(words[at]):
         at += 1
     return words[at:]
-
-
-def _shell_destroys(command: FoundCommand, words: Words, depth: int) -> bool:
-    scripts = _scripts_of(words)
-    if any(_script_destroys(script, depth + 1) for script in scripts):
-        return True
-    if _is_fetched(command):
-        return True
-    reads_input = not scripts and all(word.startswith("-") for word in words)
-    return reads_input and any(_script_destroys(text, depth + 1) for text in _texts_fed(command))
 
 
 def _scripts_of(words: Words) -> Words:
     """What may be the script, once an option such as `-c` or `-lc` says that there is one."""
     for at, word in enumerate(words):
-        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command", word):
+        if _SCRIPT_OPTION.fullmatch(word):
             return [later for later in words[at + 1 :] if not later.startswith("-")]
     return ()
 
@@ -122,62 +188,29 @@ def _texts_fed(command: FoundCommand) -> list[str]:
 
 def _is_fetched(command: FoundCommand) -> bool:
     """Whether what would be executed comes from elsewhere, unseen."""
-    return any(words and words[0].rpartition("/")[2] in _FETCHERS for words in command.fed_by)
-
-
-def _wrapped_destroys(program: str, command: FoundCommand, depth: int) -> bool:
-    """Wrappers have options of many kinds, so whatever follows may be the command."""
-    words = command.words
-    if program in _BULK and any(word.rpartition("/")[2] in _DELETERS for word in words):
-        return True
-    if program in ("env", "watch", "ssh", "script", "parallel") and any(
-        " " in word and _script_destroys(word, depth + 1) for word in words
-    ):
-        return True
-    return _any_tail_destroys(command, depth)
-
-
-def _any_tail_destroys(command: FoundCommand, depth: int) -> bool:
-    if depth > MAX_DEPTH:
-        return True
-    for at, word in enumerate(command.words):
-        tail = replace(command, words=command.words[at:])
-        # A wrapper tries its own tails.
-        if word.rpartition("/")[2] in _WRAPPERS:
-            return _destroys(tail, depth + 1)
-        if _destroys(tail, depth + 1):
-            return True
-    return False
-
-
-def _find_destroys(words: Words, depth: int) -> bool:
-    if "-delete" in words:
-        return True
-    for at, word in enumerate(words[:-1]):
-        if word in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"):
-            program = words[at + 1].rpartition("/")[2]
-            if program in _DELETERS or _destroys(FoundCommand(tuple(words[at + 1 :])), depth + 1):
-                return True
-    return False
+    return any(words and _base(words[0]) in _FETCHERS for words in command.fed_by)
 
 
 def _rm(words: Words) -> bool:
-    return _forces(words)
+    return bool(_forces(words))
 
 
-def _forces(words: Words, *, both: bool = False) -> bool:
-    """Whether options make a removal recursive or keep it from asking."""
-    forced = recursive = False
+def _forces(words: Words) -> set[str]:
+    """Which options there are that make a removal recursive or keep it from asking."""
+    found = set()
     for word in words:
         if word == "--":
             break
         if word.startswith("--"):
-            forced |= "--force".startswith(word) or word == "--no-preserve-root"
-            recursive |= "--recursive".startswith(word)
+            found |= {name for name in ("force", "recursive") if f"--{name}".startswith(word)}
+            found |= {"force"} if word == "--no-preserve-root" else set()
         elif word.startswith("-"):
-            forced |= "f" in word
-            recursive |= "r" in word or "R" in word
-    return (forced and recursive) if both else (forced or recursive)
+            found |= {
+                name
+                for letter, name in (("f", "force"), ("r", "recursive"), ("R", "recursive"))
+                if letter in word
+            }
+    return found
 
 
 def _dd(words: Words) -> bool:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from app_server.core.commands.quote import word_set
-from app_server.core.commands.shell_tree import parse, text_of
+from app_server.core.shell_tree import parse, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -50,11 +50,12 @@ class FoundScript:
 
 def commands_in(script: str) -> FoundScript | None:
     """None where there is more than anybody would read."""
-    root = parse(script.encode("utf-8", "replace"))
-    nodes = list(islice(_descendants(root), MAX_NODES))
-    if len(nodes) == MAX_NODES:
+    source = script.encode("utf-8", "replace")
+    root = parse(source)
+    nodes = [] if root is None else list(islice(_descendants(root), MAX_NODES))
+    if root is None or len(nodes) == MAX_NODES:
         return None
-    reader = _Words(_literal_assignments(nodes))
+    reader = _Words(source, _literal_assignments(nodes, source))
     commands = tuple(reader.command(node) for node in nodes if node.type == "command")
     targets = tuple(
         "".join(reader.words(child))
@@ -73,21 +74,22 @@ def _descendants(node: Node) -> Iterator[Node]:
         pending.extend(reversed(node.children))
 
 
-def _literal_assignments(nodes: list[Node]) -> dict[str, str]:
-    plain = _Words({})
+def _literal_assignments(nodes: list[Node], source: bytes) -> dict[str, str]:
+    plain = _Words(source, {})
     values = {}
     for node in nodes:
         if node.type == "variable_assignment":
             name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
             if name is not None and value is not None:
-                values[text_of(name)] = " ".join(plain.words(value))
+                values[text_of(name, source)] = " ".join(plain.words(value))
     return values
 
 
 class _Words:
     """Reads words with the quotes taken off and the script's own variables put in."""
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
+    def __init__(self, source: bytes, variables: Mapping[str, str]) -> None:
+        self._source = source
         self._variables = {"IFS": " ", **variables}
 
     def command(self, node: Node) -> FoundCommand:
@@ -115,7 +117,7 @@ class _Words:
         return words or [""]
 
     def _text(self, node: Node, *, quoted: bool = False) -> str:
-        text = text_of(node)
+        text = text_of(node, self._source)
         match node.type:
             case "word" | "string_content":
                 return _ESCAPE.sub(lambda match: match[1].strip("\n"), text)
@@ -149,7 +151,9 @@ class _Words:
             bodies = parent.parent.children
         else:
             bodies = []
-        return "\n".join((*parts, *(text_of(body) for body in bodies if body.type == "heredoc_body")))
+        return "\n".join(
+            (*parts, *(text_of(body, self._source) for body in bodies if body.type == "heredoc_body"))
+        )
 
 
 def _substitutions_in(node: Node) -> Iterator[Node]:

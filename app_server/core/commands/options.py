@@ -52,8 +52,8 @@ def operands_of(words: Sequence[str], allowed: Options) -> list[str] | None:
 def _is_allowed(word: str, rest: Iterator[str], allowed: Options) -> bool:
     if word.startswith("--"):
         return _is_allowed_long(word[2:], rest, allowed.long)
-    if _DIGITS.fullmatch(word):
-        return allowed.numeric
+    if allowed.numeric and _DIGITS.fullmatch(word):
+        return True
     for at, letter in enumerate(word[1:], 1):
         if letter in allowed.valued:
             return at + 1 < len(word) or _is_value(next(rest, None))

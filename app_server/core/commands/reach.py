@@ -41,7 +41,7 @@ class Reach:
         return not any(
             _is_off_limits(posixpath.normpath(posixpath.join(folder, path)), everything=searches)
             for folder in self._folders
-            for path in paths or ([""] if searches else [])
+            for path in (*paths, *([""] if searches else []))
         )
 
 

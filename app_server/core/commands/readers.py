@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from app_server.core.commands.options import Options, operands_of, options
+from app_server.core.commands.quote import word_set
 
 Reader = Callable[[Sequence[str]], "list[str] | None"]
 """From the words behind the program's name to the paths that are read; None where it is not known to only read."""
@@ -130,79 +131,14 @@ def _sed(words: Sequence[str]) -> list[str] | None:
 
 
 _NEGATIVE = re.compile(r"-\d\w*", re.ASCII)
-_FIND_TESTS = frozenset(
-    [
-        "-daystart",
-        "-depth",
-        "-empty",
-        "-executable",
-        "-false",
-        "-follow",
-        "-ls",
-        "-mount",
-        "-noleaf",
-        "-not",
-        "-nogroup",
-        "-nouser",
-        "-o",
-        "-or",
-        "-a",
-        "-and",
-        "-print",
-        "-print0",
-        "-prune",
-        "-quit",
-        "-readable",
-        "-true",
-        "-warn",
-        "-nowarn",
-        "-writable",
-        "-xdev",
-        "!",
-        "(",
-        ")",
-        ",",
-    ]
+_FIND_TESTS = word_set(
+    "-daystart -depth -empty -executable -false -follow -ls -mount -noleaf -not -nogroup -nouser -o -or -a "
+    "-and -print -print0 -prune -quit -readable -true -warn -nowarn -writable -xdev ! ( ) ,"
 )
-_FIND_VALUED = frozenset(
-    [
-        "-amin",
-        "-anewer",
-        "-atime",
-        "-cmin",
-        "-cnewer",
-        "-ctime",
-        "-gid",
-        "-group",
-        "-ilname",
-        "-iname",
-        "-inum",
-        "-ipath",
-        "-iregex",
-        "-iwholename",
-        "-links",
-        "-lname",
-        "-maxdepth",
-        "-mindepth",
-        "-mmin",
-        "-mtime",
-        "-name",
-        "-newer",
-        "-newermt",
-        "-path",
-        "-perm",
-        "-printf",
-        "-regex",
-        "-regextype",
-        "-samefile",
-        "-size",
-        "-type",
-        "-uid",
-        "-used",
-        "-user",
-        "-wholename",
-        "-xtype",
-    ]
+_FIND_VALUED = word_set(
+    "-amin -anewer -atime -cmin -cnewer -ctime -gid -group -ilname -iname -inum -ipath -iregex -iwholename "
+    "-links -lname -maxdepth -mindepth -mmin -mtime -name -newer -newermt -path -perm -printf -regex "
+    "-regextype -samefile -size -type -uid -used -user -wholename -xtype"
 )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app_server.core.commands.shell_tree import parse, text_of
+from app_server.core.shell_tree import parse, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -47,7 +47,7 @@ def split_script(script: str) -> Commands | None:
         return None
     source = script.encode()
     root = parse(source)
-    if root.type != "program" or root.has_error:
+    if root is None or root.type != "program" or root.has_error:
         return None
     reader = _PlainReader(source)
     if not reader.read(root) or reader.ends_open:
@@ -105,7 +105,7 @@ class _PlainReader:
 
     def _part(self, node: Node) -> str | None:
         """What the shell makes of a word or a piece of one; None where it would do more than take quotes off."""
-        text = text_of(node)
+        text = text_of(node, self._source)
         self._at = node.end_byte
         match node.type:
             case "word" | "number":
@@ -131,15 +131,16 @@ def split_for_display(script: str) -> Commands | None:
     """The commands as written: quotes taken off, escapes and globs left in."""
     if len(script) > MAX_DISPLAY_CHARACTERS:
         return None
-    root = parse(script.encode("utf-8", "replace"))
-    if root.has_error:
+    source = script.encode("utf-8", "replace")
+    root = parse(source)
+    if root is None or root.has_error:
         return None
     commands: list[tuple[str, ...]] = []
     pending = [root]
     while pending:
         node = pending.pop()
         if node.type == "command":
-            words = [_shown_word(child) for child in node.children]
+            words = [_shown_word(child, source) for child in node.children]
             if None in words:
                 return None
             commands.append(tuple(word for word in words if word is not None))
@@ -150,16 +151,16 @@ def split_for_display(script: str) -> Commands | None:
     return tuple(commands)
 
 
-def _shown_word(node: Node) -> str | None:
+def _shown_word(node: Node, source: bytes) -> str | None:
     if node.type == "command_name":
         node = node.children[0]
-        return text_of(node) if node.type == "word" else None
+        return text_of(node, source) if node.type == "word" else None
     match node.type:
         case "word" | "number":
-            return text_of(node)
+            return text_of(node, source)
         case "raw_string":
-            return text_of(node)[1:-1]
+            return text_of(node, source)[1:-1]
         case "string" if [child.type for child in node.children] == ['"', "string_content", '"']:
-            return text_of(node)[1:-1]
+            return text_of(node, source)[1:-1]
         case _:
             return None

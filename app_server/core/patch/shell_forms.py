@@ -1,8 +1,7 @@
 """A command line that is really a patch: `apply_patch PATCH`, or a shell script that does nothing but that.
 
 Recognised scripts are one `apply_patch` with a here-document or a single-quoted argument, and `cd DIR &&`
-before it. Anything else that mentions apply_patch is an ordinary command. The shell grammar is loaded on
-first need.
+before it. Anything else that mentions apply_patch is an ordinary command.
 """
 
 from __future__ import annotations
@@ -10,18 +9,20 @@ from __future__ import annotations
 import os.path
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
+from app_server.core import shell_tree
 from app_server.core.patch.errors import PatchSyntaxError
 from app_server.core.patch.parse import BEGIN, parse_patch
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
 PROGRAMS = ("apply_patch", "applypatch")
 SHELLS = ("bash", "sh", "zsh")
 SCRIPT_FLAGS = ("-c", "-lc")
+MAX_SECONDS = 0.3
+"""Of processor time, for the shell grammar. A patch of some megabytes takes a fraction of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,8 @@ def _in_script(script: str) -> ShellForm:
         source = script.encode("utf-8")
     except UnicodeEncodeError:
         return NotAPatch()
-    root = _parser().parse(source).root_node
-    if root.has_error or root.named_child_count != 1:
+    root = shell_tree.parse(source, seconds=MAX_SECONDS)
+    if root is None or root.has_error or root.named_child_count != 1:
         return NotAPatch()
     statement = root.named_children[0]
     heredoc = None
@@ -164,12 +165,3 @@ _HEREDOC = ("<<", "heredoc_start", "heredoc_body", "heredoc_end")
 
 def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8")
-
-
-@cache
-def _parser() -> Parser:
-    # Loading the grammar takes longer than everything else here, and few sessions need it.
-    import tree_sitter  # noqa: PLC0415
-    import tree_sitter_bash  # noqa: PLC0415
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))

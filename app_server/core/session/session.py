@@ -71,6 +71,8 @@ class Session:
         finally:
             self.ended.set()
             await self.services.terminals.close()
+            # Also where the writer was cancelled first: the last words are stored.
+            self.services.outbox.store()
             self.services.outbox.close()
             self._close()
 
@@ -132,9 +134,16 @@ class Session:
         self._group.start_soon(self._run_task, active, name=f"task {id}")
 
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
-        """Work on the side that the operation loop need not wait for."""
+        """Work on the side that the operation loop need not wait for, and whose failure ends nothing."""
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except Exception:
+                log.exception("%s", name)
+
         assert self._group is not None
-        self._group.start_soon(work, name=name)
+        self._group.start_soon(guarded, name=name)
 
     async def _run_task(self, active: ActiveTask) -> None:
         outbox = self.services.outbox

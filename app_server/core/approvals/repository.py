@@ -1,0 +1,44 @@
+"""Whether git, run to read in a folder, would run nothing that the repository there names."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from app_server.core.commands.safe_git import is_plain_repository
+
+MAX_BYTES = 32 * 1024 * 1024
+"""Of one file below `.git`. The index of a very large repository is larger: there the user is asked."""
+
+
+class _Unclear(Exception):
+    """Something is where a file would be, and it cannot be judged."""
+
+
+def git_is_plain(cwd: str) -> bool:
+    folder = Path(os.path.realpath(cwd))
+    try:
+        for root in (folder, *folder.parents):
+            if os.path.lexists(root / "HEAD"):
+                # git would take the folder itself for a bare repository, with a configuration of its own.
+                return False
+            git = root / ".git"
+            if os.path.lexists(git):
+                return stat.S_ISDIR(git.lstat().st_mode) and is_plain_repository(
+                    lambda name: _read(git, name)
+                )  # noqa: B023
+    except (OSError, _Unclear):
+        pass
+    return False
+
+
+def _read(git: Path, name: str) -> bytes | None:
+    path = git / name
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+        raise _Unclear
+    return path.read_bytes()
