@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app_server.greeting import greet
+from app_server.limits import Limits, limits_of
 from app_server.transport.claim import claim_stdout
 
 FULL_SERVER = "app_server.stdio_server"
@@ -36,6 +37,7 @@ class Launch:
     sandbox_mode: str | None = None
     enable: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
+    limits: Limits = Limits()
 
 
 def serve_stdio(args: argparse.Namespace) -> int:
@@ -89,6 +91,7 @@ def launched(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch
         sandbox_mode=given.get("sandbox"),
         enable=tuple(given.get("enable", ())),
         disable=tuple(given.get("disable", ())),
+        limits=limits_of(environment),
     )
 
 

@@ -37,6 +37,7 @@ from app_server.greeting import Greeting, own_user_agent
 from app_server.handlers.context import Client, HandlerContext
 from app_server.handlers.handshake import warm_up
 from app_server.handlers.router import MethodRouter
+from app_server.limits import Limits
 from app_server.rpc.connection import Connection
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.contract import Transport, TransportClosed
@@ -56,6 +57,7 @@ class ServerSettings:
     cwd: Path
     environment: Mapping[str, str]
     cli: CliOverrides = CliOverrides()
+    limits: Limits = Limits()
 
 
 async def serve(transport: Transport, settings: ServerSettings, greeting: Greeting | None = None) -> None:
@@ -63,7 +65,7 @@ async def serve(transport: Transport, settings: ServerSettings, greeting: Greeti
 
     `greeting` is what passed between the two before this server was loaded.
     """
-    outgoing = Outgoing(transport.write)
+    outgoing = Outgoing(transport.write, settings.limits.unread_bytes)
     async with anyio.create_task_group() as process:
         process.start_soon(_write, outgoing, process, name="writer")
         try:
@@ -83,13 +85,15 @@ async def _serve_client(
         home=str(settings.home),
         tmpdir=settings.environment.get("TMPDIR"),
         environment=settings.environment,
+        output_cap=settings.limits.output_bytes,
     )
     async with runner, anyio.create_task_group() as background:
         context = _context(settings, surroundings, outgoing, runner, background, greeting)
         try:
             if context.client.initialized:
                 await warm_up(context)
-            await Connection(transport, outgoing, MethodRouter(context)).serve()
+            router = MethodRouter(context)
+            await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await context.manager.end_all()
@@ -130,7 +134,7 @@ def _context(
         cwd=settings.cwd,
         cli=settings.cli,
         surroundings=surroundings,
-        manager=ConversationManager(engine, outgoing, background),
+        manager=ConversationManager(engine, outgoing, background, settings.limits.conversations),
         outgoing=outgoing,
         runner=runner,
         auth=auth,

@@ -24,7 +24,7 @@ def run(write_fd: int, launch: Launch, greeting: Greeting) -> None:
 
 
 async def _run(write_fd: int, launch: Launch, greeting: Greeting) -> None:
-    transport = StdioTransport(0, write_fd, unread=greeting.unread)
+    transport = StdioTransport(0, write_fd, launch.limits.line_bytes, unread=greeting.unread)
     async with anyio.create_task_group() as process:
         process.start_soon(_until_told_to_end, process, name="signals")
         await serve(transport, settings_of(launch), greeting)
@@ -45,6 +45,7 @@ def settings_of(launch: Launch) -> ServerSettings:
         home=launch.home,
         cwd=launch.cwd,
         environment=launch.environment,
+        limits=launch.limits,
         cli=CliOverrides(
             settings=launch.settings,
             profile=launch.profile,

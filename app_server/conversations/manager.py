@@ -17,9 +17,6 @@ from app_server.rpc.outgoing import Outgoing
 
 log = logging.getLogger(__name__)
 
-MAX_CONVERSATIONS = 10_000
-"""Open at once. Each holds its history in memory; a client that needs more has forgotten to archive."""
-
 
 class ConversationManager:
     """Opens conversations, finds them, ends them."""
@@ -29,7 +26,7 @@ class ConversationManager:
         engine: Engine,
         outgoing: Outgoing,
         group: TaskGroup,
-        most: int = MAX_CONVERSATIONS,
+        most: int,
     ) -> None:
         self._engine, self._outgoing, self._group, self._most = engine, outgoing, group, most
         self._live: dict[str, LiveConversation] = {}

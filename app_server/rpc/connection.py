@@ -31,9 +31,6 @@ from protocol.jsonrpc import (
 
 log = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 20_000
-"""Requests being served at once. The reference takes 10,000 sent in one go; beyond twice that a client is broken."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -79,9 +76,7 @@ class Router(Protocol):
 class Connection:
     """Serves one transport until the client closes it."""
 
-    def __init__(
-        self, incoming: Incoming, outgoing: Outgoing, router: Router, max_in_flight: int = MAX_IN_FLIGHT
-    ) -> None:
+    def __init__(self, incoming: Incoming, outgoing: Outgoing, router: Router, max_in_flight: int) -> None:
         self._incoming, self._outgoing, self._router = incoming, outgoing, router
         self._max_in_flight = max_in_flight
 

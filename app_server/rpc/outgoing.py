@@ -18,14 +18,12 @@ from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_requ
 
 log = logging.getLogger(__name__)
 
-HIGH_WATER = 1 << 20
-"""Bytes waiting for the client above which producers are held back; a pipe takes 64 KiB at a time."""
-
 
 class Outgoing:
     """The sending half of a connection."""
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]], high_water: int = HIGH_WATER) -> None:
+    def __init__(self, write: Callable[[bytes], Awaitable[None]], high_water: int) -> None:
+        """Producers are held back while more bytes than `high_water` wait for the client."""
         self._write = write
         self._high_water = high_water
         self._queue: list[bytes] = []

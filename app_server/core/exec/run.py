@@ -28,7 +28,7 @@ from app_server.core.exec.command import (
     Stream,
 )
 from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.output import HeadTail
+from app_server.core.exec.output import STREAM_CAP, HeadTail
 from app_server.core.exec.report import KILLED, Report, ReportReader, execution_error
 from app_server.core.sandbox.denial import looks_denied
 
@@ -50,16 +50,18 @@ class Running:
     channel: socket.socket
     streams: dict[int, Stream]
     on_output: OnOutput
+    cap: int
+    """Bytes of each stream that are kept."""
     selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
-    captured: dict[Stream, HeadTail] = field(
-        default_factory=lambda: {stream: HeadTail() for stream in Stream}
-    )
-    aggregated: HeadTail = field(default_factory=HeadTail)
+    captured: dict[Stream, HeadTail] = field(init=False)
+    aggregated: HeadTail = field(init=False)
     report: Report | None = None
     reader: ReportReader = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = ReportReader(self.channel)
+        self.captured = {stream: HeadTail(self.cap) for stream in Stream}
+        self.aggregated = HeadTail(self.cap)
 
     def watch(self) -> None:
         for number in (self.channel.fileno(), *self.streams):
@@ -118,12 +120,16 @@ class Running:
 
 
 async def run(
-    launcher: LauncherProcess, spec: CommandSpec, confinement: request.Confinement | None, on_output: OnOutput
+    launcher: LauncherProcess,
+    spec: CommandSpec,
+    confinement: request.Confinement | None,
+    on_output: OnOutput,
+    cap: int = STREAM_CAP,
 ) -> ExecResult:
     """Runs `spec`, confined where it has a plan. `LaunchError` where it cannot be executed at all."""
     message = request.build(spec, confinement)
     started = anyio.current_time()
-    with _pipes() as (running, remote):
+    with _pipes(cap) as (running, remote):
         running.on_output = on_output
         await launcher.submit(message, remote)
         for number in remote:
@@ -139,7 +145,7 @@ async def run(
 
 
 @contextmanager
-def _pipes() -> Iterator[tuple[Running, list[int]]]:
+def _pipes(cap: int) -> Iterator[tuple[Running, list[int]]]:
     """The server's ends, and the descriptors for the launcher; whatever of both is left is closed."""
     ours, theirs = socket.socketpair()
     out, out_writer = os.pipe()
@@ -152,7 +158,7 @@ def _pipes() -> Iterator[tuple[Running, list[int]]]:
         except OSError:
             pass  # another system, or the user's share of pipe memory is used up
     remote = [theirs.detach(), out_writer, err_writer]
-    running = Running(ours, {out: Stream.STDOUT, err: Stream.STDERR}, lambda stream, chunk: None)
+    running = Running(ours, {out: Stream.STDOUT, err: Stream.STDERR}, lambda stream, chunk: None, cap)
     try:
         yield running, remote
     finally:

@@ -20,6 +20,7 @@ from app_server.core.errors import SandboxUnavailable
 from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
+from app_server.core.exec.output import STREAM_CAP
 from app_server.core.exec.request import Confinement
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
@@ -40,6 +41,8 @@ class CommandRunner:
     """$TMPDIR of the server, or None."""
     environment: Mapping[str, str] = field(repr=False)
     """The server's own environment, which policies filter."""
+    output_cap: int = STREAM_CAP
+    """So many bytes of each stream of a command are kept."""
     platform: str = sys.platform
     namespaces: bool = True
     """False leaves out the layer of namespaces, as a kernel without them would."""
@@ -81,7 +84,7 @@ class CommandRunner:
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         """Runs a command to its end. Raises `LaunchError` or `SandboxUnavailable` where nothing ran."""
         confinement = await self._confinement(spec)
-        return await run.run(self._launcher, self._wrapped(spec), confinement, on_output)
+        return await run.run(self._launcher, self._wrapped(spec), confinement, on_output, self.output_cap)
 
     async def open_session(self, spec: CommandSpec, *, columns: int = 80, rows: int = 24) -> pty.PtySession:
         """Starts a command on a terminal of its own; it lives until it ends or is closed. `timeout_ms` is

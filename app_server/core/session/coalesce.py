@@ -19,6 +19,9 @@ from protocol.events.deltas import (
 )
 from protocol.events.msg import EventMsg
 
+LONGEST = 16 * 1024
+"""Characters of a joined delta: what waits for a listener is bounded by the number of events times this."""
+
 
 class SessionEvent(NamedTuple):
     """An event and the id of the operation that it belongs to."""
@@ -52,6 +55,7 @@ def _run_of_pairs(events: Sequence[SessionEvent], start: int) -> list[str]:
     """The texts of the pairs of one stream that begin at `start` and follow one another."""
     texts: list[str] = []
     stream: tuple[type[ItemDelta], str, str] | None = None
+    length = 0
     for n in range(start, len(events) - 1, 2):
         id, item = events[n]
         plain_id, plain = events[n + 1]
@@ -62,6 +66,9 @@ def _run_of_pairs(events: Sequence[SessionEvent], start: int) -> list[str]:
             or plain.delta != item.delta
             or stream not in (None, (type(item), id, item.item_id))
         ):
+            break
+        length += len(item.delta)
+        if texts and length > LONGEST:
             break
         stream = (type(item), id, item.item_id)
         texts.append(item.delta)

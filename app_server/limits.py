@@ -1,0 +1,52 @@
+"""How much one client may have open, waiting and unread; set by the environment. docs/limits.md explains each.
+
+Imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+PREFIX = "APP_SERVER_MAX_"
+
+SMALLEST = {
+    "requests": 1,
+    "conversations": 1,
+    "line_bytes": 1 << 16,
+    "unread_bytes": 1 << 12,
+    "output_bytes": 1 << 10,
+}
+"""Below that a server could not do its work: a first line is up to 64 KiB long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Each field is the variable `APP_SERVER_MAX_…` of that name."""
+
+    requests: int = 20_000
+    """Being served at once. The reference takes 10,000 sent in one go; beyond twice that a client is broken."""
+    conversations: int = 10_000
+    """Open at once. Each holds its history in memory; a client that needs more has forgotten to archive."""
+    line_bytes: int = 64 << 20
+    """Of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
+    unread_bytes: int = 1 << 20
+    """Waiting for the client above which whoever produces them is held back; a pipe takes 64 KiB at a time."""
+    output_bytes: int = 1 << 20
+    """Kept of each stream of a command, and of both together: half from the start, half from the end."""
+
+
+def limits_of(environment: Mapping[str, str]) -> Limits:
+    """Raises ValueError with what was expected."""
+    given = {}
+    for each in fields(Limits):
+        variable = PREFIX + each.name.upper()
+        if text := environment.get(variable, "").strip():
+            given[each.name] = _number(variable, text, SMALLEST[each.name])
+    return Limits(**given)
+
+
+def _number(variable: str, text: str, smallest: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 15 and int(text) >= smallest:
+        return int(text)
+    raise ValueError(f"{variable} expects a number of at least {smallest}, got {text[:40]!r}")

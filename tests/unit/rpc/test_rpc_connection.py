@@ -1,0 +1,174 @@
+"""Lines become calls, results become answers; what is too much is said to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from app_server.rpc.connection import Connection, Reply
+from app_server.rpc.errors import RpcError, internal_error, invalid_request
+from app_server.rpc.outgoing import Outgoing
+from app_server.transport.memory import MemoryTransport, memory_pair
+from protocol.base import Json
+from protocol.jsonrpc import Request
+
+pytestmark = pytest.mark.anyio
+
+
+class Echo:
+    """Methods: `echo`, `wait` (until let go), `fail`, `refuse`; lanes by the parameter `lane`."""
+
+    def __init__(self) -> None:
+        self.go = anyio.Event()
+        self.order: list[int | str] = []
+        self.told: list[str] = []
+
+    def lane(self, request: Request) -> str | None:
+        return (request.params or {}).get("lane")
+
+    async def call(self, request: Request) -> Reply:
+        if request.method == "wait":
+            await self.go.wait()
+        if request.method == "fail":
+            raise RuntimeError("secret details")
+        if request.method == "refuse":
+            raise invalid_request("no", "refused")
+        self.order.append(request.id)
+        return Reply(json.dumps(request.params).encode())
+
+    async def notified(self, method: str, params: Json) -> None:
+        self.told.append(method)
+        if method == "broken":
+            raise RuntimeError
+
+    def error(self, error: BaseException, method: str) -> RpcError:
+        return error if isinstance(error, RpcError) else internal_error("internal error")
+
+
+class Talk:
+    """A connection and the client's end of it."""
+
+    def __init__(self, end: MemoryTransport, outgoing: Outgoing, echo: Echo) -> None:
+        self.end, self.outgoing, self.echo = end, outgoing, echo
+        self.answers: list[Json] = []
+
+    async def send(self, *messages: Json | bytes) -> None:
+        lines = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
+        await self.end.write(b"\n".join(lines) + b"\n")
+
+    async def read(self) -> None:
+        async for lines in self.end.lines():
+            self.answers += [json.loads(line) for line in lines if isinstance(line, bytes)]
+
+    def answer(self, id: int) -> Json:
+        (found,) = [answer for answer in self.answers if answer["id"] == id]
+        return found
+
+
+async def talk(
+    what: Callable[[Talk], Awaitable[None]], *, most: int = 100, line_limit: int = 1000, unread: int = 1000
+) -> Talk:
+    server, client = memory_pair(line_limit, buffered=1)
+    echo = Echo()
+    outgoing = Outgoing(server.write, unread)
+    talking = Talk(client, outgoing, echo)
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+
+        async def serve() -> None:
+            await Connection(server, outgoing, echo, most).serve()
+            await outgoing.finish()
+            server.close()
+
+        group.start_soon(serve)
+        await what(talking)
+        client.close()
+        group.start_soon(talking.read)
+    return talking
+
+
+async def test_more_requests_than_can_be_served_are_refused_and_may_be_sent_again() -> None:
+    async def what(t: Talk) -> None:
+        await t.send(*({"id": n, "method": "wait", "params": {}} for n in range(5)))
+        await anyio.wait_all_tasks_blocked()
+        t.echo.go.set()
+        await anyio.wait_all_tasks_blocked()
+        await t.send({"id": 9, "method": "echo", "params": {"a": 1}})
+        await anyio.wait_all_tasks_blocked()
+
+    talked = await talk(what, most=3)
+    refused = [answer for answer in talked.answers if "error" in answer]
+    assert [answer["id"] for answer in refused] == [3, 4]
+    assert refused[0]["error"]["code"] == -32001
+    assert refused[0]["error"]["data"] == {"kind": "overloaded", "retryable": True}
+    assert talked.answer(9)["result"] == {"a": 1}
+
+
+async def test_one_lane_is_served_in_order_and_others_pass_it() -> None:
+    async def what(t: Talk) -> None:
+        await t.send(
+            {"id": 1, "method": "wait", "params": {"lane": "a"}},
+            {"id": 2, "method": "echo", "params": {"lane": "a"}},
+            {"id": 3, "method": "echo", "params": {"lane": "b"}},
+        )
+        await anyio.wait_all_tasks_blocked()
+        assert t.echo.order == [3]
+        t.echo.go.set()
+        await anyio.wait_all_tasks_blocked()
+
+    assert (await talk(what)).echo.order == [3, 1, 2]
+
+
+async def test_a_line_that_is_too_long_is_named_and_the_next_is_served() -> None:
+    async def what(t: Talk) -> None:
+        await t.send(b"x" * 5000, {"id": 1, "method": "echo", "params": {}})
+        await anyio.wait_all_tasks_blocked()
+
+    too_long, served = (await talk(what)).answers
+    assert too_long["error"]["code"] == -32700
+    assert too_long["error"]["data"] == {"kind": "line_too_long"}
+    assert "5000" in too_long["error"]["message"]
+    assert served["result"] == {}
+
+
+async def test_nothing_is_read_while_the_client_reads_nothing() -> None:
+    """Else its own requests would fill the memory with their answers."""
+
+    async def what(t: Talk) -> None:
+        for n in range(40):
+            with anyio.move_on_after(1) as scope:
+                await t.send(
+                    *({"id": f"{n}.{k}", "method": "echo", "params": {"text": "x" * 100}} for k in range(10))
+                )
+            if scope.cancelled_caught:
+                break
+        sent.append(n)
+
+    sent: list[int] = []
+    talked = await talk(what, unread=2000)
+    assert sent[0] < 39
+    assert len(talked.answers) >= 10 * sent[0]
+
+
+async def test_mistakes_of_handlers_are_answered_and_cost_nothing_else() -> None:
+    async def what(t: Talk) -> None:
+        await t.send(
+            {"id": 1, "method": "fail"},
+            {"id": 2, "method": "refuse"},
+            {"method": "broken"},
+            b"\xff\xfe",
+            b"{",
+            b"",
+            {"id": 3, "method": "echo", "params": {}},
+        )
+        await anyio.wait_all_tasks_blocked()
+
+    talked = await talk(what)
+    assert talked.answer(1)["error"]["message"] == "internal error"
+    assert talked.answer(2)["error"]["data"]["kind"] == "refused"
+    assert talked.answer(3)["result"] == {}
+    assert [a["error"]["code"] for a in talked.answers if a["id"] is None] == [-32700, -32700]
+    assert talked.echo.told == ["broken"]

@@ -1,0 +1,128 @@
+"""One queue, one writer: order, holding producers back, and what an end means for those who wait."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from app_server.rpc.outgoing import Outgoing
+from app_server.rpc.pending import Answer
+from app_server.transport.contract import TransportClosed
+
+pytestmark = pytest.mark.anyio
+
+
+class Client:
+    """Takes what is written, when it is let."""
+
+    def __init__(self) -> None:
+        self.got = b""
+        self.reads = anyio.Event()
+        self.gone = False
+
+    async def write(self, data: bytes) -> None:
+        await self.reads.wait()
+        if self.gone:
+            raise TransportClosed
+        self.got += data
+
+
+async def test_lines_leave_whole_and_in_order() -> None:
+    client = Client()
+    client.reads.set()
+    outgoing = Outgoing(client.write, 100)
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        for n in range(1000):
+            outgoing.send(b"%d" % n)
+            if n % 7 == 0:
+                await anyio.lowlevel.checkpoint()
+        await outgoing.finish()
+    assert client.got == b"".join(b"%d\n" % n for n in range(1000))
+
+
+async def test_a_producer_is_held_back_until_the_client_reads() -> None:
+    client, produced = Client(), 0
+    outgoing = Outgoing(client.write, 100)
+
+    async def produce() -> None:
+        nonlocal produced
+        for _ in range(100):
+            await outgoing.room()
+            outgoing.send(b"x" * 30)
+            produced += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        group.start_soon(produce)
+        await anyio.wait_all_tasks_blocked()
+        assert outgoing.congested
+        assert produced == 4  # the line that crosses the mark is the last
+        client.reads.set()
+        await outgoing.written()
+        await anyio.wait_all_tasks_blocked()
+        assert produced == 100
+        await outgoing.finish()
+
+
+async def test_written_waits_for_what_was_sent_and_not_for_more() -> None:
+    client, done = Client(), False
+    outgoing = Outgoing(client.write, 100)
+
+    async def wait() -> None:
+        nonlocal done
+        await outgoing.written()
+        done = True
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        outgoing.send(b"one")
+        group.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        before = done
+        client.reads.set()
+        await anyio.wait_all_tasks_blocked()
+        await outgoing.finish()
+    assert (before, done) == (False, True)
+
+
+async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
+    client = Client()
+    client.gone = True
+    outgoing = Outgoing(client.write, 10)
+    answers = []
+
+    async def ask() -> None:
+        answers.append(await outgoing.request("question", b"{}"))
+
+    async def serve() -> None:
+        with pytest.raises(TransportClosed):
+            await outgoing.run()
+        outgoing.close()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(serve)
+        group.start_soon(ask)
+        outgoing.send(b"x" * 100)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(outgoing.room)
+        group.start_soon(outgoing.written)
+        client.reads.set()
+    assert [answer.error for answer in answers] == ["the connection was closed"]
+    outgoing.send(b"nobody reads this")
+    assert client.got == b""
+
+
+async def test_an_answer_that_comes_twice_or_from_nowhere_is_no_harm() -> None:
+    client = Client()
+    client.reads.set()
+    outgoing = Outgoing(client.write, 100)
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        waiter = outgoing.pending.register()
+        assert outgoing.pending.resolve(waiter.id, Answer(result=1))
+        assert not outgoing.pending.resolve(waiter.id, Answer(result=2))
+        assert not outgoing.pending.resolve("x", Answer())
+        assert (await waiter.wait()).result == 1
+        assert len(outgoing.pending) == 0
+        await outgoing.finish()
