@@ -8,13 +8,28 @@ import base64
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 DEFAULT_ISSUER = "https://auth.openai.com"
+ISSUER_VARIABLE = "APP_SERVER_AUTH_ISSUER"
+"""Names another issuer: a company's own, or that of a test."""
 DEFAULT_ORIGINATOR = "codex_cli_rs"
 SCOPE = "openid profile email offline_access"
 CALLBACK_PATH = "/auth/callback"
+
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def is_issuer_url(url: str) -> bool:
+    """Secrets are sent there: never in the clear, except to this machine."""
+    try:
+        parts = urlsplit(url)
+        host, plain = parts.hostname, not (parts.query or parts.fragment or parts.username)
+    except ValueError:
+        return False
+    return bool(host) and plain and (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from app_server.core.auth.authorize import CLIENT_ID, DEFAULT_ISSUER, redirect_uri
+from app_server.core.auth.authorize import (
+    CLIENT_ID,
+    DEFAULT_ISSUER,
+    ISSUER_VARIABLE,
+    is_issuer_url,
+    redirect_uri,
+)
 from app_server.core.auth.storage import Tokens
 from app_server.core.errors import AuthError
 from protocol.base import Json
@@ -35,10 +41,17 @@ class Issuer:
     """One OAuth issuer. `client` makes an HTTP client; a test may pass its own."""
 
     def __init__(
-        self, base_url: str = DEFAULT_ISSUER, client: Callable[[], httpx.AsyncClient] | None = None
+        self, base_url: str | None = None, client: Callable[[], httpx.AsyncClient] | None = None
     ) -> None:
-        self.base_url = base_url.rstrip("/")
+        self._base_url = (base_url or DEFAULT_ISSUER).rstrip("/")
         self._new_client = client
+
+    @property
+    def base_url(self) -> str:
+        """Raises AuthError where what was configured is no place for a login."""
+        if not is_issuer_url(self._base_url):
+            raise AuthError(f"{ISSUER_VARIABLE} must be an https address, or an http one of this machine")
+        return self._base_url
 
     async def exchange_code(self, code: str, verifier: str, port: int) -> Tokens:
         answer = await self._token_request(

@@ -156,11 +156,10 @@ async def open_login(
     logins.
     """
     auth.rules.require(AuthMethod.CHATGPT)
+    issuer = auth.issuer.base_url
     listener, port = await _listen(ports)
     secrets = new_login_secrets(random)
-    url = authorize_url(
-        auth.issuer.base_url, port, secrets, originator=originator, workspace_id=auth.rules.workspace_id
-    )
+    url = authorize_url(issuer, port, secrets, originator=originator, workspace_id=auth.rules.workspace_id)
     return LoginFlow(auth, listener, port, secrets, url)
 
 
