@@ -220,10 +220,14 @@ class Sampler:
         if isinstance(item, FunctionCall | CustomToolCall | LocalShellCall):
             if self.tools is None:
                 return
-            reply.entries.append(self.tools.start(item, calls))
+            reply.entries.append(self.tools.start(item, calls, self._finished))
         else:
             reply.entries.append(item)
         self.transcript.announce(item)
+
+    def _finished(self, answer: Sequence[ResponseItem]) -> None:
+        for item in answer:
+            self.transcript.announce(item)
 
     def _keep_calls(self) -> None:
         for reply in self.current:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -37,6 +38,8 @@ from protocol.responses import (
 log = logging.getLogger(__name__)
 
 CallItem = FunctionCall | CustomToolCall | LocalShellCall
+Finished = Callable[[Sequence[ResponseItem]], None]
+"""Is told what the model will be told of a call."""
 
 COMMAND_TOOLS = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
 """Tools whose interruption is told as that of a command."""
@@ -49,14 +52,18 @@ class CallRun:
     item: CallItem
     call: ToolCall
     began: float
-    output: ToolOutput | None = None
+    answer: list[ResponseItem] = field(default_factory=list)
+    """What the model is told of it, once that is known."""
+
+    def finish(self, output: ToolOutput) -> None:
+        self.answer = [output_item(self.item, output), *output.then]
 
     def settled(self, now: float) -> list[ResponseItem]:
         """The call with its output, whatever became of it."""
-        output = self.output or text_output(
-            aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS), success=False
-        )
-        return [self.item, output_item(self.item, output), *output.then]
+        if not self.answer:
+            what = aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS)
+            self.finish(text_output(what, success=False))
+        return [self.item, *self.answer]
 
 
 def output_item(item: CallItem, output: ToolOutput) -> FunctionCallOutput | CustomToolCallOutput:
@@ -74,30 +81,32 @@ class ToolRuntime:
         self._gate = Gate()
         self._unfinished: set[str] = set()
 
-    def start(self, item: CallItem, group: TaskGroup) -> CallRun:
-        """Begin a call; returns at once."""
+    def start(self, item: CallItem, group: TaskGroup, finished: Finished = lambda _: None) -> CallRun:
+        """Begin a call; returns at once. `finished` is told in the same breath as the client."""
         call = as_call(item)
         run = CallRun(item, call, self._turn.clock())
         tool = self._tools.get(call.name)
         if tool is None:
-            run.output = text_output(f"unsupported call: {call.name[:200]}", success=None)
+            run.finish(text_output(f"unsupported call: {call.name[:200]}", success=None))
         elif call.call_id in self._unfinished:
-            run.output = text_output(
-                f"call id {call.call_id} is in use by a call that is still running", success=False
-            )
+            text = f"call id {call.call_id} is in use by a call that is still running"
+            run.finish(text_output(text, success=False))
         else:
             self._unfinished.add(call.call_id)
             ticket = self._gate.draw(parallel=tool.parallel)
-            group.start_soon(self._run, run, tool, ticket, name=f"tool {call.name}")
+            group.start_soon(self._run, run, tool, ticket, finished, name=f"tool {call.name}")
         return run
 
-    async def _run(self, run: CallRun, tool: Tool, ticket: Ticket) -> None:
+    async def _run(self, run: CallRun, tool: Tool, ticket: Ticket, finished: Finished) -> None:
         try:
             async with self._gate.turn_of(ticket):
                 await self._ready.wait()
                 run.began = self._turn.clock()
-                run.output = await self._answer(run.call, tool)
-                self._report(run, run.output)
+                output = await self._answer(run.call, tool)
+                # No await between the event that tells the end and this: a crash must not take the output back.
+                run.finish(output)
+                finished(run.answer)
+                self._report(run, output)
         finally:
             self._unfinished.discard(run.call.call_id)
 
