@@ -28,8 +28,7 @@ from app_server.core.mcp.manager import McpManager
 from app_server.core.model.client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.rollout.names import new_rollout_path, utc_timestamp
-from app_server.core.rollout.reader import read_rollout
-from app_server.core.rollout.resume import Rebuild, rebuild_history, reopen
+from app_server.core.rollout.resume import Rebuild, append_all, read_for_fork, rebuild_history, reopen
 from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.outbox import Outbox
@@ -161,17 +160,10 @@ class Engine:
                 return await self._resume(config, origin.path)
 
     # --- the four origins
-    async def _begin(
-        self, config: Config, given: Sequence[ResponseItem] | None, messages: tuple[EventMsg, ...] = ()
-    ) -> Opened:
-        conversation_id = self._around.new_conversation_id()
-        instructions = self._instructions(config)
-        path = new_rollout_path(self._around.home, self._around.now(), conversation_id)
-        writer = RolloutWriter.create(
-            path, self._around.now, [self._meta(config, conversation_id, instructions)]
-        )
+    async def _begin(self, config: Config, given: Sequence[ResponseItem] | None) -> Opened:
+        conversation_id, instructions, writer = self._new_rollout(config)
         telemetry = await self._extras.telemetry(config, conversation_id)
-        opened = self._session(config, conversation_id, writer, instructions, messages, telemetry)
+        opened = self._session(config, conversation_id, writer, instructions, (), telemetry)
         items = given if given is not None else self._opening(config, instructions)
         state, outbox = opened.session.state, opened.session.services.outbox
         StoredTranscript(state.history, outbox).record(OPENING_ID, items)
@@ -179,10 +171,18 @@ class Engine:
         return opened
 
     async def _fork(self, config: Config, path: Path) -> Opened:
-        stored = await anyio.to_thread.run_sync(read_rollout, path)
-        instructions = self._instructions(config)
-        items = rebuild_history(stored.items, self._rebuild(config, instructions))
-        return await self._begin(config, items, stored.initial_messages)
+        """The new file has every line of the old one, so it is listed and resumed like any other."""
+        stored, lines = await anyio.to_thread.run_sync(read_for_fork, path)
+        conversation_id, instructions, writer = self._new_rollout(config)
+        await anyio.to_thread.run_sync(append_all, writer, lines)
+        telemetry = await self._extras.telemetry(config, conversation_id)
+        opened = self._session(
+            config, conversation_id, writer, instructions, stored.initial_messages, telemetry
+        )
+        opened.session.state.history.replace(
+            rebuild_history(stored.items, self._rebuild(config, instructions))
+        )
+        return opened
 
     async def _resume(self, config: Config, path: Path) -> Opened:
         reopened = await anyio.to_thread.run_sync(reopen, path, self._around.now)
@@ -201,6 +201,14 @@ class Engine:
         return opened
 
     # --- parts of a session
+    def _new_rollout(self, config: Config) -> tuple[ConversationId, Instructions, RolloutWriter]:
+        conversation_id = self._around.new_conversation_id()
+        instructions = self._instructions(config)
+        path = new_rollout_path(self._around.home, self._around.now(), conversation_id)
+        meta = self._meta(config, conversation_id, instructions)
+        writer = RolloutWriter.create(path, self._around.now, [meta])
+        return conversation_id, instructions, writer
+
     def _session(
         self,
         config: Config,

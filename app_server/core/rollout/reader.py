@@ -30,7 +30,7 @@ from app_server.core.rollout.lines import cut_line, is_blank, parse_line, parse_
 from app_server.core.rollout.names import journal_path
 from protocol.events.msg import EventMsg, parse_event_msg
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
-from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
+from protocol.rollout import CompactedItem, RolloutItem, SessionMetaLine, TurnContextItem
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
@@ -90,6 +90,16 @@ def read_rollout(path: Path) -> StoredConversation:
             )
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    finally:
+        os.close(fd)
+
+
+def read_records(path: Path) -> list[RolloutItem]:
+    """Every record but the metadata, in the order of the file. Slower than `read_rollout` by far."""
+    fd = open_for_reading(path)
+    try:
+        stored = (parse_line(line) for line in read_lines(fd))
+        return [line.payload for line in stored if line and not isinstance(line.payload, SessionMetaLine)]
     finally:
         os.close(fd)
 

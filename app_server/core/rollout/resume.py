@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app_server.core.rollout.disk import REAL_DISK, Disk
-from app_server.core.rollout.reader import HistoryLine, StoredConversation, read_rollout
+from app_server.core.rollout.reader import HistoryLine, StoredConversation, read_records, read_rollout
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.responses import (
     CustomToolCall,
@@ -23,10 +23,12 @@ from protocol.responses import (
     LocalShellCall,
     ResponseItem,
 )
-from protocol.rollout import CompactedItem
+from protocol.rollout import CompactedItem, RolloutItem
 
 ABORTED = "aborted"
 """The output of a call whose end nobody saw."""
+
+LINES_AT_ONCE = 256
 
 Rebuild = Callable[[Sequence[ResponseItem], CompactedItem], Sequence[ResponseItem]]
 """The history after a compaction: from what was there before, and its line."""
@@ -55,6 +57,21 @@ def reopen(path: Path, now: Callable[[], datetime], disk: Disk = REAL_DISK) -> R
         writer.adopt(found)
         stored = replace(stored, items=(*stored.items, *found), leftover=())
     return Reopened(stored, writer)
+
+
+def read_for_fork(path: Path) -> tuple[StoredConversation, list[RolloutItem]]:
+    """A stored conversation, and the lines that a copy of it consists of but for its metadata. Leaves the file as
+    it is, whoever writes it. Raises `RolloutUnreadable`. Slow for long files: use a thread."""
+    stored = read_rollout(path)
+    found = with_outputs(stored.leftover, stored.items)
+    lines = [*read_records(path), *found]
+    return replace(stored, items=(*stored.items, *found), leftover=()), lines
+
+
+def append_all(writer: RolloutWriter, lines: Sequence[RolloutItem]) -> None:
+    """Piece by piece, since a writer holds only so much that is not written yet."""
+    for start in range(0, len(lines), LINES_AT_ONCE):
+        writer.append(lines[start : start + LINES_AT_ONCE])
 
 
 def with_outputs(items: Sequence[ResponseItem], before: Iterable[HistoryLine]) -> list[ResponseItem]:
