@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import anyio.to_thread
 
+from app_server.core.errors import ConversationError
 from app_server.core.prompts.discover import discover_prompts
 from app_server.core.session.services import Services
 from protocol.events.lookups import (
@@ -14,6 +15,7 @@ from protocol.events.lookups import (
     ListCustomPromptsResponseEvent,
 )
 from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.events.notices import WarningEvent
 from protocol.ops import AddToHistoryOp, GetHistoryEntryRequestOp, ListCustomPromptsOp, ListMcpToolsOp
 
 Lookup = AddToHistoryOp | GetHistoryEntryRequestOp | ListMcpToolsOp | ListCustomPromptsOp
@@ -22,7 +24,7 @@ Lookup = AddToHistoryOp | GetHistoryEntryRequestOp | ListMcpToolsOp | ListCustom
 async def answer(services: Services, id: str, op: Lookup) -> None:
     match op:
         case AddToHistoryOp():
-            await _add(services, op.text)
+            await _add(services, id, op.text)
         case GetHistoryEntryRequestOp():
             await _entry(services, id, op)
         case ListCustomPromptsOp():
@@ -32,15 +34,21 @@ async def answer(services: Services, id: str, op: Lookup) -> None:
             services.outbox.emit(id, await _mcp_tools(services))
 
 
-async def _add(services: Services, text: str) -> None:
+async def _add(services: Services, id: str, text: str) -> None:
     entry = HistoryEntry(
         conversation_id=services.conversation_id, ts=int(services.now().timestamp()), text=text
     )
-    await anyio.to_thread.run_sync(services.history_file.append, entry)
+    try:
+        async with services.history_order:
+            await anyio.to_thread.run_sync(services.history_file.append, entry)
+    except (OSError, ConversationError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))
 
 
 async def _entry(services: Services, id: str, op: GetHistoryEntryRequestOp) -> None:
-    found = await anyio.to_thread.run_sync(services.history_file.lookup, op.log_id, op.offset)
+    async with services.history_order:
+        found = await anyio.to_thread.run_sync(services.history_file.lookup, op.log_id, op.offset)
     services.outbox.emit(id, GetHistoryEntryResponseEvent(offset=op.offset, log_id=op.log_id, entry=found))
 
 

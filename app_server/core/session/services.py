@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import anyio
+
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
@@ -51,6 +53,8 @@ class Services:
     new_id: Callable[[], str]
     rollout_path: Path
     history_file: MessageHistory
+    history_order: anyio.Lock = field(default_factory=anyio.Lock)
+    """Messages are kept in the order in which they were handed over."""
     turn_completed: TurnCompleted
     telemetry: ConversationTelemetry
     git: Git
