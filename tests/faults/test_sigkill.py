@@ -1,0 +1,311 @@
+"""A server is killed in the middle of things, again and again, and what it told is there afterwards.
+
+Ten times as a rule; `make faults` (FAULTS=long) kills two hundred times. The moments are drawn from a seed that a
+failure names: `FAULTS_SEED=… make faults ARGS="-k sigkill"` plays them again, as far as a race can be played again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import Process
+
+from app_server.core.rollout.reader import read_rollout
+from protocol.base import Json
+from tests.support.client import Client
+from tests.support.laws import orphans
+from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word
+from tests.support.wires import ProcessWire
+from tests.support.world import PATH, SCRIPT
+
+pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
+
+LONG = os.environ.get("FAULTS") == "long"
+KILLS = 200 if LONG else 10
+SEED = os.environ.get("FAULTS_SEED") or str(random.randrange(1 << 32))
+KILLS_OF_ONE_CONVERSATION = 20
+LATEST_MESSAGE = 60
+"""A turn has about two dozen, and the way to the first turn four."""
+PATIENCE = 60.0
+"""Seconds for one server's life."""
+LONGEST_PAUSE = 0.02
+"""Seconds between a message and the kill: into the middle of what follows it."""
+
+CONFIG = """\
+model = "scripted"
+model_provider = "scripted"
+approval_policy = "untrusted"
+sandbox_mode = "danger-full-access"
+
+[model_providers.scripted]
+name = "Scripted"
+base_url = "{url}"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a server is killed: so long after the message with that number."""
+
+    message: int
+    pause: float
+
+
+class DoomedWire(ProcessWire):
+    """Kills the server at its moment; what the server had written by then is still read."""
+
+    def __init__(self, process: Process, moment: Moment | None) -> None:
+        super().__init__(process)
+        self._process, self._moment = process, moment
+        self.killed = False
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        count = 0
+        async for line in super().lines():
+            yield line
+            count += 1
+            if self._moment is not None and count == self._moment.message:
+                await anyio.sleep(self._moment.pause)
+                self.kill()
+
+    def kill(self) -> None:
+        self.killed = True
+        self._process.kill()
+
+
+@dataclass(slots=True)
+class Told:
+    """What a client was told of one conversation, over all of its servers."""
+
+    questions: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    outputs: dict[str, str] = field(default_factory=dict)
+    """What commands printed, by the call's id."""
+
+    def hear(self, received: Iterable[Json]) -> None:
+        for message in received:
+            if "id" in message or not message.get("method", "").startswith("codex/event/"):
+                continue
+            match message["params"]["msg"]:
+                case {"type": "user_message", "message": str(text)}:
+                    self.questions.append(text)
+                case {"type": "agent_message", "message": str(text)}:
+                    self.answers.append(text)
+                case {"type": "exec_command_end", "call_id": str(call), "aggregated_output": str(output)}:
+                    self.outputs[call] = output
+
+    def missing_in(self, shown: Sequence[Json]) -> list[str]:
+        """What a resumed conversation does not show."""
+        questions = [m["message"] for m in shown if m["type"] == "user_message"]
+        answers = [m["message"] for m in shown if m["type"] == "agent_message"]
+        return _missing(self.questions, questions) + _missing(self.answers, answers)
+
+    def missing_in_request(self, input: Sequence[Json]) -> list[str]:
+        """What the model no longer knows, and what it could not make sense of."""
+        text = json.dumps(input)
+        outputs = {i["call_id"]: str(i["output"]) for i in input if i["type"] == "function_call_output"}
+        lost = [
+            f"the output of {call}"
+            for call, said in self.outputs.items()
+            if said.strip() not in outputs.get(call, "")
+        ]
+        return (
+            [word for word in (*self.questions, *self.answers) if f'"{word}"' not in text]
+            + lost
+            + orphans(input)
+        )
+
+
+def _missing(wanted: Sequence[str], found: Sequence[str]) -> list[str]:
+    """Those that are not there, in that order, once each."""
+    if [each for each in found if each in set(wanted)] == list(wanted):
+        return []
+    return [each for each in wanted if each not in found] or [f"order of {found}"]
+
+
+@dataclass(slots=True)
+class Lives:
+    """One home, and one server after another on it."""
+
+    root: Path
+    model: ScriptedModel
+    environment: Mapping[str, str]
+    turns: int = 0
+    conversation: str | None = None
+    told: Told = field(default_factory=Told)
+    resumed: int = 0
+    kills: int = 0
+
+    async def live(self, moment: Moment | None) -> None:
+        """One server, from its start to its end."""
+        async with self.server(moment) as (client, wire):
+            try:
+                await self.talk(client, forever=moment is not None)
+            except (AssertionError, ConnectionError):
+                if not wire.killed:
+                    raise
+        self.kills += wire.killed
+        self.told.hear(client.received())
+
+    @asynccontextmanager
+    async def server(self, moment: Moment | None) -> AsyncIterator[tuple[Client, DoomedWire]]:
+        """What it wrote has been read when the block is left."""
+        with (self.root / "server.log").open("ab") as log:
+            process = await anyio.open_process(
+                (SCRIPT, "app-server"), stderr=log, env=self.environment, cwd=self.root / "workspace"
+            )
+        wire = DoomedWire(process, moment)
+        client = Client(wire)
+        client.decide("execCommandApproval", "approved")
+        try:
+            with anyio.fail_after(PATIENCE):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(client.read)
+                    yield client, wire
+                    if not wire.killed:
+                        await wire.close()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            with anyio.CancelScope(shield=True):
+                await process.wait()
+                await process.aclose()
+
+    async def talk(self, client: Client, *, forever: bool) -> None:
+        conversation = await self.begin(client)
+        first = len(self.model.requests)
+        while True:
+            self.turns += 1
+            self.model.replies[:] = replies_of(self.turns)
+            await client.turn(conversation, f"question-{self.turns}")
+            if len(self.model.requests) > first:
+                lost = self.told.missing_in_request(self.model.requests[first].input)
+                assert_nothing(lost, "the model was not sent")
+            if not forever:
+                return
+
+    async def begin(self, client: Client) -> str:
+        """The conversation, begun or gone on with, and what it shows looked through."""
+        await client.initialize()
+        if self.conversation is None:
+            opened = await client.call("newConversation", {"cwd": str(self.root / "workspace")})
+            self.conversation = str(opened["conversationId"])
+        else:
+            resumed = await client.call("resumeConversation", {"conversationId": self.conversation})
+            assert_nothing(self.told.missing_in(resumed["initialMessages"]), "a resumed conversation lacks")
+            self.resumed += 1
+        await client.listen(self.conversation)
+        return self.conversation
+
+    def rollouts(self) -> list[Path]:
+        return sorted((self.root / "home").glob("sessions/**/rollout-*.jsonl"))
+
+
+class Lost(Exception):
+    """Something that was told is gone. No AssertionError: those also mean that the server has left."""
+
+
+def assert_nothing(lost: Sequence[str], what: str) -> None:
+    if lost:
+        raise Lost(f"seed {SEED}: {what}: {', '.join(lost)}")
+
+
+def replies_of(turn: int) -> list[Reply]:
+    """Words, a command that is asked about, words."""
+    look = script(f"echo out-{turn} | tee kept", call_id=f"call-{turn}")
+    return [
+        reply(begins_to_say(), word("lo"), word("ok"), says(f"look-{turn}"), look),
+        reply(begins_to_say(), *(word(letter) for letter in "answer"), says(f"answer-{turn}")),
+    ]
+
+
+@asynccontextmanager
+async def one_home(root: Path) -> AsyncIterator[Lives]:
+    for folder in ("home", "workspace", "user"):
+        (root / folder).mkdir()
+    model = ScriptedModel()
+    async with model.serving() as url:
+        (root / "home" / "config.toml").write_text(CONFIG.format(url=url))
+        environment = {
+            "PATH": PATH,
+            "HOME": str(root / "user"),
+            "LANG": "C.UTF-8",
+            "NO_PROXY": "127.0.0.1",
+            "CODEX_HOME": str(root / "home"),
+        }
+        yield Lives(root, model, environment)
+
+
+async def test_what_was_told_survives_sigkill_at_any_moment(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    async with one_home(tmp_path) as lives:
+        ended: list[tuple[str, Told]] = []
+        while lives.kills < KILLS:
+            await lives.live(Moment(chance.randint(1, LATEST_MESSAGE), chance.uniform(0, LONGEST_PAUSE)))
+            assert_nothing(unreadable(lives.rollouts()), "cannot be read")
+            if lives.kills % KILLS_OF_ONE_CONVERSATION == 0 and lives.conversation is not None:
+                await lives.live(None)
+                ended.append((lives.conversation, lives.told))
+                lives.conversation, lives.told = None, Told()
+        if lives.conversation is not None:
+            await lives.live(None)
+            ended.append((lives.conversation, lives.told))
+        await all_are_there(lives, ended)
+    assert lives.resumed > KILLS // 2, "the servers hardly came to their conversations"
+    assert sum(len(told.answers) for _, told in ended) > KILLS // 2, "the servers hardly came to speak"
+
+
+async def all_are_there(lives: Lives, ended: Sequence[tuple[str, Told]]) -> None:
+    for conversation, told in ended:
+        lives.conversation, lives.told = conversation, told
+        await lives.live(None)
+    stored = {read_rollout(path).meta.id for path in lives.rollouts()}
+    assert stored >= {conversation for conversation, _ in ended}
+
+
+def unreadable(rollouts: Sequence[Path]) -> list[str]:
+    """Files of which anything but a torn last line cannot be read."""
+    found = []
+    for path in rollouts:
+        *whole, _ = path.read_bytes().split(b"\n")
+        found += [f"{path.name}: {line[:80]!r}" for line in whole if not is_json(line)]
+        if whole:
+            read_rollout(path)
+    return found
+
+
+def is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+async def test_what_a_command_printed_is_kept_though_the_reply_was_never_complete(tmp_path: Path) -> None:
+    """Its output has no place in the history yet, but the client saw it end and it did what it did."""
+    forever = Hold()
+    answer = reply(script("echo printed", call_id="call-1"), forever)
+    async with one_home(tmp_path) as lives:
+        lives.model.replies[:] = [answer]
+        async with lives.server(None) as (client, wire):
+            conversation = await lives.begin(client)
+            await client.say(conversation, "question")
+            await client.expect("exec_command_end")
+            wire.kill()
+        forever.release()
+        lives.told.hear(client.received())
+        assert lives.told.outputs == {"call-1": "printed\n"}
+        await lives.live(None)
+    assert len(lives.model.requests) > 1, "the conversation went on"
