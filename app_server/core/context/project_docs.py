@@ -1,6 +1,7 @@
 """AGENTS.md: found in the home and from the repository's root down to the working directory.
 
-Only regular files are read, and no more than the configured number of bytes of them together.
+Only regular files are read, and no more than the configured number of bytes of them together. A link in a
+repository that leads out of it is not followed: whoever wrote the repository would choose what the model is sent.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str]) -> str | None
     if max_bytes <= 0:
         return None
     left, parts = max_bytes, []
-    for directory in _from_repository_root(cwd):
-        text = _first(directory, names, left)
+    chain = _from_repository_root(cwd)
+    inside = os.path.realpath(chain[0])
+    for directory in chain:
+        text = _first(directory, names, left, inside)
         if text and text.strip():
             parts.append(text)
             left -= len(text.encode("utf-8", "replace"))
@@ -57,12 +60,20 @@ def _from_repository_root(cwd: Path) -> list[Path]:
     return [cwd]
 
 
-def _first(directory: Path, names: Sequence[str], max_bytes: int) -> str | None:
+def _first(directory: Path, names: Sequence[str], max_bytes: int, inside: str | None = None) -> str | None:
     for name in names:
-        text = _read(directory / name, max_bytes)
+        path = directory / name
+        if inside is not None and _leads_out(path, inside):
+            log.warning("%s is a link out of %s and is not read", path, inside)
+            continue
+        text = _read(path, max_bytes)
         if text is not None:
             return text
     return None
+
+
+def _leads_out(path: Path, root: str) -> bool:
+    return path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root)
 
 
 def _read(path: Path, max_bytes: int) -> str | None:

@@ -1,0 +1,242 @@
+"""What the sandbox promises, held by the real process against commands that try to break it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from app_server.process import refuse_inspection
+from protocol.base import Json
+from tests.support.scripted_model import patches, reply, says, script
+from tests.support.world import SCRIPT, MakeWorld, World, worlds_in
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of this system is tested as text"),
+]
+
+KEY = "sentinel-in-the-environment"
+WORKSPACE = {
+    "mode": "workspace-write",
+    "writable_roots": [],
+    "network_access": False,
+    "exclude_tmpdir_env_var": True,
+    "exclude_slash_tmp": True,
+}
+READ_ONLY = {"mode": "read-only"}
+FULL_ACCESS = {"mode": "danger-full-access"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> MakeWorld:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "f").write_text("orig")
+    return worlds_in(tmp_path)
+
+
+async def ran(w: World, text: str, policy: Json = WORKSPACE, **more: Json) -> Json:
+    """The result of a shell script that runs outside of any conversation."""
+    params = {"command": ["sh", "-c", text], "cwd": str(w.workspace), "sandboxPolicy": policy, **more}
+    return await w.client.call("execOneOffCommand", params)
+
+
+def sleeping(seconds: str) -> list[int]:
+    """Processes that sleep for just so long; a number that nobody else has is a mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cmdline").read_bytes() == b"sleep\0" + seconds.encode() + b"\0":
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+    return found
+
+
+async def until_asleep(seconds: str, count: int) -> None:
+    with anyio.fail_after(20):
+        while len(sleeping(seconds)) != count:  # noqa: ASYNC110  processes of others tell nobody
+            await anyio.sleep(0.01)
+
+
+@pytest.fixture
+def nap() -> Iterator[str]:
+    seconds = f"86400.{os.getpid()}"
+    yield seconds
+    for pid in sleeping(seconds):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("policy", [WORKSPACE, READ_ONLY])
+async def test_nothing_changes_outside_of_the_roots(world: MakeWorld, policy: Json) -> None:
+    attempts = ["echo x > {}", "chmod 600 {}", "touch -d 2001-01-01 {}", "rm {}", "mv {} {}2", "ln {} {}3"]
+    async with world(transport="process") as w:
+        victim = w.root / "outside" / "f"
+        before = victim.stat()
+        for attempt in attempts:
+            result = await ran(w, attempt.replace("{}", str(victim)), policy)
+            assert result["exitCode"] != 0, attempt
+        inside = await ran(w, "echo x > made", policy)
+        assert (inside["exitCode"] == 0) is (policy is WORKSPACE)
+        assert (victim.read_text(), os.listdir(victim.parent)) == ("orig", ["f"])
+        after = victim.stat()
+    assert (after.st_mode, after.st_mtime_ns, after.st_nlink) == (before.st_mode, before.st_mtime_ns, 1)
+
+
+async def test_what_decides_what_runs_later_cannot_be_written(world: MakeWorld) -> None:
+    async with world(transport="process", git=True) as w:
+        for attempt in (
+            "echo x > .git/hooks/pre-commit",
+            "mv .git gone",
+            "mkdir .codex && echo x > .codex/config.toml",
+            "echo x > .agents",
+            f"echo x > {w.home}/config.toml",
+        ):
+            assert (await ran(w, attempt))["exitCode"] != 0, attempt
+        assert (await ran(w, "git status --short"))["exitCode"] == 0
+        assert not (w.workspace / ".git/hooks/pre-commit").exists()
+    assert sorted(os.listdir(w.workspace)) == [".git"]
+
+
+async def test_the_network_is_off_unless_it_is_granted(world: MakeWorld) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        connect = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+        text = f'{sys.executable} -I -S -c "{connect}"'
+        async with world(transport="process") as w:
+            refused = await ran(w, text)
+            assert (refused["exitCode"], "not permitted" in refused["stderr"]) == (1, True)
+            assert (await ran(w, text, WORKSPACE | {"network_access": True}))["exitCode"] == 0
+
+
+async def test_credentials_and_other_processes_are_out_of_sight(world: MakeWorld) -> None:
+    secrets = {"OPENAI_API_KEY": KEY, "SOME_TOKEN": KEY}
+    async with world(transport="process", environment=secrets) as w:
+        (w.home / "auth.json").write_text('{"OPENAI_API_KEY": "sentinel-on-disk"}')
+        seen = await ran(
+            w, f"env; cat {w.home}/auth.json; cat /proc/*/environ; ls /proc; kill -0 {os.getpid()}"
+        )
+        assert "sentinel" not in seen["stdout"] + seen["stderr"]
+        assert seen["exitCode"] != 0
+        pids = [line for line in seen["stdout"].splitlines() if line.isdigit()]
+        assert pids
+        assert all(int(pid) < 100 for pid in pids)
+        for policy in (WORKSPACE, FULL_ACCESS):
+            assert KEY not in (await ran(w, "env", policy))["stdout"]
+
+
+async def test_nothing_that_is_confined_outlives_its_command(world: MakeWorld, nap: str) -> None:
+    async with world(transport="process") as w:
+        result = await ran(w, f"setsid sleep {nap} >/dev/null 2>&1 & sleep 0")
+        assert result["exitCode"] == 0
+        await until_asleep(nap, 0)
+
+
+@pytest.mark.parametrize("policy", [WORKSPACE, FULL_ACCESS])
+async def test_a_time_limit_ends_the_whole_tree(world: MakeWorld, nap: str, policy: Json) -> None:
+    async with world(transport="process") as w:
+        text = f"trap '' TERM; (setsid sh -c 'sleep {nap}; :' &) ; echo begun; sleep {nap}"
+        result = await ran(w, text, policy, timeoutMs=1500)
+        assert (result["exitCode"], result["stdout"]) == (124, "begun\n")
+        await until_asleep(nap, 0)
+
+
+@pytest.mark.parametrize("policy", [WORKSPACE, FULL_ACCESS])
+async def test_a_server_that_is_killed_leaves_no_command(tmp_path: Path, nap: str, policy: Json) -> None:
+    text = f"(setsid sleep {nap} &); sleep {nap}"
+    asked = {
+        "command": ["sh", "-c", text],
+        "cwd": str(tmp_path),
+        "sandboxPolicy": policy,
+        "timeoutMs": 60_000,
+    }
+    lines = [
+        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
+        {"id": 2, "method": "execOneOffCommand", "params": asked},
+    ]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CODEX_HOME": str(tmp_path / "home")}
+    (tmp_path / "home").mkdir()
+    async with await anyio.open_process((SCRIPT,), env=environment) as server:
+        assert server.stdin is not None
+        await server.stdin.send(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        await until_asleep(nap, 2)
+        server.kill()
+        await until_asleep(nap, 0)
+
+
+async def test_one_command_is_told_apart_in_output_status_and_failure(world: MakeWorld) -> None:
+    async with world(transport="process") as w:
+        assert await ran(w, "echo out; echo err >&2; exit 4") == {
+            "exitCode": 4,
+            "stdout": "out\n",
+            "stderr": "err\n",
+        }
+        assert (await ran(w, "kill -9 $$"))["exitCode"] == 137
+        assert (await ran(w, "cat; echo end"))["stdout"] == "end\n"  # there is no input
+        much = await ran(w, "yes | head -c 8000000", FULL_ACCESS)
+        assert len(much["stdout"]) < 1_100_000
+        assert "bytes omitted" in much["stdout"]
+        missing = await w.client.ask("execOneOffCommand", {"command": ["no-such-program"]})
+        assert "exec failed" in missing["error"]["message"]
+        empty = await w.client.ask("execOneOffCommand", {"command": []})
+        assert empty["error"]["message"] == "command must not be empty"
+
+
+async def test_without_a_policy_a_command_has_the_configured_one(world: MakeWorld) -> None:
+    async with world(transport="process", config={"sandbox_mode": "read-only"}) as w:
+        asked = {"command": ["touch", "made"], "cwd": str(w.workspace)}
+        assert (await w.client.call("execOneOffCommand", asked))["exitCode"] != 0
+    assert os.listdir(w.workspace) == []
+
+
+async def test_a_patch_follows_no_link_out_and_applies_whole_or_not(world: MakeWorld) -> None:
+    linked = "*** Begin Patch\n*** Add File: new\n+x\n*** Update File: link\n@@\n-orig\n+evil\n*** End Patch"
+    async with world(
+        reply(patches(linked)),
+        reply(says("ok")),
+        transport="process",
+        config={"sandbox_mode": "workspace-write"},
+    ) as w:
+        target = Path("/var/tmp") / f"{w.root.name}-{os.getpid()}"
+        target.write_text("orig\n")
+        try:
+            (w.workspace / "link").symlink_to(target)
+            await w.client.turn(await w.open())
+            assert target.read_text() == "orig\n"
+        finally:
+            target.unlink()
+    assert os.listdir(w.workspace) == ["link"]
+
+
+async def test_a_command_of_a_turn_is_confined_as_the_turn_says(world: MakeWorld) -> None:
+    text = "echo x > made; echo x > ../outside/f; cat ../outside/f"
+    async with world(reply(script(text)), reply(says("ok")), transport="process") as w:
+        conversation = await w.open()
+        await w.client.call("sendUserTurn", w.user_turn(conversation, sandboxPolicy=WORKSPACE))
+        turn = await w.client.rest_of_turn(conversation)
+        assert (w.workspace / "made").exists()
+    [end] = turn.of("exec_command_end")
+    assert end["stdout"] == "orig"
+
+
+def test_the_server_lets_itself_not_be_inspected() -> None:
+    pid = os.fork()
+    if pid == 0:
+        refuse_inspection()
+        os._exit(int(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)))  # PR_GET_DUMPABLE
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -1,0 +1,56 @@
+"""AGENTS.md: which files are read, and that a repository cannot choose others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app_server.core.context.project_docs import find_instructions
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for folder in ("home", "outside", "repo/.git", "repo/sub"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path / "repo"
+
+
+def found(cwd: Path, max_bytes: int = 1000) -> str | None:
+    return find_instructions(cwd.parent / "home", cwd, max_bytes)
+
+
+def test_files_are_read_from_the_root_down_to_the_working_directory(repository: Path) -> None:
+    (repository / "AGENTS.md").write_text("top")
+    (repository / "sub/AGENTS.md").write_text("below")
+    assert find_instructions(repository.parent / "home", repository / "sub", 1000) == "top\n\nbelow"
+
+
+def test_a_link_that_stays_inside_is_followed(repository: Path) -> None:
+    (repository / "sub/NOTES.md").write_text("notes")
+    (repository / "AGENTS.md").symlink_to("sub/NOTES.md")
+    assert found(repository) == "notes"
+
+
+@pytest.mark.parametrize("target", ["{outside}/s", "../outside/s", "sub/way/s"])
+def test_a_link_that_leads_out_is_not(repository: Path, target: str) -> None:
+    outside = repository.parent / "outside"
+    (outside / "s").write_text("secret")
+    (repository / "sub/way").symlink_to(outside)
+    (repository / "AGENTS.md").symlink_to(target.format(outside=outside))
+    assert found(repository) is None
+
+
+def test_the_users_own_file_may_be_a_link_to_anywhere(repository: Path) -> None:
+    (repository.parent / "outside/mine").write_text("mine")
+    (repository.parent / "home/AGENTS.md").symlink_to(repository.parent / "outside/mine")
+    assert found(repository) == "mine"
+
+
+def test_what_is_no_file_or_too_long_does_not_hurt(repository: Path) -> None:
+    os.mkfifo(repository / "AGENTS.md")
+    assert found(repository) is None
+    (repository / "AGENTS.md").unlink()
+    (repository / "AGENTS.md").write_text("x" * 5000)
+    assert len(found(repository) or "") == 1000

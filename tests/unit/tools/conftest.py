@@ -1,0 +1,146 @@
+"""A turn without a session: a runner that runs nothing, a user who answers from a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from app_server.core.approvals.broker import ApprovalBroker
+from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.config.load import load_config
+from app_server.core.config.types import CliOverrides, RequestOverrides
+from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.mcp.manager import McpManager
+from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.sandbox.probe import SandboxState
+from app_server.core.tools.contract import ToolTurn, TurnSettings
+from app_server.core.tools.terminals import Terminals
+from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.events.msg import EventMsg
+from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy, WorkspaceWrite
+
+DENIED = ExecResult(
+    exit_code=1, stdout=b"", stderr=b"no: Permission denied", aggregated=b"no: Permission denied", duration_s=0.1,
+    denied=True,
+)  # fmt: skip
+
+
+def ran(output: bytes = b"", code: int = 0) -> ExecResult:
+    return ExecResult(exit_code=code, stdout=output, stderr=b"", aggregated=output, duration_s=0.1)
+
+
+class ScriptedRunner(CommandRunner):
+    """Plans as the real one does; what comes of a command is taken from a list, then everything succeeds."""
+
+    results: list[ExecResult | Exception]
+    asked: list[CommandSpec]
+    state: SandboxState
+    witness: Callable[[CommandSpec], None]
+    """Looks at the world while a command would run."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__("python", str(home), None, {"PATH": "/usr/bin", "MY_API_KEY": "sentinel"})
+        self.results, self.asked, self.state = [], [], SandboxState("full")
+        self.witness = lambda spec: None
+
+    async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
+        self.asked.append(spec)
+        self.witness(spec)
+        result = self.results.pop(0) if self.results else ran()
+        if isinstance(result, Exception):
+            raise result
+        if result.stdout:
+            on_output(Stream.STDOUT, result.stdout)
+        return result
+
+    async def sandbox_state(self) -> SandboxState:
+        return self.state
+
+    @property
+    def confined(self) -> list[bool]:
+        """For each command that was run, whether it was in the sandbox."""
+        return [spec.sandbox is not None for spec in self.asked]
+
+
+@dataclass
+class Scene:
+    """One turn and everything that was said in it."""
+
+    root: Path
+    runner: ScriptedRunner
+    turn: ToolTurn
+    said: list[EventMsg]
+    answers: list[ReviewDecision] = field(default_factory=list)
+    """What the user answers, in this order."""
+
+    @property
+    def ws(self) -> Path:
+        return self.root / "ws"
+
+    def kinds(self) -> list[str]:
+        return [event.type for event in self.said]
+
+    def questions(self) -> list[ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent]:
+        kinds = (ExecApprovalRequestEvent, ApplyPatchApprovalRequestEvent)
+        return [event for event in self.said if isinstance(event, kinds)]
+
+
+MakeScene = Callable[..., Scene]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> MakeScene:
+    for name in ("home", "ws", "outside"):
+        (tmp_path / name).mkdir()
+
+    def make(
+        approval: AskForApproval = AskForApproval.ON_REQUEST,
+        sandbox: SandboxPolicy | None = None,
+        answers: list[ReviewDecision] | None = None,
+    ) -> Scene:
+        policy = sandbox or WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+        said: list[EventMsg] = []
+        broker, runner = ApprovalBroker(), ScriptedRunner(tmp_path / "home")
+        config = load_config(
+            tmp_path / "home", cwd=tmp_path / "ws", cli=CliOverrides(), request=RequestOverrides(), env={}
+        )
+
+        def emit(event: EventMsg) -> None:
+            said.append(event)
+            if isinstance(event, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent):
+                assert broker.knows(event.call_id)  # registered before it is asked
+                broker.resolve(event.call_id, made.answers.pop(0))
+
+        async def store() -> None:
+            pass
+
+        turn = ToolTurn(
+            id="1",
+            settings=TurnSettings(str(tmp_path / "ws"), approval, policy),
+            config=config,
+            emit=emit,
+            broker=broker,
+            approved=ApprovalMemory(),
+            runner=runner,
+            mcp=cast(McpManager, None),  # no tool here has to do with servers
+            diffs=TurnDiffTracker(),
+            store=store,
+            clock=lambda: 0.0,
+            terminals=Terminals(),
+            shell_path="/bin/sh",
+        )
+        made = Scene(tmp_path, runner, turn, said, list(answers or []))
+        return made
+
+    return make

@@ -1,0 +1,168 @@
+"""The road of a patch: understood, judged, asked, written; nothing is written by the server itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.patching import Patching
+from protocol.events.patches import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision
+from tests.unit.tools.conftest import MakeScene, Scene, ran
+
+pytestmark = pytest.mark.anyio
+
+YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
+UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE
+ON_REQUEST, NEVER = AskForApproval.ON_REQUEST, AskForApproval.NEVER
+
+REFUSED = ExecResult(
+    exit_code=1,
+    stdout=b"",
+    stderr=b"Failed to write file f",
+    aggregated=b"Failed to write file f",
+    duration_s=0.1,
+)
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def adds(name: str) -> str:
+    return patch(f"*** Add File: {name}", "+x")
+
+
+async def apply(on: Scene, text: str, call_id: str = "c1") -> ExecResult:
+    return await Patching(call_id, text, str(on.ws), on.turn).through()
+
+
+def end(on: Scene) -> PatchApplyEndEvent:
+    [found] = [event for event in on.said if isinstance(event, PatchApplyEndEvent)]
+    return found
+
+
+async def test_a_patch_is_handed_to_a_writer_in_the_sandbox(scene: MakeScene) -> None:
+    on = scene()
+    on.runner.results = [ran(b"Success")]
+    await apply(on, adds("new.txt"))
+    assert on.kinds()[0] == "patch_apply_begin"
+    assert on.kinds()[-1] == "patch_apply_end"
+    assert end(on).success
+    [spec] = on.runner.asked
+    assert spec.sandbox is not None
+    assert sys.executable in spec.argv
+    assert not (on.ws / "new.txt").exists()  # the server itself writes nothing
+    assert list((on.root / "home/tmp").iterdir()) == []  # and leaves nothing
+
+
+async def test_the_writer_is_told_everything_at_once(scene: MakeScene) -> None:
+    on = scene()
+    told: list[str] = []
+
+    def look(spec: CommandSpec) -> None:
+        [document] = (on.root / "home/tmp").iterdir()
+        assert str(document) in spec.argv
+        assert document.stat().st_mode & 0o077 == 0
+        told.extend(edit["path"] for edit in json.loads(document.read_bytes())["edits"])
+
+    on.runner.witness = look
+    await apply(on, patch("*** Add File: a", "+x", "*** Add File: b/c", "+y"))
+    assert told == [str(on.ws / "a"), str(on.ws / "b/c")]
+
+
+@pytest.mark.parametrize("approval", list(AskForApproval))
+async def test_what_does_not_fit_asks_nobody_and_writes_nothing(
+    scene: MakeScene, approval: AskForApproval
+) -> None:
+    on = scene(approval)
+    with pytest.raises(ToolFailure):
+        await apply(on, patch("*** Add File: ok", "+x", "*** Update File: missing", "@@", "-a", "+b"))
+    assert (on.said, on.runner.asked) == ([], [])
+
+
+@pytest.mark.parametrize("name", [".git/config", ".codex/config.toml", ".agents/x", "../outside/f"])
+async def test_outside_is_asked_where_somebody_can_be_and_refused_where_not(
+    scene: MakeScene, name: str
+) -> None:
+    asked = scene(ON_REQUEST, answers=[NO])
+    with pytest.raises(ToolFailure, match="patch rejected by user"):
+        await apply(asked, adds(name))
+    alone = scene(NEVER)
+    with pytest.raises(ToolFailure, match="patch rejected: writing outside of the project"):
+        await apply(alone, adds(name))
+    assert (len(asked.questions()), len(alone.questions())) == (1, 0)
+    assert asked.runner.asked == alone.runner.asked == []
+
+
+async def test_a_link_out_of_the_workspace_is_asked_about_by_its_target(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[NO])
+    target = on.root / "outside/f"
+    target.write_text("a\n")
+    (on.ws / "link").symlink_to(target)
+    with pytest.raises(ToolFailure):
+        await apply(on, patch("*** Update File: link", "@@", "-a", "+b"))
+    [question] = on.questions()
+    assert isinstance(question, ApplyPatchApprovalRequestEvent)
+    assert str(target) in (question.reason or "")
+
+
+async def test_read_only_lets_no_patch_through_unasked(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, ReadOnly(), [NO])
+    with pytest.raises(ToolFailure):
+        await apply(on, adds("new.txt"))
+    assert on.runner.asked == []
+
+
+async def test_full_access_writes_anywhere_without_a_sandbox(scene: MakeScene) -> None:
+    on = scene(NEVER, DangerFullAccess())
+    await apply(on, adds("../outside/f"))
+    assert on.runner.confined == [False]
+
+
+async def test_what_the_user_approved_is_written_again_without_the_sandbox(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[YES])
+    on.runner.results = [REFUSED]
+    await apply(on, adds("../outside/f"))
+    assert on.runner.confined == [True, False]
+    assert end(on).success
+
+
+@pytest.mark.parametrize(
+    ("approval", "answers", "confined"),
+    [(ON_FAILURE, [YES], [True, False]), (ON_REQUEST, [], [True]), (NEVER, [], [True])],
+)
+async def test_what_nobody_approved_leaves_the_sandbox_only_after_a_yes(
+    scene: MakeScene, approval: AskForApproval, answers: list[ReviewDecision], confined: list[bool]
+) -> None:
+    on = scene(approval, answers=answers)
+    on.runner.results = [REFUSED]
+    result = await apply(on, adds("f"))
+    assert on.runner.confined == confined
+    assert end(on).success is (result.exit_code == 0)
+
+
+async def test_another_failure_of_the_writer_is_no_reason_to_leave_the_sandbox(scene: MakeScene) -> None:
+    on = scene(ON_FAILURE)
+    on.runner.results = [
+        ExecResult(
+            exit_code=1, stdout=b"", stderr=b"f has changed", aggregated=b"f has changed", duration_s=0.1
+        )
+    ]
+    await apply(on, adds("f"))
+    assert on.runner.confined == [True]
+    assert not end(on).success
+
+
+async def test_a_yes_for_the_session_covers_this_very_patch_only(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION, NO])
+    await apply(on, adds("f"))
+    await apply(on, adds("f"), "c2")
+    assert len(on.questions()) == 1
+    with pytest.raises(ToolFailure):
+        await apply(on, adds("g"), "c3")
+    assert len(on.questions()) == 2
