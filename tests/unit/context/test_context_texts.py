@@ -1,0 +1,140 @@
+"""Texts that the model is shown: environment, opening, command output, sizes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.context.compaction import (
+    NO_SUMMARY,
+    USER_MESSAGES_MAX_TOKENS,
+    build_compacted_history,
+    collect_user_messages,
+    message_text,
+)
+from app_server.core.context.environment import EnvironmentContext, difference, user_text
+from app_server.core.context.instructions import is_session_prefix, opening_messages, project_instructions
+from app_server.core.context.output import MAX_BYTES, MAX_LINES, command_output, command_result, shorten
+from app_server.core.context.tokens import BYTES_PER_TOKEN, estimate_tokens, within_tokens
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
+from protocol.responses import InputText, MessageItem, OutputText
+
+HERE = EnvironmentContext("/w", AskForApproval.NEVER, ReadOnly(), "bash")
+
+
+# --- environment
+def test_the_environment_in_full() -> None:
+    assert HERE.text().splitlines() == [
+        "<environment_context>",
+        "  <cwd>/w</cwd>",
+        "  <approval_policy>never</approval_policy>",
+        "  <sandbox_mode>read-only</sandbox_mode>",
+        "  <network_access>restricted</network_access>",
+        "  <shell>bash</shell>",
+        "</environment_context>",
+    ]
+
+
+def test_writable_roots_are_named() -> None:
+    policy = WorkspaceWrite(writable_roots=("/a", "/b"), network_access=True)
+    text = EnvironmentContext(None, None, policy, None).text()
+    assert "<network_access>enabled</network_access>" in text
+    assert text.index("<root>/a</root>") < text.index("<root>/b</root>")
+
+
+def test_only_what_changed_is_told() -> None:
+    moved = EnvironmentContext("/x", AskForApproval.NEVER, DangerFullAccess(), None)
+    changed = difference(HERE, moved)
+    assert changed == EnvironmentContext("/x", None, DangerFullAccess(), None)
+    assert difference(HERE, EnvironmentContext("/w", AskForApproval.NEVER, ReadOnly(), None)) is None
+
+
+# --- opening
+def test_the_opening_comes_in_its_order() -> None:
+    opening = opening_messages(HERE, developer="be brief", agents="use tabs")
+    assert [item.role for item in opening if isinstance(item, MessageItem)] == ["developer", "user", "user"]
+    texts = [message_text(item) for item in opening if isinstance(item, MessageItem)]
+    assert "use tabs" in texts[1]
+    assert texts[2] == HERE.text()
+    assert [is_session_prefix(text) for text in texts] == [False, True, True]
+
+
+def test_an_opening_without_anything_to_say_is_the_environment() -> None:
+    assert opening_messages(HERE, developer=None, agents=None) == [HERE.message()]
+
+
+# --- compaction
+def test_a_compacted_history_keeps_the_users_words_and_the_summary() -> None:
+    said = [
+        HERE.message(),
+        project_instructions("/w", "use tabs"),
+        user_text("one"),
+        MessageItem(role="assistant", content=(OutputText(text="reply"),)),
+        user_text("two"),
+    ]
+    words = collect_user_messages(said)
+    assert words == ["one", "two"]
+    rebuilt = build_compacted_history([HERE.message()], words, "summary")
+    assert rebuilt == [HERE.message(), user_text("one"), user_text("two"), user_text("summary")]
+
+
+def test_without_a_summary_it_says_so() -> None:
+    assert build_compacted_history([], [], "") == [user_text(NO_SUMMARY)]
+
+
+def test_the_newest_words_are_kept_and_the_oldest_cut() -> None:
+    long = "x" * (USER_MESSAGES_MAX_TOKENS * BYTES_PER_TOKEN)
+    rebuilt = build_compacted_history([], ["lost", long, "newest"], "summary")
+    texts = [message_text(item) for item in rebuilt if isinstance(item, MessageItem)]
+    assert texts[1:] == ["newest", "summary"]
+    assert "tokens truncated" in texts[0]
+    assert "lost" not in texts[0]
+    assert sum(map(estimate_tokens, texts[:2])) <= USER_MESSAGES_MAX_TOKENS + 20
+
+
+def test_images_are_no_words() -> None:
+    parts = (InputText(text="a"), OutputText(text="b"))
+    assert message_text(MessageItem(role="user", content=parts)) == "a\nb"
+
+
+# --- sizes
+@given(st.text(), st.integers(0, 50))
+def test_a_text_that_was_cut_says_so_and_fits(text: str, tokens: int) -> None:
+    cut = within_tokens(text, tokens)
+    if estimate_tokens(text) <= tokens:
+        assert cut == text
+    else:
+        head, _, tail = cut.partition("tokens truncated…")
+        assert len((head.rpartition("…")[0] + tail).encode()) <= tokens * BYTES_PER_TOKEN
+
+
+@given(st.lists(st.sampled_from(["", "a", "ä€😀" * 40, "x" * 300, "\r"]), max_size=400))
+def test_what_the_model_is_shown_is_bounded(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    shown = shorten(text)
+    if len(text.encode()) <= MAX_BYTES and len(lines) <= MAX_LINES:
+        assert shown == text
+    else:
+        assert shown.startswith("Total output lines: ")
+    assert len(shown.encode()) <= MAX_BYTES + 100
+    assert shown.count("\n") <= MAX_LINES + 10
+
+
+def test_head_and_tail_of_many_lines_are_shown() -> None:
+    shown = shorten("\n".join(map(str, range(1000))))
+    assert "\n0\n1\n" in shown
+    assert shown.endswith("998\n999")
+    assert "[... omitted 744 of 1000 lines ...]" in shown
+
+
+def test_a_command_that_ran_out_of_time_is_told_so_first() -> None:
+    assert command_output("x", timed_out=True, seconds=1.5) == "command timed out after 1500 milliseconds\nx"
+
+
+@pytest.mark.parametrize("output", ["plain", 'quo"ted', "ünïcode\n", "\x1b[0m"])
+def test_the_answer_to_a_shell_call_is_json(output: str) -> None:
+    said = json.loads(command_result(output, 3, 0.26))
+    assert said == {"output": output, "metadata": {"exit_code": 3, "duration_seconds": 0.3}}

@@ -1,0 +1,176 @@
+"""A turn's parts without a server: a real outbox over a file, a real model client over scripted HTTP, one tool."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+
+from app_server.core.context.history import ConversationHistory
+from app_server.core.model.prompt import FunctionTool, Prompt, ToolSpec
+from app_server.core.rollout.names import new_rollout_path
+from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.session.assemble import ReplyAssembler
+from app_server.core.session.coalesce import SessionEvent
+from app_server.core.session.outbox import Outbox
+from app_server.core.session.sampling import Sampler
+from app_server.core.session.state import TokenCounts
+from app_server.core.session.transcript import StoredTranscript
+from app_server.core.session.turn import TurnLoop
+from app_server.core.telemetry.contract import NO_TELEMETRY
+from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
+from app_server.core.tools.runtime import ToolRuntime
+from protocol.base import Json
+from protocol.events.msg import EventMsg
+from protocol.ids import ConversationId
+from protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
+from protocol.responses import MessageItem, ResponseItem
+from protocol.rollout import SessionMetaLine, TurnContextItem
+from tests.unit.model.scripted import SETTINGS, ScriptedAnswer, ScriptedHttp, client_for
+
+CONVERSATION = ConversationId("01a1fc2e-450f-7ed0-9b52-64722a96c4dc")
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass
+class NoteTool:
+    """Counts its runs; waits where a test holds it."""
+
+    name: str = "note"
+    parallel: bool = False
+    ran: list[str] = field(default_factory=list)
+    hold: Callable[[], Awaitable[None]] | None = None
+
+    def spec(self) -> ToolSpec:
+        return FunctionTool(name=self.name, description="", parameters={"type": "object"})
+
+    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        self.ran.append(call.call_id)
+        if self.hold is not None:
+            await self.hold()
+        return text_output(f"noted {call.call_id}")
+
+
+class OnlyAClock:
+    """As much of a turn as the runtime looks at."""
+
+    telemetry = NO_TELEMETRY
+
+    def clock(self) -> float:
+        return 0.0
+
+
+@dataclass
+class Bench:
+    outbox: Outbox
+    http: ScriptedHttp
+    history: ConversationHistory = field(default_factory=ConversationHistory)
+    tokens: TokenCounts = field(default_factory=TokenCounts)
+    tool: NoteTool = field(default_factory=NoteTool)
+    said_meanwhile: list[MessageItem] = field(default_factory=list)
+    ids: Iterator[int] = field(default_factory=lambda: iter(range(1000)))
+    compacted: int = 0
+
+    def answers(self, *answers: ScriptedAnswer) -> None:
+        self.http.outcomes.extend(answers)
+
+    def sampler(self, *, retries: int = 0, window: int | None = None, tools: bool = True) -> Sampler:
+        ready = anyio.Event()
+        ready.set()
+        return Sampler(
+            turn_id="7",
+            model=client_for(self.http, stream_max_retries=retries),
+            settings=SETTINGS,
+            outbox=self.outbox,
+            transcript=StoredTranscript(self.history, self.outbox),
+            tokens=self.tokens,
+            context_window=window,
+            context_line=TurnContextItem(
+                cwd="/w",
+                approval_policy=AskForApproval.NEVER,
+                sandbox_policy=ReadOnly(),
+                model="some-model",
+                effort=None,
+                summary=ReasoningSummary.AUTO,
+            ),
+            assembler=lambda: ReplyAssembler(
+                self.emit, self.new_id, conversation_id=CONVERSATION, turn_id="7", raw_reasoning=False
+            ),
+            tools=ToolRuntime({"note": self.tool}, cast(ToolTurn, OnlyAClock()), ready) if tools else None,
+            clock=lambda: 0.0,
+            telemetry=NO_TELEMETRY,
+        )
+
+    def loop(self, sampler: Sampler, *, compact_limit: int | None = None) -> TurnLoop:
+        async def nothing() -> None:
+            pass
+
+        async def no_diff() -> str | None:
+            return None
+
+        async def compact() -> None:
+            self.compacted += 1
+            self.history.replace(self.history.items[-1:])
+
+        return TurnLoop(
+            turn_id="7",
+            conversation_id=CONVERSATION,
+            outbox=self.outbox,
+            transcript=sampler.transcript,
+            tokens=self.tokens,
+            sampler=sampler,
+            prompt=self.prompt_of,
+            take_input=self.take_input,
+            prepare=nothing,
+            compact=compact,
+            compact_limit=compact_limit,
+            diff=no_diff,
+            before_recording=nothing,
+            new_id=self.new_id,
+        )
+
+    def prompt_of(self, items: Sequence[ResponseItem]) -> Prompt:
+        return Prompt(instructions="Be useful.", input=items)
+
+    def prompt(self) -> Prompt:
+        return self.prompt_of(self.history.for_prompt())
+
+    def take_input(self) -> list[MessageItem]:
+        taken, self.said_meanwhile = self.said_meanwhile, []
+        return taken
+
+    def emit(self, msg: EventMsg) -> None:
+        self.outbox.emit("7", msg)
+
+    def new_id(self) -> str:
+        return f"id-{next(self.ids)}"
+
+    async def events(self) -> list[SessionEvent]:
+        """What was said since the last call."""
+        self.outbox.store()
+        return await self.outbox.take()
+
+    async def kinds(self) -> list[str]:
+        return [event.msg.type for event in await self.events()]
+
+    def inputs(self, request: int) -> list[Json]:
+        return list(self.http.body(request)["input"])
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    meta = SessionMetaLine(id=CONVERSATION, timestamp="", cwd="/w", originator="tests", cli_version="0")
+    path = new_rollout_path(tmp_path, NOW, CONVERSATION)
+    writer = RolloutWriter.create(path, lambda: NOW, [meta])
+    yield Bench(Outbox(writer), ScriptedHttp())
+    writer.close()
