@@ -175,3 +175,20 @@ def test_the_request_beats_the_command_line_for_effort(tmp_path: Path) -> None:
         RequestOverrides(settings={"model_reasoning_effort": "low"}),
     )
     assert config.model_reasoning_effort is ReasoningEffort.LOW
+
+
+def test_switches_that_are_written_in_an_old_way_are_named(tmp_path: Path) -> None:
+    text = (
+        "experimental_use_unified_exec_tool = false\n[tools]\nweb_search = true\n"
+        "[features]\nundo = true\nweb_search = true\nghost_commit = true\n"
+        "[profiles.p]\ntools_view_image = false\n[profiles.q]\nexperimental_use_rmcp_client = true\n"
+    )
+    config = load(tmp_path, text, request=RequestOverrides(profile="p", include_apply_patch_tool=False))
+    assert config.old_names == (
+        ("experimental_use_unified_exec_tool", "unified_exec"),
+        ("include_apply_patch_tool", "apply_patch_freeform"),
+        ("tools.view_image", "view_image_tool"),
+        ("tools.web_search", "web_search_request"),
+        ("web_search", "web_search_request"),
+    )
+    assert load(tmp_path, "[features]\nghost_commit = false\n").old_names == ()

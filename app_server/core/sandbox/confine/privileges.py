@@ -22,6 +22,8 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3) | (1 << 4)
 """CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID: root's way with the files of others."""
 
+_Header, _Sets = ctypes.c_uint32 * 2, ctypes.c_uint32 * 6  # made here: each command would make the types anew
+
 SECURE_BITS = 0x0F
 """NOROOT and NO_SETUID_FIXUP, both locked: user id 0 gains nothing at exec."""
 
@@ -65,6 +67,5 @@ def keep_file_capabilities() -> None:
 
 
 def _set_capabilities(mask: int) -> None:
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)
+    header, sets = _Header(CAPABILITY_VERSION_3, 0), _Sets(mask, mask, 0, 0, 0, 0)
     call("capset", ctypes.byref(header), ctypes.byref(sets))
