@@ -44,6 +44,10 @@ class Journal:
         elif not items and self._held:
             self._empty()
 
+    def duplicate(self) -> list[int]:
+        """A descriptor to bring it to the disk with, where it holds something."""
+        return [os.dup(self._fd)] if self._fd is not None and self._held else []
+
     def discard(self) -> None:
         """Forget what an earlier server left."""
         self._path.unlink(missing_ok=True)

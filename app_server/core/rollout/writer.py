@@ -111,14 +111,16 @@ class RolloutWriter:
             self._drain()
             if self._fd is None:
                 return
-            # A duplicate, so that the file may be closed meanwhile, and appending goes on without the lock.
-            fd = os.dup(self._fd)
+            # Duplicates, so that the files may be closed meanwhile, and appending goes on without the lock.
+            fds = [os.dup(self._fd), *self._journal.duplicate()]
         try:
-            self._disk.fsync(fd)
+            for fd in fds:
+                self._disk.fsync(fd)
         except OSError as error:
             self._fail(error)
         finally:
-            os.close(fd)
+            for fd in fds:
+                os.close(fd)
 
     def close(self) -> None:
         """Store what is left and let go of the file, so that others may write it."""
