@@ -1,0 +1,176 @@
+"""Conversations go from Codex to this server and back.
+
+`tests/data/codex-0.58-rollout.jsonl` was recorded by Codex 0.58.0: two turns, the first with reasoning and a command.
+Where REFERENCE_CODEX names the program itself, conversations are handed over both ways:
+
+    REFERENCE_CODEX=/path/to/codex make test ARGS="-k interchange"
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from protocol.base import Json
+from tests.process.servers import Place, place_in
+from tests.support.client import Client
+from tests.support.scripted_model import reply, says, script
+from tests.support.world import SCRIPT
+
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
+
+RECORDED = Path(__file__).parent.parent / "data" / "codex-0.58-rollout.jsonl"
+REFERENCE = os.environ.get("REFERENCE_CODEX", "")
+
+OURS = (SCRIPT, "app-server")
+CODEX = (REFERENCE, "app-server")
+
+needs_codex = pytest.mark.skipif(not REFERENCE, reason="REFERENCE_CODEX names no program")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def begin(place: Place, client: Client) -> str:
+    """A conversation with words and a command."""
+    conversation = await place.open(client)
+    place.model.replies[:] = [
+        reply(says("I look."), script("echo found", "call-1")),
+        reply(says("first answer")),
+    ]
+    await client.turn(conversation, "first question")
+    return conversation
+
+
+async def go_on(place: Place, client: Client, path: Path, question: str, answer: str) -> Json:
+    """Resumes it, says something, and returns what the resume showed."""
+    resumed = await place.resume(client, path=str(path))
+    place.model.replies[:] = [reply(says(answer))]
+    turn = await client.turn(resumed["conversationId"], question)
+    assert turn.last_message == answer
+    return resumed
+
+
+def shown(resumed: Json) -> list[tuple[str, str]]:
+    kinds = ("user_message", "agent_message")
+    return [(m["type"], m["message"]) for m in resumed["initialMessages"] if m["type"] in kinds]
+
+
+def lines_of(path: Path) -> list[Json]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# --- the recorded file
+async def test_a_recorded_conversation_is_listed_shown_and_goes_on(tmp_path: Path) -> None:
+    recorded = lines_of(RECORDED)
+    meta = recorded[0]["payload"]
+    async with place_in(tmp_path) as place:
+        day = place.home / "sessions" / "2026" / "11" / "21"
+        day.mkdir(parents=True)
+        path = Path(shutil.copy(RECORDED, day / f"rollout-2026-11-21T03-59-23-{meta['id']}.jsonl"))
+        async with place.server() as server:
+            (listed,) = (await server.client.call("listConversations", {}))["items"]
+            assert listed["conversationId"] == meta["id"]
+            assert listed["preview"] == "What does echo say?"
+            assert listed["timestamp"] == meta["timestamp"]
+            resumed = await go_on(place, server.client, path, "And now?", "Now as before.")
+        assert resumed["conversationId"] == meta["id"]
+        assert shown(resumed) == [
+            ("user_message", "What does echo say?"),
+            ("agent_message", "I look first."),
+            ("agent_message", "It says from-codex."),
+            ("user_message", "Thanks."),
+            ("agent_message", "You are welcome."),
+        ]
+        kept = [line["payload"] for line in recorded if line["type"] == "response_item"]
+        (request,) = place.model.requests
+        assert request.input[: len(kept)] == kept, "the model hears what it heard"
+        assert request.texts()[-1] == "And now?"
+        stored = lines_of(path)
+        assert stored[: len(recorded)] == recorded, "what was there stays as it was"
+        assert {line["type"] for line in stored[len(recorded) :]} == {
+            "response_item",
+            "event_msg",
+            "turn_context",
+        }
+
+
+async def test_lines_are_spelled_as_codex_spells_them(tmp_path: Path) -> None:
+    """The same turns, recorded here, have the same kinds of lines with the same fields."""
+    async with place_in(tmp_path) as place:
+        async with place.server() as server:
+            conversation = await place.open(server.client)
+            place.model.replies[:] = [
+                reply(says("I look first."), script("echo from-codex", "call-1")),
+                reply(says("It says from-codex.")),
+            ]
+            await server.client.turn(conversation, "What does echo say?")
+        (path,) = place.rollouts()
+        ours, codex = spelling(lines_of(path)), spelling(lines_of(RECORDED))
+        assert ours.keys() <= codex.keys()
+        assert {kind: fields for kind, fields in codex.items() if kind in ours} == ours
+
+
+def spelling(lines: list[Json]) -> dict[str, set[str]]:
+    """The fields of each kind of line that it always has."""
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        kind = f"{line['type']} {line['payload'].get('type', '')}"
+        found[kind] = found.get(kind, set(line["payload"])) & set(line["payload"])
+    return found
+
+
+# --- the program
+@needs_codex
+async def test_what_codex_recorded_goes_on_here_and_there_again(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        async with place.server(command=CODEX) as codex:
+            await begin(place, codex.client)
+        (path,) = place.rollouts()
+        await hand_over(place, path, there=OURS, back=CODEX)
+
+
+@needs_codex
+async def test_what_was_recorded_here_goes_on_in_codex_and_here_again(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        async with place.server(command=OURS) as ours:
+            await begin(place, ours.client)
+        (path,) = place.rollouts()
+        await hand_over(place, path, there=CODEX, back=OURS)
+
+
+@needs_codex
+async def test_codex_lists_what_was_recorded_here(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        async with place.server() as ours:
+            conversation = await begin(place, ours.client)
+        answers = []
+        for command in (CODEX, OURS):
+            async with place.server(command=command) as server:
+                answers.append(await server.client.call("listConversations", {}))
+        assert [item["conversationId"] for item in answers[0]["items"]] == [conversation]
+        assert answers[0] == answers[1]
+
+
+async def hand_over(place: Place, path: Path, *, there: tuple[str, str], back: tuple[str, str]) -> None:
+    async with place.server(command=there) as server:
+        resumed = await go_on(place, server.client, path, "second question", "second answer")
+        assert shown(resumed) == [
+            ("user_message", "first question"),
+            ("agent_message", "I look."),
+            ("agent_message", "first answer"),
+        ]
+    async with place.server(command=back) as server:
+        resumed = await go_on(place, server.client, path, "third question", "third answer")
+        assert shown(resumed)[3:] == [("user_message", "second question"), ("agent_message", "second answer")]
+    assert place.rollouts() == [path], "it is one file all the way"
+    request = place.model.requests[-1]
+    assert request.texts() == ["first question", "second question", "third question"]
+    assert request.texts("assistant") == ["I look.", "first answer", "second answer"]
+    assert "found" in request.outputs()["call-1"]
