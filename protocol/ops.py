@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json
@@ -99,8 +99,8 @@ class GetHistoryEntryRequestOp(EngineModel):
     """Look up one line of the message history; answered by `get_history_entry_response`."""
 
     type: Literal["get_history_entry_request"] = "get_history_entry_request"
-    offset: int
-    log_id: int
+    offset: StrictInt
+    log_id: StrictInt
 
 
 class ListMcpToolsOp(EngineModel):
@@ -135,7 +135,7 @@ class ReviewOp(EngineModel):
 
 
 class RunUserShellCommandOp(EngineModel):
-    """Run a command of the user's own, outside of the sandbox; the model learns of it."""
+    """Run a command of the user's own in their shell, in the sandbox and without asking; the model is not told."""
 
     type: Literal["run_user_shell_command"] = "run_user_shell_command"
     command: str

@@ -43,11 +43,13 @@ def unknown_method(method: str) -> str:
 def describe_validation_error(error: ValidationError) -> tuple[str, str]:
     """The message for the first thing that is wrong, and the dotted name of its field (empty: the whole)."""
     first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
     kind = first["type"]
+    place = [str(part) for part in first["loc"]]
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        place.append(_tag_name(first))
+    field = ".".join(place)
     if kind in ("missing", "union_tag_not_found"):
-        named = f"{field}.{_tag_name(first)}" if kind == "union_tag_not_found" else field
-        return f"{PREFIX}missing field `{shortened(named.lstrip('.'))}`", field
+        return f"{PREFIX}missing field `{shortened(field)}`", field
     return f"{PREFIX}{f'`{shortened(field)}`: ' if field else ''}{_complaint(kind, first)}", field
 
 
