@@ -1,35 +1,23 @@
 """The command line, as clients of `codex app-server` write it: lenient, and quick to be read.
 
-Owns argv, logging to stderr and the exit code. What is not understood of features is warned of, never fatal.
+Owns argv and the exit code. What is not understood of features is warned of, never fatal.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from app_server import __version__
-
-log = logging.getLogger("app_server")
-
-LEVELS = {
-    "trace": logging.DEBUG,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-    "off": logging.CRITICAL + 1,
-}
+from app_server.logs import set_up_logging
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(_without_alias(sys.argv[1:] if argv is None else argv))
-    _set_up_logging(os.environ)
+    set_up_logging(os.environ)
     match args.command:
         case "demo":
             from app_server.demo.play import run_demo  # noqa: PLC0415  a server needs none of it
@@ -104,15 +92,3 @@ def _generate(command: str, out: Path) -> int:
     write = export.write_schemas if command == "generate-json-schema" else export.write_typescript
     write(out)
     return 0
-
-
-def _set_up_logging(environment: os._Environ[str]) -> None:
-    """`APP_SERVER_LOG=debug`, or RUST_LOG as the reference's users have it (`warn`, `codex=debug,info`)."""
-    wanted = environment.get("APP_SERVER_LOG") or environment.get("RUST_LOG") or "warn"
-    plain = [part for part in wanted.split(",") if "=" not in part]
-    level = LEVELS.get((plain[-1] if plain else wanted.rpartition("=")[2]).strip().lower(), logging.WARNING)
-    logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    for noisy in ("httpx", "httpcore", "asyncio"):
-        logging.getLogger(noisy).setLevel(max(level, logging.WARNING))

@@ -1,0 +1,93 @@
+"""Logging to stderr, whatever stderr is: closed, a pipe that nobody reads, a socket. The server never waits for a
+reader of its log; what finds no room is dropped, and how much was is said once there is room again.
+
+Imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping
+
+from app_server.transport.claim import own_description
+
+LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 1,
+}
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LONGEST_LINE = 4000
+"""Bytes; a pipe takes up to 4096 at once or not at all."""
+
+
+class UnwaitingHandler(logging.Handler):
+    """Writes records to a descriptor without ever waiting for its reader."""
+
+    def __init__(self, write: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._write = write
+        self._dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+        except Exception:
+            text = (
+                f"{record.levelname} {record.name}: a message that cannot be formatted: {record.msg!r:.200}"
+            )
+        if self._dropped and self._line(f"({self._dropped} lines were dropped: nobody read them)"):
+            self._dropped = 0
+        for line in text.splitlines():
+            self._dropped += not self._line(line)
+
+    def _line(self, text: str) -> bool:
+        data = text.encode("utf-8", "backslashreplace")[:LONGEST_LINE] + b"\n"
+        try:
+            self._write(data)
+        except OSError:
+            return False
+        return True
+
+
+def set_up_logging(environment: Mapping[str, str]) -> None:
+    """`APP_SERVER_LOG=debug`, or RUST_LOG as the reference's users have it (`warn`, `codex=debug,info`)."""
+    _replace_closed_stderr()
+    wanted = environment.get("APP_SERVER_LOG") or environment.get("RUST_LOG") or "warn"
+    plain = [part for part in wanted.split(",") if "=" not in part]
+    level = LEVELS.get((plain[-1] if plain else wanted.rpartition("=")[2]).strip().lower(), logging.WARNING)
+    handler = UnwaitingHandler(_writer(2))
+    handler.setFormatter(logging.Formatter(FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
+    for noisy in ("httpx", "httpcore", "asyncio"):
+        logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
+
+
+def _replace_closed_stderr() -> None:
+    """Otherwise the next file that is opened would become stderr, and get what is written there."""
+    if sys.stderr is None:
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != 2:
+            os.dup2(null, 2)
+            os.close(null)
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _writer(fd: int) -> Callable[[bytes], int]:
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISFIFO(mode):
+        own = own_description(fd)
+        return lambda data: os.write(own, data)
+    if stat.S_ISSOCK(mode):
+        import socket  # noqa: PLC0415  takes its time, and few have one
+
+        end = socket.socket(fileno=os.dup(fd))
+        return lambda data: end.send(data, socket.MSG_DONTWAIT)
+    return lambda data: os.write(fd, data)

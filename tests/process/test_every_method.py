@@ -1,0 +1,276 @@
+"""Every method of the table through the real process: once as its example has it, once with each field broken.
+
+What counts as broken comes from the published schemas, so the server is held against what it promises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from jsonschema import Draft7Validator
+
+from protocol import examples
+from protocol.base import Json, Model
+from protocol.methods import CLIENT_REQUESTS
+from protocol.ops import OPERATIONS, Op
+from tests.support.pipes import Piped
+from tests.support.published import BUNDLE, fits
+
+pytestmark = pytest.mark.process
+
+WRONG: tuple[Json, ...] = (5, "nonsense", [1], {"nonsense": 1}, True, -1, 1.5, None)
+"""Something of each kind; what a field allows of it is left out."""
+
+CONFIG = """\
+model = "scripted"
+model_provider = "nobody"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+[model_providers.nobody]
+name = "Nobody"
+base_url = "http://127.0.0.1:9/v1"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+OPS: dict[str, Json] = {
+    "interrupt": {},
+    "user_input": {"items": [{"type": "text", "text": "hi"}]},
+    "user_turn": {
+        "items": [{"type": "text", "text": "hi"}],
+        "cwd": "/",
+        "approval_policy": "never",
+        "sandbox_policy": {"mode": "read-only"},
+        "model": "scripted",
+        "effort": "low",
+        "summary": "auto",
+        "final_output_json_schema": None,
+    },
+    "override_turn_context": {
+        "cwd": "/",
+        "approval_policy": "never",
+        "sandbox_policy": {"mode": "read-only"},
+        "model": "scripted",
+        "effort": None,
+        "summary": "auto",
+    },
+    "exec_approval": {"id": "0", "call_id": "c", "decision": "denied"},
+    "patch_approval": {"id": "0", "call_id": "c", "decision": "denied"},
+    "resolve_elicitation": {"server_name": "s", "request_id": "1", "decision": "decline", "content": None},
+    "add_to_history": {"text": "hi"},
+    "get_history_entry_request": {"offset": 0, "log_id": 0},
+    "list_mcp_tools": {},
+    "list_custom_prompts": {},
+    "undo": {},
+    "compact": {},
+    "review": {"review_request": {"prompt": "look", "user_facing_hint": "it"}},
+    "run_user_shell_command": {"command": "true"},
+    "shutdown": {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A conversation of a running server, to put into the examples."""
+
+    server: Piped
+    conversation: str
+    rollout: str
+    subscription: str
+
+    def into(self, example: Json) -> Json:
+        text = json.dumps(example)
+        for ours, theirs in (
+            (examples.ROLLOUT, self.rollout),
+            (examples.CONVERSATION, self.conversation),
+            (examples.SUBSCRIPTION, self.subscription),
+            ("/home/me/project", str(self.server.workspace)),
+        ):
+            text = text.replace(ours, theirs)
+        return json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Piped]:
+    with Piped(tmp_path_factory.mktemp("methods"), config=CONFIG) as server:
+        yield server.initialize()
+
+
+@pytest.fixture
+def place(server: Piped) -> Place:
+    opened = server.call("newConversation", {"cwd": str(server.workspace)})
+    conversation = opened["conversationId"]
+    listening = server.call("addConversationListener", {"conversationId": conversation})
+    return Place(server, conversation, opened["rolloutPath"], listening["subscriptionId"])
+
+
+NEEDS: dict[str, Callable[[Place], Json]] = {
+    # What an example cannot name beforehand.
+    "cancelLoginChatGpt": lambda place: {"loginId": examples.LOGIN},
+    "gitDiffToRemote": lambda place: {"cwd": str(place.server.workspace)},
+}
+
+REFUSED = {
+    "initialize": "Already initialized",
+    "cancelLoginChatGpt": "login id not found",
+    "gitDiffToRemote": "git diff to remote",
+}
+"""Valid requests that this place cannot serve: no such login, no repository, initialized before."""
+
+
+@pytest.mark.parametrize("method", CLIENT_REQUESTS)
+def test_each_method_answers_its_example(method: str, place: Place) -> None:
+    params = place.into(examples.REQUESTS[method][0])
+    if method == "getConversationSummary":
+        place.server.call("sendUserMessage", {"conversationId": place.conversation, "items": []})
+    answer = place.server.ask(method, params)
+    if method in REFUSED:
+        assert REFUSED[method] in answer["error"]["message"]
+        return
+    if method == "loginChatGpt":
+        if "error" in answer:
+            pytest.skip(f"the port of the login is taken: {answer['error']['message']}")
+        place.server.call("cancelLoginChatGpt", {"loginId": answer["result"]["loginId"]})
+    assert "result" in answer, answer
+    assert fits(CLIENT_REQUESTS[method].result.__name__, answer["result"]) == []
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A way to spoil an object: this field, by this value or by leaving it out."""
+
+    field: str
+    value: Json = None
+    missing: bool = False
+
+    def spoil(self, params: Json) -> Json:
+        rest = {name: value for name, value in params.items() if name != self.field}
+        return rest if self.missing else {**rest, self.field: self.value}
+
+    def __str__(self) -> str:
+        return f"{self.field} {'missing' if self.missing else json.dumps(self.value)}"
+
+
+@cache
+def definitions() -> Json:
+    return json.loads(BUNDLE.read_text(encoding="utf-8"))["definitions"]
+
+
+def ways_to_break(model: type[Model]) -> Iterator[Broken]:
+    """By the published schema: required fields that are missing, and values that a field does not allow."""
+    schema = definitions().get(model.__name__, {})  # methods without parameters have none
+    parts = schema.get("anyOf") or [schema]
+    for part in parts:
+        for name, field in part.get("properties", {}).items():
+            if name in part.get("required", ()) and len(parts) == 1:
+                yield Broken(name, missing=True)
+            validator = Draft7Validator({"definitions": definitions(), **field})
+            yield from (Broken(name, value) for value in WRONG if not validator.is_valid(value))
+
+
+CASES = [
+    pytest.param(method, broken, id=f"{method}-{broken}")
+    for method, row in CLIENT_REQUESTS.items()
+    for broken in ways_to_break(row.params)
+    if method != "initialize"
+]
+
+LENIENT = {
+    ("newConversation", "config"),
+    ("resumeConversation", "history"),
+}
+"""Fields that are read more kindly than their schema says."""
+
+
+def test_there_is_much_to_break() -> None:
+    assert len(CASES) > 150
+    assert {case.values[0] for case in CASES} >= {"newConversation", "sendUserTurn", "submit", "model/list"}
+
+
+@pytest.mark.parametrize("method", sorted({str(case.values[0]) for case in CASES}))
+def test_each_broken_field_is_named(method: str, place: Place) -> None:
+    """And nothing of the request is carried out: the answer is an error."""
+    good = place.into(examples.REQUESTS[method][0])
+    wrong = []
+    for broken in ways_to_break(CLIENT_REQUESTS[method].params):
+        if (method, broken.field) in LENIENT:
+            continue
+        params = broken.spoil(good)
+        if not fits(CLIENT_REQUESTS[method].params.__name__, params):
+            continue  # such as one of two ways to name a conversation
+        error = place.server.ask(method, params).get("error")
+        wrong += [f"{broken}: {problem}" for problem in complaints(error, broken.field)]
+    assert not wrong, "\n".join(wrong)
+
+
+def complaints(error: Json, field: str) -> list[str]:
+    if error is None:
+        return ["was accepted"]
+    problems = []
+    if error["code"] not in (-32600, -32602):
+        problems.append(f"has the code {error['code']}")
+    if error.get("data", {}).get("kind") != "invalid_params":
+        problems.append(f"has the data {error.get('data')}")
+    elif field not in error["data"].get("field", field):
+        problems.append(f"is said to be in {error['data']['field']}")
+    if field not in error["message"]:
+        problems.append(f"is not named in {error['message']!r}")
+    if "expected" not in error["message"] and "missing field" not in error["message"]:
+        problems.append(f"is not explained in {error['message']!r}")
+    return problems
+
+
+@pytest.mark.parametrize("params", [5, "text", [1], True, [[]]], ids=str)
+@pytest.mark.parametrize("method", [m for m, row in CLIENT_REQUESTS.items() if row.params.model_fields])
+def test_parameters_are_an_object(method: str, params: Json, server: Piped) -> None:
+    error = server.ask(method, params)["error"]
+    assert error["code"] in (-32600, -32602)
+    assert "expected an object" in error["message"]
+
+
+# --- operations
+def kind_of(op: type[Op]) -> str:
+    return str(op.model_fields["type"].default)
+
+
+def test_every_operation_is_here() -> None:
+    assert set(OPS) == {kind_of(op) for op in OPERATIONS}
+
+
+@pytest.mark.parametrize("kind", OPS)
+def test_each_operation_is_taken_and_the_conversation_lives_on_or_ends(kind: str, place: Place) -> None:
+    op = {"type": kind, **OPS[kind]}
+    answer = place.server.call("submit", {"conversationId": place.conversation, "op": op})
+    assert answer == {"submissionId": "0"}
+    if kind == "shutdown":
+        while place.server.hear().get("method") != "codex/event/shutdown_complete":
+            pass
+    after = place.server.ask("interruptConversation", {"conversationId": place.conversation})
+    assert ("error" in after) is (kind == "shutdown"), after
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=kind_of)
+def test_each_broken_field_of_an_operation_is_named(op: type[Op], place: Place) -> None:
+    kind = kind_of(op)
+    good = {"type": kind, **OPS[kind]}
+    wrong = []
+    for broken in ways_to_break(op):
+        params = {"conversationId": place.conversation, "op": broken.spoil(good)}
+        error = place.server.ask("submit", params).get("error")
+        wrong += [f"{broken}: {problem}" for problem in complaints(error, broken.field)]
+    assert not wrong, "\n".join(wrong)
+    lives = place.server.ask("interruptConversation", {"conversationId": place.conversation})
+    assert "result" in lives, "nothing of it was carried out"
+
+
+@pytest.mark.parametrize(
+    "op", [None, 5, "undo", [], {}, {"type": 5}, {"type": "no_such_op"}, {"type": None}], ids=str
+)
+def test_what_is_no_operation_is_refused(op: Json, place: Place) -> None:
+    error = place.server.ask("submit", {"conversationId": place.conversation, "op": op})["error"]
+    assert error["code"] == -32600
+    assert error["data"]["field"].startswith("op")

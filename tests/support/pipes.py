@@ -1,0 +1,210 @@
+"""The installed server over real pipes, for tests that are about bytes: what is written goes out as it is.
+
+Plain threads, no event loop: one process serves many tests, and whatever hangs is found by a time limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from protocol.base import Json
+from tests.support.world import PATH, SCRIPT
+
+PATIENCE = 30.0
+"""Seconds that an answer may take on a machine with much else to do."""
+
+INITIALIZE: Json = {"clientInfo": {"name": "tests", "version": "1"}}
+HEALTH = b'{"id":"health","method":"getUserAgent"}\n'
+
+
+class Silence(AssertionError):
+    """Nothing came in time, or the server left."""
+
+
+class Piped:
+    """One server process."""
+
+    def __init__(
+        self,
+        root: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        stderr: int | IO[bytes] | None = None,
+        config: str = "",
+    ) -> None:
+        self.root = root
+        self.home, self.workspace = root / "home", root / "workspace"
+        self.home.mkdir(exist_ok=True)
+        self.workspace.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(config, encoding="utf-8")
+        self.log = root / "stderr.txt"
+        given = {"PATH": PATH, "HOME": str(root), "CODEX_HOME": str(self.home), "NO_PROXY": "127.0.0.1"}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                (SCRIPT, "app-server", *arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log if stderr is None else stderr,
+                env={**given, **(environment or {})},
+                cwd=self.workspace,
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self.heard: list[Json] = []
+        self.kept: list[Json] = []
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._next_id = 0
+        self._reading = threading.Event()
+        self._reading.set()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.stdout:
+            self._reading.wait()
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    # --- bytes
+    def write(self, data: bytes) -> None:
+        self.stdin.write(data)
+        self.stdin.flush()
+
+    def hear(self, within: float = PATIENCE) -> Json:
+        """The next message, whatever it is."""
+        try:
+            line = self._lines.get(timeout=within)
+        except queue.Empty:
+            raise Silence(f"nothing for {within:g} s; heard {self.heard[-5:]}") from None
+        if line is None:
+            self._lines.put(None)
+            raise Silence(f"the server left: {self.log.read_text(errors='replace')[-2000:]}")
+        message = json.loads(line)
+        assert isinstance(message, dict)
+        self.heard.append(message)
+        return message
+
+    @contextmanager
+    def reading_nothing(self) -> Iterator[None]:
+        """The client is asleep: the pipe fills up."""
+        self._reading.clear()
+        try:
+            yield
+        finally:
+            self._reading.set()
+
+    # --- messages
+    def ask(self, method: str, params: Json = None) -> Json:
+        """The whole answer; what else comes meanwhile is in `heard`."""
+        self._next_id += 1
+        message = {"id": self._next_id, "method": method} | ({} if params is None else {"params": params})
+        self.write(json.dumps(message).encode() + b"\n")
+        return self.answer(self._next_id)
+
+    def answer(self, id: int | str | None, within: float = PATIENCE) -> Json:
+        while True:
+            message = self.hear(within)
+            if "method" not in message and message.get("id") == id and type(message["id"]) is type(id):
+                return message
+
+    def call(self, method: str, params: Json = None) -> Json:
+        answer = self.ask(method, params)
+        assert "result" in answer, f"{method}: {answer}"
+        return answer["result"]
+
+    def initialize(self) -> Self:
+        self.call("initialize", INITIALIZE)
+        return self
+
+    def healthy(self, within: float = PATIENCE) -> bool:
+        """Whether the next request works."""
+        self.write(HEALTH)
+        return "result" in self.answer("health", within)
+
+    def answers_to(self, data: bytes) -> list[Json]:
+        """What comes back for bytes before the next request is answered."""
+        start = len(self.heard)
+        self.write(data)
+        assert self.healthy()
+        return [message for message in self.heard[start:-1] if "method" not in message]
+
+    # --- the end
+    def status(self, within: float = PATIENCE) -> int:
+        """Its exit status, once it has left by itself."""
+        return self.process.wait(within)
+
+    def leave(self) -> None:
+        self.stdin.close()
+
+    def tell(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def memory(self) -> int:
+        """Bytes of it in memory."""
+        fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def descendants(self) -> set[int]:
+        """Its children, and theirs."""
+        found: set[int] = set()
+        todo = [self.process.pid]
+        while todo:
+            pid = todo.pop()
+            try:
+                listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            except OSError:
+                continue
+            todo += [int(each) for each in listed]
+            found |= {int(each) for each in listed}
+        return found
+
+    def end(self) -> None:
+        try:
+            self.stdin.close()
+        except OSError:
+            pass
+        try:
+            self.process.wait(3)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reading.set()
+        self._reader.join(3)
+        self.stdout.close()
+
+
+def alive(pids: Sequence[int] | set[int]) -> list[int]:
+    """Those that still run, after a moment for what was killed to be gone."""
+    end = time.monotonic() + 3
+    while True:
+        left = [pid for pid in pids if _runs(pid)]
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.02)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
