@@ -1,0 +1,192 @@
+"""read_file, list_dir and grep_files: what they show, what they refuse, and that they have a command's rights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.files.reader import LINE_BYTES, Unreadable, braces, grep, list_folder, read_lines
+from app_server.core.tools.builtin.grep_files import GrepFilesTool
+from app_server.core.tools.builtin.list_dir import ListDirTool
+from app_server.core.tools.builtin.read_file import ReadFileTool
+from app_server.core.tools.contract import Tool, ToolFailure
+from protocol.base import Json
+from protocol.policy import ReadOnly
+from tests.unit.tools.builtin.conftest import MakeLive, run
+
+READ, LIST, GREP = ReadFileTool(), ListDirTool(), GrepFilesTool()
+
+
+# --- lines
+def lines_of(path: Path, offset: int = 1, limit: int = 2000) -> list[str]:
+    return read_lines(str(path), offset, limit).split("\n")
+
+
+def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"one\r\ntwo\n\nfour")
+    assert lines_of(file) == ["L1: one", "L2: two", "L3: ", "L4: four"]
+    assert lines_of(file, 2, 2) == ["L2: two", "L3: "]
+
+
+@pytest.mark.parametrize(("content", "offset"), [(b"", 1), (b"one\n", 2), (b"one\ntwo", 3)])
+def test_behind_the_last_line_there_is_nothing(tmp_path: Path, content: bytes, offset: int) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(content)
+    with pytest.raises(Unreadable, match="offset exceeds file length"):
+        lines_of(file, offset)
+
+
+@given(
+    st.lists(st.binary(max_size=LINE_BYTES).filter(lambda b: not set(b) & {10, 13}), min_size=1, max_size=30)
+)
+def test_every_line_is_there_whatever_its_bytes(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    file = tmp_path_factory.mktemp("lines") / "a"
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
+    shown = read_lines(str(file), 1, 2000)
+    expected = (f"L{n}: {line.decode('utf-8', 'replace')}" for n, line in enumerate(lines, 1))
+    assert shown == "\n".join(expected)
+
+
+@given(st.integers(1, 8))
+def test_a_long_line_is_cut_between_characters(tmp_path_factory: pytest.TempPathFactory, shift: int) -> None:
+    file = tmp_path_factory.mktemp("long") / "a"
+    file.write_text("x" * shift + "€" * 100_000 + "\nnext", encoding="utf-8")
+    first, second = lines_of(file)
+    assert "\ufffd" not in first
+    assert LINE_BYTES - 3 < len(first.removeprefix("L1: ").encode()) <= LINE_BYTES
+    assert second == "L2: next"
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "missing", "."):
+        with pytest.raises(Unreadable, match="failed to read file"):
+            lines_of(tmp_path / name)
+
+
+# --- folders
+def tree(root: Path) -> Path:
+    for name in ("b.txt", "a/x.py", "a/deep/y.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("import os\n")
+    (root / "link").symlink_to("b.txt")
+    return root
+
+
+def test_entries_are_marked_and_indented(tmp_path: Path) -> None:
+    shown = list_folder(str(tree(tmp_path)), 1, 25, 2).split("\n")
+    assert shown[1:] == ["a/", "  deep/", "  x.py", "b.txt", "link@"]
+    assert list_folder(str(tmp_path), 1, 25, 1).split("\n")[1:] == ["a/", "b.txt", "link@"]
+
+
+def test_a_page_of_entries_says_that_there_are_more(tmp_path: Path) -> None:
+    root = str(tree(tmp_path))
+    assert list_folder(root, 2, 2, 2).split("\n")[1:] == ["  deep/", "  x.py", "More than 2 entries found"]
+    assert list_folder(root, 4, 2, 2).split("\n")[1:] == ["b.txt", "link@"]
+    with pytest.raises(Unreadable, match="offset exceeds directory entry count"):
+        list_folder(root, 9, 2, 2)
+
+
+def test_an_empty_folder_is_no_mistake(tmp_path: Path) -> None:
+    assert list_folder(str(tmp_path), 1, 25, 2) == f"Absolute path: {tmp_path}"
+
+
+# --- searching
+def test_files_with_a_match_come_newest_first(tmp_path: Path) -> None:
+    tree(tmp_path)
+    os.utime(tmp_path / "a" / "x.py", (1, 1))
+    os.utime(tmp_path / "a" / "deep" / "y.py", (2, 2))
+    found = grep("^import", str(tmp_path), "*.py", 10).split("\n")
+    assert found == [str(tmp_path / "a/deep/y.py"), str(tmp_path / "a/x.py")]
+    assert grep("^import", str(tmp_path), "*.py", 1).split("\n") == found[:1]
+    assert grep("import", str(tmp_path / "b.txt"), None, 10) == str(tmp_path / "b.txt")
+
+
+def test_what_is_ignored_hidden_or_no_text_is_not_searched(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name in ("seen", "ignored", ".hidden", ".git/config"):
+        (tmp_path / name).write_text("needle\n")
+    (tmp_path / "binary").write_bytes(b"\0needle")
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    assert grep("needle", str(tmp_path), None, 10) == str(tmp_path / "seen")
+    assert grep("nothing like it", str(tmp_path), None, 10) == "No matches found."
+
+
+def test_a_pattern_that_is_none_is_the_models_to_mend(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="not a regular expression"):
+        grep("(", str(tmp_path), None, 1)
+
+
+@pytest.mark.parametrize(
+    ("glob", "choices"),
+    [
+        ("*.py", ["*.py"]),
+        ("*.{ts,tsx}", ["*.ts", "*.tsx"]),
+        ("{a,b}.{c,d}", ["a.c", "a.d", "b.c", "b.d"]),
+        ("{x", ["{x"]),
+    ],
+)
+def test_braces_are_choices(glob: str, choices: list[str]) -> None:
+    assert list(braces(glob)) == choices
+
+
+# --- as tools
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        (READ, {"file_path": "a"}, "file_path must be an absolute path"),
+        (READ, {"file_path": "/a", "offset": 0}, "offset must be a 1-indexed line number"),
+        (READ, {"file_path": "/a", "limit": 0}, "limit must be greater than zero"),
+        (READ, {"file_path": "/nowhere/a"}, "failed to read file: No such file or directory"),
+        (READ, {}, "failed to parse function arguments"),
+        (LIST, {"dir_path": "a"}, "dir_path must be an absolute path"),
+        (LIST, {"dir_path": "/", "depth": 0}, "depth must be greater than zero"),
+        (LIST, {"dir_path": "/nowhere"}, "failed to read directory"),
+        (GREP, {"pattern": " "}, "pattern must not be empty"),
+        (GREP, {"pattern": "a", "path": "nowhere"}, "unable to access"),
+    ],
+)  # fmt: skip
+async def test_mistakes_are_named(live: MakeLive, tool: Tool, arguments: Json, problem: str) -> None:
+    with pytest.raises(ToolFailure, match=problem):
+        await run(tool, live(), **arguments)
+
+
+@pytest.mark.anyio
+async def test_relative_places_are_the_turns(live: MakeLive) -> None:
+    scene = live()
+    tree(scene.ws)
+    assert "y.py" in await run(GREP, scene, pattern="import", path="a/deep", include=None)
+    assert (await run(READ, scene, file_path=str(scene.ws / "b.txt"), limit=None)) == "L1: import os"
+    assert "x.py" in await run(LIST, scene, dir_path=str(scene.ws))
+
+
+@pytest.mark.anyio
+async def test_secrets_that_commands_cannot_read_these_cannot_either(live: MakeLive) -> None:
+    scene = live(sandbox=ReadOnly())
+    if (await scene.turn.runner.sandbox_state()).level != "full":
+        pytest.skip("hiding files takes namespaces")
+    secret = scene.root / "home" / "auth.json"
+    secret.write_text('{"OPENAI_API_KEY": "sentinel"}')
+    try:
+        shown = await run(READ, scene, file_path=str(secret))
+    except ToolFailure as failure:
+        shown = str(failure)
+    assert "sentinel" not in shown
+    assert "sentinel" not in await run(GREP, scene, pattern="sentinel", path=str(scene.root / "home"))
+
+
+@pytest.mark.anyio
+async def test_what_is_shown_is_bounded(live: MakeLive) -> None:
+    scene = live()
+    (scene.ws / "big").write_text("".join(f"{n}\n" for n in range(100_000)))
+    shown = await run(READ, scene, file_path=str(scene.ws / "big"), limit=90_000)
+    assert len(shown.encode()) < 11_000
+    assert shown.endswith("L90000: 89999")
