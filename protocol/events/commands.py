@@ -109,8 +109,8 @@ class ExecCommandOutputDeltaEvent(EngineModel):
 
 
 class ExecCommandEndEvent(EngineModel):
-    """A command ended, was stopped or could not be started (exit code -1). Exactly one for each begin,
-    also when the turn is interrupted."""
+    """A command ended, was refused or could not be started (exit code -1). One for each begin, except that
+    `turn_aborted` ends what still ran."""
 
     type: Literal["exec_command_end"] = "exec_command_end"
     call_id: str

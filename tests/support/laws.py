@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from protocol.base import Json
@@ -18,13 +18,8 @@ from tests.support.scripted_model import ModelRequest
 OPENS_EARLY = ("raw_response_item", "entered_review_mode", "user_message")
 """May come before the `task_started` of their turn: what the history had to be told first."""
 
-SPANS = {
-    "exec_command": ("exec_command_output_delta",),
-    "patch_apply": ("exec_command_output_delta",),
-    "mcp_tool_call": (),
-    "web_search": (),
-}
-"""Pairs of `…_begin` and `…_end` under one call id, and what comes in between."""
+SPANS = ("exec_command", "patch_apply", "mcp_tool_call")
+"""Pairs of `…_begin` and `…_end` under one call id."""
 
 QUESTIONS = {
     "execCommandApproval": "exec_approval_request",
@@ -44,12 +39,13 @@ def broken_laws(client: Client, requests: Sequence[ModelRequest], rollouts: Sequ
     broken += [] if client.left_early else unanswered(log)
     broken += too_early(log)
     broken += unasked(received)
+    terminals = calls_of("exec_command", requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
         to_the_end = not client.left_early and conversation not in client.left_alone
         broken += turns(events, to_the_end=to_the_end)
         broken += items([event for _, event in events])
-        broken += spans(events, to_the_end=to_the_end)
+        broken += spans(events, to_the_end=to_the_end, terminals=terminals)
     for n, request in enumerate(requests):
         broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
     stored = [rollout(path) for path in rollouts]
@@ -230,29 +226,40 @@ def _item_id(event: Json) -> str:
     return str(item["id"])
 
 
-def spans(events: Sequence[tuple[str, Json]], *, to_the_end: bool = True) -> list[str]:
-    """What begins ends, under one call id, with its output in between."""
+def spans(
+    events: Sequence[tuple[str, Json]], *, to_the_end: bool = True, terminals: Container[str] = ()
+) -> list[str]:
+    """What begins ends, once, under one call id, or with its turn; output comes in between. Terminals outlive turns,
+    and may end with the conversation."""
+    running: dict[tuple[str, str], str] = {}
     broken = []
-    aborted = {id for id, event in events if event["type"] == "turn_aborted"}
-    for name, between in SPANS.items():
-        running: dict[str, str] = {}
-        others = {event.get("call_id") for _, event in events if event["type"].endswith("_begin")}
-        others -= {event.get("call_id") for _, event in events if event["type"] == f"{name}_begin"}
-        for id, event in events:
-            kind = event["type"]
-            if kind == f"{name}_begin":
-                running[event["call_id"]] = id
-            elif kind == f"{name}_end":
-                if name != "web_search" and running.pop(event["call_id"], None) is None and id not in aborted:
-                    broken.append(f"{kind} of {event['call_id']}, which never began")
-            elif kind in between and event["call_id"] not in running and event["call_id"] not in others:
-                broken.append(f"{kind} of {event['call_id']}, which does not run")
-        if to_the_end:
-            broken += [f"{name} {call} never ends" for call, id in running.items() if id not in aborted]
+    for id, event in events:
+        name, _, what = event["type"].rpartition("_")
+        call = event.get("call_id", "")
+        if event["type"] == "exec_command_output_delta":
+            if not any((each, call) in running for each in ("exec_command", "patch_apply")):
+                broken.append(f"output of {call}, which does not run")
+        elif name in SPANS and what == "begin":
+            running[name, call] = id
+        elif name in SPANS and what == "end" and running.pop((name, call), None) is None:
+            broken.append(f"{name} of {call} ends and does not run")
+        elif event["type"] in ENDS:
+            left = [key for key, turn in running.items() if turn == id and key[1] not in terminals]
+            if event["type"] == "task_complete":
+                broken += [f"turn {id} ends while {call} runs" for _, call in left]
+            for key in left:  # `turn_aborted` ends what ran
+                del running[key]
+    if to_the_end:
+        broken += [f"{name} of {call} never ends" for name, call in running if call not in terminals]
     return broken
 
 
 # --- the model's side
+def calls_of(tool: str, requests: Sequence[ModelRequest]) -> set[str]:
+    items = (item for request in requests for item in request.input)
+    return {item["call_id"] for item in items if item["type"] == "function_call" and item["name"] == tool}
+
+
 def orphans(history: Sequence[Json]) -> list[str]:
     """Every call has one output, after it; every output has its call."""
     calls: list[str] = []
