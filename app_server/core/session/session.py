@@ -70,11 +70,11 @@ class Session:
                 group.cancel_scope.cancel()
         finally:
             self.ended.set()
-            await self.services.terminals.close()
             # Also where the writer was cancelled first: the last words are stored.
             self.services.outbox.store()
             self.services.outbox.close()
             self._close()
+            await self.services.terminals.close()
 
     async def _tell_of_servers(self) -> None:
         mcp, outbox = self.services.mcp, self.services.outbox
