@@ -92,7 +92,11 @@ _CODEX = ModelFamily(
     instructions=InstructionsKind.CODEX,
 )
 _CODEX_EXP = replace(
-    _CODEX, name="codex-exp", supports_parallel_tool_calls=True, extra_tools=FILE_TOOLS, supports_verbosity=True
+    _CODEX,
+    name="codex-exp",
+    supports_parallel_tool_calls=True,
+    extra_tools=FILE_TOOLS,
+    supports_verbosity=True,
 )
 _GPT_5_1 = ModelFamily(
     name="gpt-5.1",
