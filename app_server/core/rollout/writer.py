@@ -62,6 +62,7 @@ class RolloutWriter:
         self._journal = Journal(journal_path(path), disk)
         self._journal_items: Sequence[ResponseItem] = ()
         self._adopting = False
+        self._names_kept = 0
 
     @classmethod
     def create(
@@ -107,13 +108,11 @@ class RolloutWriter:
 
     def flush(self) -> None:
         """Bring everything to the disk itself. Slow: call it in a thread."""
-        with self._lock:
-            self._drain()
-            if self._fd is None:
-                return
-            # Duplicates, so that the files may be closed meanwhile, and appending goes on without the lock.
-            fds = [os.dup(self._fd), *self._journal.duplicate()]
+        fds: list[int] = []
         try:
+            with self._lock:
+                self._drain()
+                fds += self._duplicates()
             for fd in fds:
                 self._disk.fsync(fd)
         except OSError as error:
@@ -138,6 +137,18 @@ class RolloutWriter:
                 self._fd = None
 
     # --- with the lock held
+    def _duplicates(self) -> Iterator[int]:
+        """Of what is to be brought to the disk, so that files may be closed, and appending goes on, meanwhile."""
+        if self._fd is None:
+            return
+        yield os.dup(self._fd)
+        journal = self._journal.duplicate()
+        yield from journal
+        if 1 + len(journal) > self._names_kept:
+            # A file is found after a power cut only if its folder was brought to the disk as well.
+            yield os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._names_kept = 1 + len(journal)
+
     def _keep(self, line: bytes) -> None:
         if self._closed or self._backlog_bytes + len(line) > MAX_BACKLOG_BYTES:
             self._lost += 1
