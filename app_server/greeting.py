@@ -50,7 +50,7 @@ def greet(
     loading = threading.Thread(target=load, name="load", daemon=True)
     if not _ready(read_fd, 0):
         loading.start()
-    line, unread = _first_line(read_fd)
+    line, unread, ended = _first_line(read_fd)
     client = _plain_initialize(line) if line is not None else None
     if client is not None:
         agent.introduce(client.name, client.version)
@@ -60,16 +60,18 @@ def greet(
         unread = line + b"\n" + unread
     if loading.ident is None:
         loading.start()
-    ended = line is None
-    while loading.is_alive():
+    while loading.is_alive() and not _over(ended, unread):
         if ended or len(unread) >= MAX_UNREAD:
             loading.join()
         elif _ready(read_fd, POLL_SECONDS):
             more = _read(read_fd)
             unread, ended = unread + more, not more
-        if ended and not unread:
-            return None
-    return Greeting(agent, client is not None, unread)
+    return None if _over(ended, unread) else Greeting(agent, client is not None, unread)
+
+
+def _over(ended: bool, unread: bytes) -> bool:
+    """The client has left and no whole line of it is still to be served."""
+    return ended and b"\n" not in unread
 
 
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
@@ -100,16 +102,18 @@ def _read(fd: int) -> bytes:
             return b""
 
 
-def _first_line(fd: int) -> tuple[bytes | None, bytes]:
-    """The first line without its end, and what followed it; None where it ended or grew too long before one."""
+def _first_line(fd: int) -> tuple[bytes | None, bytes, bool]:
+    """The first line without its end, and what followed it; None where it ended or grew too long before one. At last
+    whether the client has closed its end.
+    """
     data = b""
     while b"\n" not in data:
         more = _read(fd)
         data += more
         if not more or len(data) > MAX_FIRST_LINE:
-            return None, data
+            return None, data, not more
     line, _, unread = data.partition(b"\n")
-    return line, unread
+    return line, unread, False
 
 
 @dataclass(frozen=True, slots=True)
