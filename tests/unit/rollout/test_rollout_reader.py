@@ -81,7 +81,7 @@ def test_the_model_of_the_last_turn_is_known(tmp_path: Path) -> None:
         (lambda c: c + c.splitlines()[1].replace(b"q0", b"\xff\xfe") + b"\n", 1),
         (lambda c: c + c.splitlines()[1].replace(b'"}]}}', b'"}]},{"a":{}}}') + b"\n", 1),
     ],
-    ids=str,
+    ids=lambda value: "spoiled" if callable(value) else str(value),
 )
 def test_damage_costs_no_more_than_the_damaged_line(stored: Path, spoiled: object, skipped: int) -> None:
     assert callable(spoiled)
