@@ -203,11 +203,15 @@ class Config:
     """Earlier names of switches that the settings use, each with the present one; in the order of the alphabet."""
 
     def credential_variables(self) -> frozenset[str]:
-        """Environment variables that hold the keys of any configured provider; no command sees them."""
+        """Environment variables that hold what a provider or an MCP server is shown; no command sees them."""
         names = {provider.env_key for provider in self.providers.values()}
         names.update(
             name for provider in self.providers.values() for name in provider.env_http_headers.values()
         )
+        for server in self.mcp_servers.values():
+            if isinstance(server.transport, HttpTransport):
+                names.add(server.transport.bearer_token_env_var)
+                names.update(server.transport.env_http_headers.values())
         return frozenset(name for name in names if name)
 
 

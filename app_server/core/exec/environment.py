@@ -1,8 +1,8 @@
 """The environment of a command, from the server's and the user's policy. Pure.
 
-Steps: what is inherited; minus secrets by name; minus the user's exclusions; minus what makes programs run
-something else; plus what the user sets; cut to what the user wants only; plus the markers that tell a command
-that it is confined. What the user sets by name always wins over removals.
+Steps: what is inherited; minus secrets by name, and URLs that hold a password; minus the user's exclusions;
+minus what makes programs run something else; plus what the user sets; cut to what the user wants only; plus
+the markers that tell a command that it is confined. What the user sets by name always wins over removals.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ CORE_NAMES = frozenset({"HOME", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME", 
 
 SECRET_PATTERNS = ("*KEY*", "*SECRET*", "*TOKEN*", "*PASSWORD*", "*PASSWD*")
 """Removed unless the policy says `ignore_default_excludes`."""
+
+URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+"""In a value: of a proxy, a database, a registry. Removed as the patterns above are."""
 
 SERVER_SECRETS = frozenset({"OPENAI_API_KEY", "CODEX_API_KEY"})
 """The server's own credentials: removed whatever the policy says."""
@@ -54,6 +57,8 @@ def command_environment(
     removed = _matcher(patterns)
     gone = SERVER_SECRETS | set(withheld)
     result = {name: value for name, value in kept.items() if name not in gone and not removed(name)}
+    if not policy.ignore_default_excludes:
+        result = {name: value for name, value in result.items() if not URL_WITH_PASSWORD.search(value)}
     result.update(policy.set)
     if policy.include_only:
         wanted = _matcher(policy.include_only)

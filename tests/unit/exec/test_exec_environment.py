@@ -75,3 +75,16 @@ def test_markers_tell_of_the_sandbox() -> None:
     assert marker not in made(policy, SandboxPlan(network=True))
     assert marker not in made(policy)
     assert command_environment(policy, SERVER, SandboxPlan(), seatbelt=True)["CODEX_SANDBOX"] == "seatbelt"
+
+
+def test_a_url_with_a_password_is_a_secret() -> None:
+    server = {
+        "HTTPS_PROXY": "http://user:password@proxy:8080",
+        "DATABASE_URL": "postgres://:password@host/db",
+        "PLAIN_PROXY": "http://user@proxy:8080/a:b@c",
+        "TIME": "at 10:00 @ home",
+    }
+    kept = command_environment(ShellEnvironmentPolicy(), server, None)
+    assert kept.keys() == {"PLAIN_PROXY", "TIME"}
+    everything = ShellEnvironmentPolicy(ignore_default_excludes=True)
+    assert command_environment(everything, server, None) == server

@@ -1,0 +1,251 @@
+"""A server as a process, with every hand on it that a fault needs: signals, pipes that close, a client that sleeps.
+
+What is left behind is looked for by a mark in the environment of everything that the server starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+
+from protocol.base import Json
+from tests.support.client import Client
+from tests.support.laws import broken_laws
+from tests.support.leftovers import marked
+from tests.support.scripted_model import Reply, ScriptedModel
+from tests.support.wires import ProcessWire
+from tests.support.world import LEAVES_WITHIN, PATH, SCRIPT
+
+LONG = os.environ.get("FAULTS") == "long"
+MARK = "FAULTS_MARK"
+LONGEST = 60.0
+
+CONFIG = """\
+model = "scripted"
+model_provider = "scripted"
+approval_policy = "{approval}"
+sandbox_mode = "{sandbox}"
+{settings}
+[model_providers.scripted]
+name = "Scripted"
+base_url = "{url}"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+{tables}
+"""
+
+
+class SleepyWire(ProcessWire):
+    """Reads only while it is awake."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(process)
+        self._process = process
+        self._awake = anyio.Event()
+        self._awake.set()
+
+    def sleep(self) -> None:
+        self._awake = anyio.Event()
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    def stop_reading(self) -> None:
+        """Close the pipe that the server writes to."""
+        # anyio's own `aclose` only forbids further reads.
+        transport = self._process._process._transport  # type: ignore[attr-defined]
+        transport.get_pipe_transport(1).close()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        async for line in super().lines():
+            yield line
+            await self._awake.wait()
+
+
+@dataclass(slots=True)
+class Place:
+    """A home, a workspace and what a server there is started with."""
+
+    root: Path
+    url: str = "http://127.0.0.1:1/v1"
+    environment: dict[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    """Variables that the server is not given."""
+    approval: str = "never"
+    sandbox: str = "danger-full-access"
+    settings: str = ""
+    tables: str = ""
+    """Lines of config.toml before and after the provider's table."""
+
+    def __post_init__(self) -> None:
+        for folder in (self.home, self.workspace, self.root / "user"):
+            folder.mkdir(exist_ok=True, parents=True)
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "server.log"
+
+    def configure(self) -> None:
+        text = CONFIG.format(
+            url=self.url,
+            approval=self.approval,
+            sandbox=self.sandbox,
+            settings=self.settings,
+            tables=self.tables,
+        )
+        (self.home / "config.toml").write_text(text, encoding="utf-8")
+
+    def variables(self, mark: str = "") -> Mapping[str, str]:
+        given = {
+            "PATH": PATH,
+            "HOME": str(self.root / "user"),
+            "LANG": "C.UTF-8",
+            "NO_PROXY": "127.0.0.1",
+            "CODEX_HOME": str(self.home),
+            MARK: mark,
+            "PYTHONFAULTHANDLER": "1",
+            **self.environment,
+        }
+        return {name: value for name, value in given.items() if name not in self.without}
+
+    def rollouts(self) -> list[Path]:
+        return sorted(self.home.glob("sessions/**/rollout-*.jsonl"))
+
+
+@dataclass(slots=True)
+class Served:
+    """A running server and its client."""
+
+    place: Place
+    process: Process
+    wire: SleepyWire
+    client: Client
+    mark: str
+
+    async def open(self, **params: Json) -> str:
+        return await self.client.open(cwd=str(self.place.workspace), **params)
+
+    def memory(self) -> int:
+        """Bytes that the server holds now."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self) -> list[str]:
+        """What the server has open; only as root, since it lets nobody look."""
+        found = []
+        for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                found.append(os.readlink(path))
+            except OSError:
+                continue
+        return found
+
+    def threads(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
+
+    async def gone(self) -> int:
+        """Its exit status, once it and everything that it started has ended."""
+        status = None
+        with anyio.move_on_after(LEAVES_WITHIN):
+            status = await self.process.wait()
+        if status is None:
+            if Path(f"/proc/{self.process.pid}").exists():
+                self.process.send_signal(signal.SIGABRT)  # its stacks go to the log
+                await self.process.wait()
+            raise AssertionError(f"the server did not end\n{self.place.log.read_text()[-4000:]}")
+        await nothing_left(self.mark)
+        return status
+
+
+async def nothing_left(mark: str) -> None:
+    left: set[int] = set()
+    with anyio.move_on_after(5):
+        while left := marked(f"{MARK}={mark}"):  # noqa: ASYNC110  processes set no event
+            await anyio.sleep(0.02)
+    assert not left, [describe(pid) for pid in left]
+
+
+def describe(pid: int) -> str:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return f"{pid} gone"
+    return f"{pid} {' '.join(line for line in status if line.startswith(('State', 'PPid')))} {command[:120]}"
+
+
+def in_one_piece(answer: Reply) -> Reply:
+    """The same events as one body: many thousands of them are built at once."""
+    lines = (
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+        for event in answer.events
+        if isinstance(event, dict)
+    )
+    return Reply(body="".join(lines).encode())
+
+
+@asynccontextmanager
+async def served(place: Place, *, initialize: bool = True) -> AsyncIterator[Served]:
+    """A server. When the block is left its client leaves, if the server is there still, and it has to end by
+    itself, leaving nothing."""
+    mark = secrets.token_hex(8)
+    with place.log.open("ab") as log:
+        process = await anyio.open_process(
+            (SCRIPT, "app-server"), stderr=log, env=place.variables(mark), cwd=place.workspace
+        )
+    wire = SleepyWire(process)
+    client = Client(wire)
+    server = Served(place, process, wire, client, mark)
+
+    async def read() -> None:
+        try:
+            await client.read()
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            pass  # the test closed it
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, name="client")
+            if initialize:
+                await client.initialize()
+            yield server
+            if process.returncode is None:
+                wire.wake()
+                await wire.close()
+                assert await server.gone() == 0, place.log.read_text()[-2000:]
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+@asynccontextmanager
+async def conversing(place: Place, model: ScriptedModel) -> AsyncIterator[Served]:
+    """A configured server with its model, held against the laws of every conversation at the end."""
+    async with model.serving() as url:
+        place.url = url
+        place.configure()
+        async with served(place) as server:
+            yield server
+    broken = broken_laws(server.client, model.requests, place.rollouts())
+    assert not broken, "\n".join([*broken, *server.client.tail()])

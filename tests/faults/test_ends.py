@@ -1,0 +1,126 @@
+"""Every way to end a server while a model speaks, a command runs and a question is open, all at once: it ends in time
+with status 0, nothing that it started goes on, and what the client was told is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from app_server.core.rollout.reader import read_rollout
+from tests.faults.rig import Place, Served, served
+from tests.support.laws import rollout, unstored
+from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, script, word
+
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
+
+LEAVES_WITHIN = 2.0 * 4
+"""Clients grant two seconds; a loaded machine needs some more."""
+
+End = Callable[[Served], Awaitable[None]]
+
+
+async def stdin_closes(server: Served) -> None:
+    await server.wire.close()
+
+
+async def nobody_reads(server: Served) -> None:
+    """The next write finds a broken pipe, so something has to be said."""
+    server.wire.stop_reading()
+    await server.client.send("getUserAgent")
+
+
+async def both_close(server: Served) -> None:
+    server.wire.stop_reading()
+    await server.wire.close()
+
+
+def told(number: signal.Signals) -> End:
+    async def end(server: Served) -> None:
+        server.process.send_signal(number)
+
+    return end
+
+
+ENDS: dict[str, End] = {
+    "stdin closes": stdin_closes,
+    "nobody reads": nobody_reads,
+    "both close": both_close,
+    "SIGTERM": told(signal.SIGTERM),
+    "SIGHUP": told(signal.SIGHUP),
+    "SIGINT": told(signal.SIGINT),
+}
+
+LINGERS = (
+    "import os,signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.setsid(); "
+    "print('lives', flush=True); time.sleep(1000)"
+)
+"""A process that left its group and does not listen."""
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_an_end_in_the_middle_of_everything(tmp_path: Path, name: str) -> None:
+    speaks = reply(begins_to_say(), word("I am in the "), held := Hold())
+    stubborn = f'{sys.executable} -I -S -c "{LINGERS}" & wait'
+    runs = reply(script(stubborn, timeout_ms=100_000))
+    asks = reply(script("touch asked"))
+    model = ScriptedModel()
+    place = Place(tmp_path, approval="untrusted")
+    async with model.serving() as url:
+        place.url = url
+        place.configure()
+        async with served(place) as server:
+            speaking = await begin(server, model, speaks)
+            await server.client.expect("agent_message_delta", speaking)
+            server.client.decide("execCommandApproval", "approved")
+            running = await begin(server, model, runs)
+            await server.client.expect("exec_command_output_delta", running)
+            server.client._deciders.clear()
+            asking = await begin(server, model, asks)
+            await server.client.expect("execCommandApproval")
+            began = anyio.current_time()
+            await ENDS[name](server)
+            assert await server.gone() == 0, place.log.read_text()[-2000:]
+            assert anyio.current_time() - began < LEAVES_WITHIN
+            held.release()
+    assert not (place.workspace / "asked").exists()
+    stored = {str(path): rollout(path) for path in place.rollouts()}
+    assert [problem for _, problems in stored.values() for problem in problems] == []
+    assert unstored(server.client.received(), {path: lines for path, (lines, _) in stored.items()}) == []
+    by_id = {str(read_rollout(path).meta.id): path.read_text() for path in place.rollouts()}
+    assert by_id.keys() == {speaking, running, asking}
+    assert '"call_id":"c1"' in by_id[running].replace(" ", "")
+    assert "Traceback" not in place.log.read_text()
+
+
+async def begin(server: Served, model: ScriptedModel, answer: Reply) -> str:
+    model.replies.append(answer)
+    conversation = await server.open()
+    await server.client.say(conversation, f"words of {conversation}")
+    return conversation
+
+
+async def test_an_end_before_anything_was_said(tmp_path: Path) -> None:
+    for end in (stdin_closes, both_close, told(signal.SIGTERM)):
+        async with served(Place(tmp_path), initialize=False) as server:
+            await end(server)
+            # A signal may come before Python does; then nobody could have answered it.
+            assert await server.gone() in (0, -signal.SIGTERM)
+
+
+async def test_a_last_line_without_its_end_is_no_request(tmp_path: Path) -> None:
+    """Half a message is not guessed at."""
+    place = Place(tmp_path)
+    place.configure()
+    async with served(place) as server:
+        await server.wire.write(json.dumps({"id": 7, "method": "newConversation", "params": {}}).encode())
+        await server.wire.close()
+        assert await server.gone() == 0
+    assert not [m for m in server.client.received() if m.get("id") == 7]
+    assert place.rollouts() == []
