@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import Process
 
 from protocol.base import Json
@@ -60,11 +61,14 @@ class SleepyWire(ProcessWire):
     def wake(self) -> None:
         self._awake.set()
 
-    def stop_reading(self) -> None:
-        """Close the pipe that the server writes to."""
+    async def stop_reading(self) -> None:
+        """Close the pipe that the server writes to; closed when this returns."""
         # anyio's own `aclose` only forbids further reads.
-        transport = self._process._process._transport  # type: ignore[attr-defined]
-        transport.get_pipe_transport(1).close()
+        process = self._process._process  # type: ignore[attr-defined]
+        pipe = process._transport.get_pipe_transport(1)
+        pipe.close()
+        while pipe._pipe is not None:
+            await anyio.lowlevel.checkpoint()
 
     async def lines(self) -> AsyncIterator[bytes]:
         async for line in super().lines():

@@ -32,12 +32,12 @@ async def stdin_closes(server: Served) -> None:
 
 async def nobody_reads(server: Served) -> None:
     """The next write finds a broken pipe, so something has to be said."""
-    server.wire.stop_reading()
+    await server.wire.stop_reading()
     await server.client.send("getUserAgent")
 
 
 async def both_close(server: Served) -> None:
-    server.wire.stop_reading()
+    await server.wire.stop_reading()
     await server.wire.close()
 
 

@@ -248,10 +248,10 @@ class Client:
         return await self.rest_of_turn(conversation, until=until, start=start)
 
     async def rest_of_turn(
-        self, conversation: str, *, until: str = "task_complete", start: int | None = None
+        self, conversation: str, *, until: str | Matcher = "task_complete", start: int | None = None
     ) -> Turn:
         start = self._position if start is None else start
-        end, _ = await self._find(_matcher(until, conversation), start, until)
+        end, _ = await self._find(_matcher(until, conversation), start, str(until))
         self._position = max(self._position, end + 1)
         return Turn(conversation, [e.message for e in self.log[start : end + 1] if not e.sent])
 
