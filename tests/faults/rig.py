@@ -20,7 +20,7 @@ from anyio.abc import Process
 
 from protocol.base import Json
 from tests.support.client import Client
-from tests.support.laws import broken_laws
+from tests.support.laws import QUESTIONS, broken_laws
 from tests.support.leftovers import marked
 from tests.support.scripted_model import Reply, ScriptedModel
 from tests.support.wires import ProcessWire
@@ -231,6 +231,8 @@ async def served(place: Place, *, initialize: bool = True) -> AsyncIterator[Serv
             if initialize:
                 await client.initialize()
             yield server
+            for question in QUESTIONS:
+                client.decide(question, lambda request: None)  # nobody could be told any more
             if process.returncode is None:
                 wire.wake()
                 await wire.close()
