@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 from app_server.core.commands.safe_git import is_plain_repository
@@ -25,9 +26,7 @@ def git_is_plain(cwd: str) -> bool:
                 return False
             git = root / ".git"
             if os.path.lexists(git):
-                return stat.S_ISDIR(git.lstat().st_mode) and is_plain_repository(
-                    lambda name: _read(git, name)
-                )  # noqa: B023
+                return stat.S_ISDIR(git.lstat().st_mode) and is_plain_repository(partial(_read, git))
     except (OSError, _Unclear):
         pass
     return False

@@ -1,0 +1,106 @@
+"""A profile, summed up: self time by part of ours and by library, and the functions that take most.
+
+What built-in functions take is counted for whoever called them; waiting for sockets is left out.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.report import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+LARGEST = 25
+CORE_DEPTH, DEPTH = 3, 2
+
+Function = tuple[str, int, str]
+Timings = tuple[int, int, float, float]
+"""Calls without recursion, calls, self time, time with callees; as `pstats` keeps them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Parts of the whole, largest first; each sums to at most 1."""
+
+    parts: list[tuple[str, float]]
+    functions: list[tuple[str, float]]
+
+
+def shares(profiler: cProfile.Profile) -> Shares:
+    by_part: dict[str, float] = defaultdict(float)
+    by_function: dict[str, float] = defaultdict(float)
+    for function, seconds in _self_times(profiler):
+        part = part_of(function[0])
+        by_part[part] += seconds
+        by_function[_named(function)] += seconds
+    whole = sum(by_part.values()) or 1.0
+    return Shares(
+        [(name, seconds / whole) for name, seconds in _largest(by_part)],
+        [(name, seconds / whole) for name, seconds in _largest(by_function)[:LARGEST]],
+    )
+
+
+def _largest(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(seconds.items(), key=lambda item: -item[1])
+
+
+def _self_times(profiler: cProfile.Profile) -> list[tuple[Function, float]]:
+    timings: dict[Function, tuple[int, int, float, float, dict[Function, Timings]]]
+    timings = vars(pstats.Stats(profiler))["stats"]
+    out: list[tuple[Function, float]] = []
+    for function, (_, _, own, _, callers) in timings.items():
+        if function[0] != "~":
+            out.append((function, own))
+        elif not _waits(function[2]):
+            out.extend((caller, spent[2]) for caller, spent in callers.items())
+    return out
+
+
+def _waits(built_in: str) -> bool:
+    return "'poll' of 'select." in built_in or "_lsprof" in built_in
+
+
+def part_of(file: str) -> str:
+    """A folder of ours, or a library."""
+    path = Path(file)
+    if path.is_relative_to(ROOT) and "site-packages" not in path.parts:
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        depth = CORE_DEPTH if parts[:2] == ("app_server", "core") else DEPTH
+        return ".".join(parts[:depth]) if parts[0] != "protocol" else "protocol"
+    library = re.search(r"site-packages/([^/.]+)", file) or re.search(r"python3\.\d+/([^/.]+)", file)
+    if library:
+        return library[1]
+    return "generated" if file.startswith("<") else "built-in"
+
+
+def _named(function: Function) -> str:
+    file, line, name = function
+    path = Path(file)
+    short = path.relative_to(ROOT) if path.is_relative_to(ROOT) else Path(*path.parts[-2:])
+    return f"{short}:{line} {name}"
+
+
+def parts_table(found: Shares, whole: float, least: float = 0.01) -> Table:
+    """Seconds are shares of `whole`; what is below `least` of it is summed up."""
+    shown = [(name, share) for name, share in found.parts if share >= least]
+    rest = 1 - sum(share for _, share in shown)
+    rows = [*shown, ("everything else", rest)]
+    return [
+        ("part", "share", "time"),
+        *((name, f"{share:.1%}", _micro(share * whole)) for name, share in rows),
+    ]
+
+
+def functions_table(found: Shares, whole: float) -> Table:
+    rows = ((name, f"{share:.1%}", _micro(share * whole)) for name, share in found.functions)
+    return [("function, built-ins it calls included", "share", "time"), *rows]
+
+
+def _micro(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} µs" if seconds < 1e-4 else f"{seconds * 1e6:,.0f} µs"

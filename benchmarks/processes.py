@@ -1,0 +1,93 @@
+"""What the kernel says about a process and those below it: memory, time, descriptors, threads.
+
+Linux only (`/proc`); elsewhere there is no answer, NAN, and tables leave such figures out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+MIB = 1 << 20
+NAN = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a process holds at one moment."""
+
+    rss: float
+    """MiB of memory of the process itself."""
+    tree: float
+    """MiB of it and of every process below it; what they share is counted once."""
+    descriptors: int
+    threads: int
+    processes: int
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of the process, and of those below it that have ended."""
+    try:
+        fields = _stat(pid)
+    except OSError:
+        return NAN
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """Of the process and of everything below it; what has ended counts once it was waited for."""
+    return sum(cpu_seconds(each) for each in (pid, *descendants(pid)))
+
+
+def rss(pid: int) -> float:
+    return _status(pid).get("VmRSS", NAN)
+
+
+def footprint(pid: int) -> Footprint:
+    below = descendants(pid)
+    try:
+        descriptors = len(os.listdir(PROC / str(pid) / "fd"))
+        threads = len(os.listdir(PROC / str(pid) / "task"))
+    except OSError:
+        descriptors = threads = 0
+    tree = sum(_proportional(each) for each in (pid, *below))
+    return Footprint(rss(pid), tree, descriptors, threads, 1 + len(below))
+
+
+def descendants(pid: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for entry in PROC.glob("[0-9]*"):
+        try:
+            parents[int(entry.name)] = int(_stat(int(entry.name))[1])
+        except OSError:
+            continue  # it ended meanwhile
+    found = [pid]
+    for each in found:  # grows while it is walked
+        found.extend(child for child, parent in parents.items() if parent == each)
+    return found[1:]
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of `stat` from the third on: the second may contain anything."""
+    return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def _status(pid: int) -> dict[str, float]:
+    """The sizes that `status` names, in MiB."""
+    try:
+        lines = (PROC / str(pid) / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split() for line in lines if line.endswith(" kB"))
+    return {name.rstrip(":"): int(size) * 1024 / MIB for name, size, _ in pairs}
+
+
+def _proportional(pid: int) -> float:
+    try:
+        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return NAN
+    return next((int(line.split()[1]) * 1024 / MIB for line in lines if line.startswith("Pss:")), NAN)

@@ -1,0 +1,87 @@
+"""Where the time of one turn, one command or one delta goes.
+
+Only the event loop's thread is profiled; what worker threads take is the difference between the process's CPU
+time and that thread's. Times come from runs without the profile and are shared out by it; a profile makes small
+functions look slower than they are. Conversations stay short, so that their length does not count.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import time
+from dataclasses import dataclass, field
+
+from benchmarks.aggregate import Shares, shares
+from benchmarks.inner import InnerClient, inner_server, model_beside
+from benchmarks.place import temporary_place
+
+CONVERSATIONS = 10
+"""With and without the profile by turns, that many of each."""
+
+DELTAS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is profiled."""
+
+    turns: int
+    """Of each conversation."""
+    each: int
+    """How many of them are in a turn."""
+    replies: str
+    """What the model says again and again, as code."""
+
+
+SUBJECTS = {
+    "turn": Subject(30, 1, "HELLO"),
+    "command": Subject(20, 1, "reply(runs(('/bin/sh', '-c', ':'), 'call-1')), HELLO"),
+    "delta": Subject(1, DELTAS, f"stream({DELTAS})"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Seconds of one of them."""
+
+    wall: float
+    loop: float
+    """CPU time of the event loop's thread, the client of this measurement included."""
+    threads: float
+    """CPU time of all other threads."""
+    shares: Shares = field(repr=False)
+
+
+async def profile(what: str) -> Spent:
+    """One of `SUBJECTS`."""
+    subject = SUBJECTS[what]
+    profiler = cProfile.Profile()
+    spent = [0.0, 0.0, 0.0]
+    with temporary_place() as place:
+        async with model_beside(subject.replies) as url, inner_server(place, url) as client:
+            for _ in range(CONVERSATIONS):
+                times = await _timed(client, subject)
+                spent = [sum(each) for each in zip(spent, times, strict=True)]
+                await _profiled(client, subject, profiler)
+    wall, loop, process = (seconds / (CONVERSATIONS * subject.turns * subject.each) for seconds in spent)
+    return Spent(wall, loop, process - loop, shares(profiler))
+
+
+async def _timed(client: InnerClient, subject: Subject) -> list[float]:
+    """Seconds of the clock, of this thread, of this process."""
+    conversation = await client.open()
+    await client.turn(conversation)
+    before = (time.perf_counter(), time.thread_time(), time.process_time())
+    for _ in range(subject.turns):
+        await client.turn(conversation)
+    after = (time.perf_counter(), time.thread_time(), time.process_time())
+    return [end - begin for begin, end in zip(before, after, strict=True)]
+
+
+async def _profiled(client: InnerClient, subject: Subject, profiler: cProfile.Profile) -> None:
+    conversation = await client.open()
+    await client.turn(conversation)
+    profiler.enable()
+    for _ in range(subject.turns):
+        await client.turn(conversation)
+    profiler.disable()

@@ -1,0 +1,116 @@
+"""Starting, opening, saying something and hearing it stream; alone and a hundred at once."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+
+import anyio
+
+from benchmarks import replies
+from benchmarks.bench import Benchmark, Run, Watch
+
+TURNS = 30
+CONVERSATIONS = 100
+DELTAS = 20_000
+PACED_DELTAS = 200
+GAP = 0.003
+"""Between two deltas whose way is timed; longer than the way, so that each goes alone."""
+
+
+async def start(run: Run) -> Mapping[str, float]:
+    """Until `initialize` is answered, and until there is a conversation: what is loaded later counts too."""
+    begin = time.perf_counter()
+    async with run.server() as server:
+        await server.open()
+        ready = time.perf_counter() - begin
+        return {"start_s": server.start_seconds, "ready_s": ready, "idle_rss_mb": server.rss()}
+
+
+async def turn(run: Run) -> Mapping[str, float]:
+    made, took = Watch(), Watch()
+    async with run.server() as server:
+        for _ in range(10):
+            with made.timed():
+                conversation = await server.open()
+        await server.turn(conversation)
+        cpu = server.cpu()
+        for _ in range(TURNS):
+            with took.timed():
+                await server.turn(conversation)
+        return {
+            "new_conversation_s": statistics.median(made.seconds),
+            "turn_s": statistics.median(took.seconds),
+            "turn_p95_s": sorted(took.seconds)[round(TURNS * 0.95) - 1],
+            "turn_cpu_s": (server.cpu() - cpu) / TURNS,
+        }
+
+
+async def stream(run: Run) -> Mapping[str, float]:
+    """As fast as the server takes them."""
+    watch, body = Watch(), replies.stream(DELTAS)
+    async with run.server() as server:
+        conversation = await server.open()
+        await server.turn(conversation)
+        run.model.replies.append(body)
+        cpu, before = server.cpu(), len(server.delta_at)
+        with watch.timed():
+            await server.turn(conversation)
+        return {
+            "stream_20k_s": watch.last,
+            "stream_20k_cpu_s": server.cpu() - cpu,
+            "stream_20k_lines": len(server.delta_at) - before,
+        }
+
+
+async def delta(run: Run) -> Mapping[str, float]:
+    """One at a time: from the model's write to the client's line, median."""
+    words = [f"token{n} " for n in range(PACED_DELTAS)]
+    said = (replies.begins(), *map(replies.delta, words), replies.says("".join(words)))
+    async with run.server() as server:
+        conversation = await server.open()
+        await server.turn(conversation)
+        server.delta_at.clear()
+        run.model.sent_at.clear()
+        run.model.replies.append(replies.paced(*said, gap=GAP))
+        await server.turn(conversation)
+        # The first two pieces open the reply and its message.
+        sent = run.model.sent_at[2 : 2 + PACED_DELTAS]
+        ways = [came - left for left, came in zip(sent, server.delta_at, strict=True)]
+        return {"delta_s": statistics.median(ways)}
+
+
+async def many(run: Run) -> Mapping[str, float]:
+    watch = Watch()
+    conversations: list[str] = []
+    async with run.server() as server:
+
+        async def open_one() -> None:
+            conversations.append(await server.open())
+
+        with watch.timed():
+            async with anyio.create_task_group() as group:
+                for _ in range(CONVERSATIONS):
+                    group.start_soon(open_one, name="open")
+        opened = watch.last
+        with watch.timed():
+            async with anyio.create_task_group() as group:
+                for conversation in conversations:
+                    group.start_soon(server.turn, conversation, name="turn")
+        held = server.footprint()
+        return {
+            "open_100_s": opened,
+            "turn_100_s": watch.last,
+            "rss_100_mb": held.rss,
+            "tree_100_mb": held.tree,
+        }
+
+
+TURN_BENCHMARKS = (
+    Benchmark("start", start),
+    Benchmark("turn", turn),
+    Benchmark("delta", delta),
+    Benchmark("stream", stream),
+    Benchmark("many", many),
+)
