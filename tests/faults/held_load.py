@@ -1,0 +1,285 @@
+"""The held load: many conversations that stream at once for a minute, and whether every delta arrives, in order.
+
+`python -m tests.faults.held_load` plays it with this checkout's server, and with the one that REFERENCE_CODEX names
+where it does. Model and client are processes of their own, so that what is measured is the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.rig import CONFIG
+from tests.support.world import PATH, SCRIPT
+
+TICKS = 20
+"""Writes of a stream per second; each holds the deltas of that time."""
+DELTA = re.compile(rb'"agent_message_delta","delta":"([^"]*)"')
+CONVERSATION = re.compile(rb'"conversationId":"([^"]+)"')
+LATEST = 60
+"""Seconds beyond the streams' own time after which what is missing counts as lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    conversations: int = 100
+    rate: int = 200
+    """Deltas per second of each."""
+    seconds: int = 60
+
+    @property
+    def deltas(self) -> int:
+        return self.rate * self.seconds
+
+
+# --- the model
+def frame(event: dict[str, object]) -> bytes:
+    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Stream(asyncio.Protocol):
+    """One connection: whatever is asked, numbers are counted aloud at a steady pace."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, separator, body = self.received.partition(b"\r\n\r\n")
+        found = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+        if not separator or len(body) < (int(found.group(1)) if found else 0):
+            return
+        self.received = b""
+        if head.startswith(b"GET"):
+            self.transport.write(b"HTTP/1.1 404 None\r\ncontent-length: 0\r\n\r\n")
+            return
+        content: list[object] = []
+        item = {"type": "message", "role": "assistant", "id": "m", "content": content}
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+            + frame({"type": "response.created", "response": {"id": "r"}})
+            + frame({"type": "response.output_item.added", "item": item})
+        )
+        self.began = asyncio.get_running_loop().time()
+        self.tick(0)
+
+    def tick(self, said: int) -> None:
+        if self.transport.is_closing():
+            return
+        step = self.shape.rate // TICKS
+        numbers = range(said, said + step)
+        delta = "response.output_text.delta"
+        self.transport.write(b"".join(frame({"type": delta, "delta": f"{n} "}) for n in numbers))
+        said += step
+        if said >= self.shape.deltas:
+            self.end(said)
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_at(self.began + said / self.shape.rate, self.tick, said)
+
+    def end(self, said: int) -> None:
+        text = "".join(f"{n} " for n in range(said))
+        item = {
+            "type": "message",
+            "role": "assistant",
+            "id": "m",
+            "content": [{"type": "output_text", "text": text}],
+        }
+        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+        self.transport.write(
+            frame({"type": "response.output_item.done", "item": item})
+            + frame({"type": "response.completed", "response": {"id": "r", "usage": usage}})
+            + b"0\r\n\r\n"
+        )
+
+
+async def serve_model(shape: Shape) -> None:
+    server = await asyncio.get_running_loop().create_server(lambda: Stream(shape), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201  to the client
+    await server.serve_forever()
+
+
+# --- the client
+@dataclass(slots=True)
+class Heard:
+    """What one server said."""
+
+    next: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
+    """The number that comes next, by conversation."""
+    lines: int = 0
+    wrong: list[str] = field(default_factory=list)
+    ended: int = 0
+
+    def take(self, line: bytes) -> None:
+        self.lines += 1
+        if b'"task_complete"' in line or b'"turn_aborted"' in line:
+            self.ended += 1
+        found = DELTA.search(line)
+        conversation = CONVERSATION.search(line)
+        if found is None or conversation is None:
+            return
+        id = conversation.group(1)
+        for number in found.group(1).split():
+            if int(number) != self.next[id] and len(self.wrong) < 10:
+                self.wrong.append(f"{id.decode()}: {number.decode()} where {self.next[id]} was next")
+            self.next[id] = int(number) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    name: str
+    seconds: float
+    cpu: float
+    megabytes: float
+    lines: int
+    lost: int
+    wrong: tuple[str, ...]
+
+
+def play(name: str, command: list[str], shape: Shape) -> Result:
+    with tempfile.TemporaryDirectory(prefix="held-load-") as folder:
+        home, workspace = Path(folder, "home"), Path(folder, "workspace")
+        home.mkdir()
+        workspace.mkdir()
+        model = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.held_load", "--model", *_words(shape)],
+            stdout=subprocess.PIPE,
+        )
+        assert model.stdout is not None
+        try:
+            url = f"http://127.0.0.1:{int(model.stdout.readline())}/v1"
+            settings = {"approval": "never", "sandbox": "danger-full-access", "settings": "", "tables": ""}
+            (home / "config.toml").write_text(CONFIG.format(url=url, **settings))
+            environment = {"PATH": PATH, "HOME": folder, "CODEX_HOME": str(home), "NO_PROXY": "127.0.0.1"}
+            with Path(folder, "log").open("wb") as log:
+                server = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=environment,
+                    cwd=workspace,
+                )
+            try:
+                return _converse(name, server, workspace, shape)
+            finally:
+                server.kill()
+                server.wait()
+        finally:
+            model.kill()
+            model.wait()
+
+
+def _words(shape: Shape) -> list[str]:
+    return [f"--conversations={shape.conversations}", f"--rate={shape.rate}", f"--seconds={shape.seconds}"]
+
+
+def _converse(name: str, server: subprocess.Popen[bytes], workspace: Path, shape: Shape) -> Result:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    stdin, stdout = server.stdin, server.stdout
+    count = 0
+
+    def call(method: str, params: dict[str, object]) -> dict[str, str]:
+        nonlocal count
+        count += 1
+        stdin.write(json.dumps({"id": count, "method": method, "params": params}).encode() + b"\n")
+        stdin.flush()
+        while True:
+            line = stdout.readline()
+            assert line, f"{name} has left"
+            message = json.loads(line)
+            if message.get("id") == count:
+                assert "result" in message, message
+                return dict(message["result"])
+
+    call("initialize", {"clientInfo": {"name": "load", "version": "1"}})
+    ids = [
+        call("newConversation", {"cwd": str(workspace)})["conversationId"] for _ in range(shape.conversations)
+    ]
+    for id in ids:
+        call("addConversationListener", {"conversationId": id})
+    cpu, began = _cpu(server.pid), time.monotonic()
+    items = [{"type": "text", "data": {"text": "count"}}]
+    for n, id in enumerate(ids):
+        params = {"conversationId": id, "items": items}
+        stdin.write(
+            json.dumps({"id": f"s{n}", "method": "sendUserMessage", "params": params}).encode() + b"\n"
+        )
+    stdin.flush()
+    heard, rest = Heard(), b""
+    while heard.ended < shape.conversations and time.monotonic() - began < shape.seconds + LATEST:
+        data = os.read(stdout.fileno(), 1 << 20)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            heard.take(line)
+    seconds = time.monotonic() - began
+    lost = shape.deltas * shape.conversations - sum(heard.next.values())
+    return Result(
+        name, seconds, _cpu(server.pid) - cpu, _peak(server.pid), heard.lines, lost, tuple(heard.wrong)
+    )
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _peak(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmHWM:\s*(\d+)", status)
+    assert found is not None
+    return int(found.group(1)) / 1024
+
+
+def table(results: list[Result], shape: Shape) -> str:
+    head = (
+        f"{shape.conversations} conversations, {shape.rate} deltas/s each, {shape.seconds} s: "
+        f"{shape.conversations * shape.deltas:,} deltas\n\n"
+        "| server | seconds | CPU seconds | peak MB | lines | lost | out of order |\n|---|---|---|---|---|---|---|\n"
+    )
+    return head + "\n".join(
+        f"| {r.name} | {r.seconds:.1f} | {r.cpu:.1f} | {r.megabytes:.0f} | {r.lines:,} | {r.lost} | {len(r.wrong)} |"
+        for r in results
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, value in (("conversations", 100), ("rate", 200), ("seconds", 60)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    shape = Shape(args.conversations, args.rate, args.seconds)
+    if args.model:
+        asyncio.run(serve_model(shape))
+    results = [play("app-server", [SCRIPT, "app-server"], shape)]
+    if reference := os.environ.get("REFERENCE_CODEX"):
+        results.append(play("reference", [reference, "app-server"], shape))
+    print(table(results, shape))  # noqa: T201  this is a command
+    for result in results:
+        for wrong in result.wrong:
+            print(f"{result.name}: {wrong}")  # noqa: T201
+    return int(bool(results[0].lost or results[0].wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
