@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,14 @@ WITHIN = 2.0
 SLACK = 5.0
 
 ENDS = ["eof", "mid-line", "SIGTERM", "SIGINT", "SIGHUP"]
+
+
+@pytest.fixture(autouse=True)
+def hangup_counts() -> Iterator[None]:
+    """Under nohup a child would be born deaf to SIGHUP, until the server has set its own handler."""
+    old = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, old)
 
 
 def depart(server: Piped, how: str) -> None:
