@@ -254,7 +254,7 @@ def table(results: list[Result], shape: Shape) -> str:
     head = (
         f"{shape.conversations} conversations, {shape.rate} deltas/s each, {shape.seconds} s: "
         f"{shape.conversations * shape.deltas:,} deltas\n\n"
-        "| server | seconds | CPU seconds | peak MB | lines | lost | out of order |\n|---|---|---|---|---|---|---|\n"
+        "| server | seconds | CPU seconds | peak MB | lines | missing | out of order |\n|---|---|---|---|---|---|---|\n"
     )
     return head + "\n".join(
         f"| {r.name} | {r.seconds:.1f} | {r.cpu:.1f} | {r.megabytes:.0f} | {r.lines:,} | {r.lost} | {len(r.wrong)} |"

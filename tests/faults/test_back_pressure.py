@@ -14,7 +14,7 @@ from tests.support.world import SCRIPT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
-WORDS = [f"word-{n:05} {'x' * 500} " for n in range(60_000)]
+WORDS = [f"word-{n:05} {'x' * 200} " for n in range(60_000)]
 MIB = 1 << 20
 ROOM = 80 * MIB
 """For queues that are full and for what the allocator keeps; the stream is far larger as events."""
