@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,6 +30,7 @@ from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.handlers.context import Client
 from app_server.handlers.user_agent import UserAgent
 from protocol.ids import ConversationId
+from protocol.records import dataclass
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
 """As dashboards know them."""

@@ -1,7 +1,8 @@
 """Answers `initialize` while the rest of the server is still being loaded, so that no client waits for imports.
 
-Only the plain form of that one request is answered here. Whatever else comes first, mistakes included, is left for
-the full server, which then serves it like any other line. Imports nothing that takes time.
+Only the plain form of that one request is answered here, and one that follows at once and needs no engine. Whatever
+else comes first, mistakes included, is left for the full server, which then serves it like any other line. Imports
+nothing that takes time.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from app_server import __version__
 from app_server.handlers.user_agent import UserAgent
-from protocol.jsonrpc import ParseError, Request, dump_response, parse_message
+from protocol.jsonrpc import Notification, ParseError, Request, dump_response, parse_message
 from protocol.names import INITIALIZE
+from protocol.records import dataclass
 
 READ_SIZE = 1 << 16
 MAX_FIRST_LINE = 1 << 16
@@ -24,8 +26,8 @@ MAX_FIRST_LINE = 1 << 16
 MAX_UNREAD = 1 << 20
 """So much is taken in while the server is loaded; the rest waits in the pipe."""
 
-POLL_SECONDS = 0.01
-"""How soon the end of loading is seen; a client that leaves is seen at once."""
+PAUSE_SECONDS = 0.01
+"""So long a client has to follow `initialize` with a request that may be answered before the loading begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,32 @@ class Greeting:
     """What was read and is still to be served."""
 
 
+EarlyAnswer = Callable[[Request], bytes | None]
+"""The answer to a request that needs no engine, or None."""
+
+
 def greet(
-    read_fd: int, write_fd: int, environment: Mapping[str, str], load: Callable[[], None]
+    read_fd: int,
+    write_fd: int,
+    environment: Mapping[str, str],
+    load: Callable[[], None],
+    early: Callable[[], EarlyAnswer] | None = None,
 ) -> Greeting | None:
     """Wait for the first line and answer it where that is our part; `load` runs in a thread meanwhile.
 
+    `early` is called only where a request may be answered before the loading begins: both need the interpreter.
     Returns once everything is loaded; None where the client has left and nothing is left to serve.
     """
     agent = own_user_agent(environment)
-    loading = threading.Thread(target=load, name="load", daemon=True)
+    loaded, still_loading = os.pipe()
+
+    def work() -> None:
+        try:
+            load()
+        finally:
+            os.close(still_loading)
+
+    loading = threading.Thread(target=work, name="load", daemon=True)
     if not _ready(read_fd, 0):
         loading.start()
     line, unread, ended = _first_line(read_fd)
@@ -56,17 +75,67 @@ def greet(
         agent.introduce(client.name, client.version)
         # Less than a pipe holds, so this cannot block.
         os.write(write_fd, dump_response(client.id, _result(agent)) + b"\n")
+        if early is not None and loading.ident is None:
+            unread, ended = _answer_early(read_fd, write_fd, unread, early())
     elif line is not None:
         unread = line + b"\n" + unread
     if loading.ident is None:
         loading.start()
-    while loading.is_alive() and not _over(ended, unread):
+    while not _over(ended, unread) and not _ready(loaded, 0):
         if ended or len(unread) >= MAX_UNREAD:
-            loading.join()
-        elif _ready(read_fd, POLL_SECONDS):
+            break
+        if read_fd in _readable(read_fd, loaded):
             more = _read(read_fd)
             unread, ended = unread + more, not more
+    if not _over(ended, unread):
+        loading.join()
+    os.close(loaded)
     return None if _over(ended, unread) else Greeting(agent, client is not None, unread)
+
+
+def _answer_early(read_fd: int, write_fd: int, unread: bytes, answer: EarlyAnswer) -> tuple[bytes, bool]:
+    """Answer one request, if it comes at once and is of that kind. Gives what is left for the full server, and whether
+    the client has closed its end.
+    """
+    deadline = time.monotonic() + PAUSE_SECONDS
+    kept = b""
+    while True:
+        line, end, rest = unread.partition(b"\n")
+        if not end:
+            if len(unread) > MAX_FIRST_LINE or not _ready(read_fd, max(0.0, deadline - time.monotonic())):
+                return kept + unread, False
+            more = _read(read_fd)
+            if not more:
+                return kept + unread, True
+            unread += more
+            continue
+        try:
+            message = parse_message(line)
+        except ParseError:
+            return kept + unread, False
+        match message:
+            case Notification():  # answered by nobody, so it can wait
+                kept, unread = kept + line + end, rest
+            case Request():
+                said = answer(message)
+                if said is None:
+                    return kept + unread, False
+                return kept + rest, not _write(write_fd, said + b"\n")
+            case _:
+                return kept + unread, False
+
+
+def _write(fd: int, data: bytes) -> bool:
+    """False where nobody reads any more."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+        except OSError:
+            return False
+    return True
 
 
 def _over(ended: bool, unread: bytes) -> bool:
@@ -89,6 +158,14 @@ def _ready(fd: int, seconds: float) -> bool:
         return bool(select.select([fd], [], [], seconds)[0])
     except (OSError, ValueError):
         return True
+
+
+def _readable(*fds: int) -> list[int]:
+    """Those with something to read, or an end, waiting for the first."""
+    try:
+        return select.select(fds, [], [])[0]
+    except (OSError, ValueError):
+        return list(fds)
 
 
 def _read(fd: int) -> bytes:

@@ -6,7 +6,9 @@ Imports nothing that takes time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from protocol.records import dataclass
 
 PREFIX = "APP_SERVER_MAX_"
 

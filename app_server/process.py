@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from app_server.greeting import greet
+from app_server.greeting import EarlyAnswer, greet
 from app_server.limits import Limits, limits_of
 from app_server.transport.claim import claim_stdout
+from protocol.jsonrpc import Request
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
 
 FULL_SERVER = "app_server.stdio_server"
+EARLY_LIST = "app_server.early_list"
 
 PR_SET_DUMPABLE = 4
 
@@ -51,7 +57,8 @@ def serve_stdio(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Until the full server listens to them there is nothing to be stored.
         signal.signal(number, lambda *_: os._exit(0))
-    greeting = greet(0, write_fd, os.environ, _load)
+    plain = not launch.settings and launch.profile is None
+    greeting = greet(0, write_fd, os.environ, _load, (lambda: _early(launch.home)) if plain else None)
     if greeting is not None:
         importlib.import_module(FULL_SERVER).run(write_fd, launch, greeting)
     # Threads that still wait for a disk or a name server must not hold the process.
@@ -61,7 +68,23 @@ def serve_stdio(args: argparse.Namespace) -> int:
 
 def _load() -> None:
     refuse_inspection()
+    # Plugins are for programs that want to watch their own models; looking for them takes longer than a request.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     importlib.import_module(FULL_SERVER)
+
+
+def _early(home: Path) -> EarlyAnswer:
+    early = importlib.import_module(EARLY_LIST)
+
+    def answer(request: Request) -> bytes | None:
+        try:
+            said: bytes | None = early.early_list(request, home)
+        except Exception:  # what goes wrong here is the engine's to meet, and to tell the client of
+            log.exception("a list could not be answered early")
+            return None
+        return said
+
+    return answer
 
 
 def refuse_inspection() -> None:

@@ -14,7 +14,6 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -42,6 +41,7 @@ from app_server.rpc.connection import Connection
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.contract import Transport, TransportClosed
 from protocol.ids import new_conversation_id
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -65,8 +65,8 @@ _TITLES: Final = {
 
 _APPROVALS: Final = """\
 Decisions: `approved`, `approved_for_session` (and the very same request needs no prompt again), `denied`
-(the turn goes on), `abort` (the turn ends). `accept`, `acceptForSession`, `decline` and `cancel` mean the
-same. Every other answer, an error too, counts as no.
+(the turn goes on), `abort` (the turn ends). `decline` and `cancel` are understood as `denied` and `abort`. Every other
+answer counts as no: an error, another spelling, and `accept` and `acceptForSession`, which belong to another API.
 """
 
 

@@ -8,11 +8,12 @@ where two readers could disagree: duplicate keys, numbers that are no JSON, ids 
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as quoted_ascii
 from math import isfinite
 from typing import Any, Final, NoReturn
+
+from protocol.records import dataclass
 
 Json = Any
 """As in `base`, which is not imported: it brings pydantic, and this module is needed before that is loaded."""

@@ -6,12 +6,12 @@ the router derive from these rows.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from protocol import names
 from protocol.base import Json, WireModel
+from protocol.records import dataclass
 from protocol.v1 import account, approval, config, conversation, initialize, misc, models, turn
 
 

@@ -5,7 +5,6 @@ Reading is tolerant: a line of an unknown type, or a damaged one, parses to None
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -15,23 +14,10 @@ from typing_extensions import TypeAliasType
 from protocol.base import EngineModel, Json, omit_none
 from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
 from protocol.ids import ConversationId
+from protocol.origins import SessionOrigin
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
+from protocol.records import dataclass
 from protocol.responses import ResponseItem, parse_response_item
-
-
-class SessionOrigin(StrEnum):
-    """What kind of client began a conversation."""
-
-    CLI = "cli"
-    VSCODE = "vscode"
-    EXEC = "exec"
-    MCP = "mcp"
-    UNKNOWN = "unknown"
-
-    @classmethod
-    def _missing_(cls, value: object) -> "SessionOrigin | None":
-        # A source from a later version must not make a stored conversation unreadable.
-        return cls.UNKNOWN if isinstance(value, str) else None
 
 
 class SubAgentKind(StrEnum):

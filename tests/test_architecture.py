@@ -20,7 +20,7 @@ OUTER = (
     {"stdio_server"},
     {"process", "demo"},
     {"server"},
-    {"extras", "greeting", "limits", "logs"},
+    {"early_list", "extras", "greeting", "limits", "logs"},
     {"handlers"},
     {"conversations"},
     {"projection", "rpc", "transport", "core"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -42,6 +42,7 @@ from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
+from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.rollout import CompactedItem, SessionMetaLine
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -29,6 +28,7 @@ from protocol.methods import (
     SEND_USER_MESSAGE,
     SEND_USER_TURN,
 )
+from protocol.records import dataclass
 
 LEAVES_WITHIN = 2.0
 """Seconds after its stdin was closed; editors kill what takes longer."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app_server.demo.screen import Screen
+from protocol.records import dataclass
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -19,6 +18,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from protocol.base import Json
+from protocol.records import dataclass
 
 PATIENCE = 30.0
 """Seconds that anything of the server may take; the slowest machine needs a fraction."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app_server.demo import script
 from app_server.demo.checks import Checks
 from app_server.demo.client import Heard
@@ -11,6 +9,7 @@ from app_server.demo.screen import Screen
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.stage import Stage
 from app_server.demo.turn import Seen
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 import anyio
 
 from app_server.demo.screen import Screen
+from protocol.records import dataclass
 
 
 class Person(Protocol):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from app_server.demo.scripted_model import Reply, Usage, reply, runs, says
 from protocol.base import Json
+from protocol.records import dataclass
 
 GAP = 0.015
 """Seconds between two words: slow enough to see that they stream."""

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from protocol.base import Json
+from protocol.records import dataclass
 
 LARGEST_HEAD = 1 << 16
 LARGEST_BODY = 1 << 26
@@ -43,11 +44,14 @@ class Usage:
         return self.input + self.output
 
 
+USUAL = Usage()
+
+
 Author = Callable[[Json], Reply]
 """Writes the next reply, given the body of the request."""
 
 
-def reply(*events: Json, usage: Usage = Usage(), gap: float = 0.0) -> Reply:
+def reply(*events: Json, usage: Usage = USUAL, gap: float = 0.0) -> Reply:
     """The events between their frame: a response is created, and it is completed with its usage."""
     completed = {
         "id": "resp-1",

@@ -10,12 +10,13 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import anyio
 
 from app_server.demo.script import FILES
+from protocol.records import dataclass
 
 SERVER = (sys.executable, "-P", "-m", "app_server", "app-server")
 """The server as an editor spawns it; -P, so that no module of the current directory takes a place of ours."""

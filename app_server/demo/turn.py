@@ -6,7 +6,7 @@ Knows the events by name; whether what was seen is right is for others to say.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
@@ -15,6 +15,7 @@ from app_server.demo.person import Person
 from app_server.demo.screen import Screen
 from protocol.base import Json
 from protocol.methods import APPLY_PATCH_APPROVAL, EVENT_PREFIX, EXEC_COMMAND_APPROVAL
+from protocol.records import dataclass
 
 LIMIT = 60.0
 """Seconds that a turn may take between two questions; a person may take longer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.handlers.user_agent import UserAgent
 from app_server.rpc.outgoing import Outgoing
+from protocol.records import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from protocol.base import WireModel
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

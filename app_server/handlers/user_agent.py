@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from protocol.records import dataclass
 
 ORIGINATOR = "codex_app_server"
 """Until a client has said who it is."""

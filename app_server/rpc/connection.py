@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
@@ -28,6 +27,7 @@ from protocol.jsonrpc import (
     Response,
     parse_message,
 )
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.base import Json
 from protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

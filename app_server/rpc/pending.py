@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
 from protocol.base import Json
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A line longer than the limit is dropped while it arrives, so memory stays bounde
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from protocol.records import dataclass
 
 DEFAULT_LINE_LIMIT = 64 * 1024 * 1024
 """Bytes of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""

@@ -5,7 +5,6 @@ id, and turns that the engine starts by itself have ids of their own ("auto-comp
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
@@ -71,6 +70,7 @@ from protocol.events.turn import (
 )
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
+from protocol.records import dataclass
 
 
 class _EventSequence:

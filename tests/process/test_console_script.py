@@ -297,7 +297,7 @@ def marked(mark: str) -> list[int]:
 
 
 # --- what a library prints
-@pytest.mark.parametrize("module", ["pydantic", "httpx"])
+@pytest.mark.parametrize("module", ["pydantic", "httpcore"])
 async def test_a_stray_print_does_not_reach_the_wire(module: str, world: World) -> None:
     """At start-up, and when the model is first asked."""
     (world.root / "sitecustomize.py").write_text(NOISE.replace("{module}", module))

@@ -11,6 +11,7 @@ from protocol.base import Json
 from protocol.events.notices import ErrorEvent
 from protocol.ids import ConversationId, new_conversation_id, parse_conversation_id
 from protocol.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
+from protocol.origins import SessionOrigin
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -27,7 +28,7 @@ from protocol.responses import (
     ResponseItem,
     parse_response_item,
 )
-from protocol.rollout import RolloutLine, SessionMetaLine, SessionOrigin, parse_rollout_line
+from protocol.rollout import RolloutLine, SessionMetaLine, parse_rollout_line
 from tests.wire import samples
 
 policies: TypeAdapter[SandboxPolicy] = TypeAdapter(SandboxPolicy)

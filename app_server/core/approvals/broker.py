@@ -7,11 +7,12 @@ nothing behind: a late answer then finds nobody.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
 from protocol.policy import ReviewDecision
+from protocol.records import dataclass
 
 
 @dataclass(slots=True)

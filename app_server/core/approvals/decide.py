@@ -6,12 +6,12 @@ The order of the rules is the policy: what is known to only read runs under ever
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from app_server.core.commands.dangerous import is_dangerous
 from app_server.core.commands.safe import is_known_safe
 from protocol.policy import AskForApproval, DangerFullAccess, SandboxPolicy
+from protocol.records import dataclass
 
 POLICY_NAMES = {
     AskForApproval.UNTRUSTED: "UnlessTrusted",

@@ -7,8 +7,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import quote, urlencode, urlsplit
+
+from protocol.records import dataclass
 
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 DEFAULT_ISSUER = "https://auth.openai.com"

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hmac
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
 
 from app_server.core.auth.authorize import CALLBACK_PATH
+from protocol.records import dataclass
 
 CANCEL_PATH = "/cancel"
 """Another program that wants the port asks here for the login to end."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import assert_never
 
@@ -35,6 +34,7 @@ from app_server.core.auth.callback import (
 )
 from app_server.core.auth.manager import AuthManager, AuthMethod
 from app_server.core.errors import AuthError
+from protocol.records import dataclass
 
 PORTS = (1455, 1457, 0)
 """The first two are known to the issuer; any free one is for issuers that do not mind."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ from app_server.core.auth.id_token import IdClaims, expires_at, read_id_token
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_auth, write_auth
 from app_server.core.errors import AuthError
+from protocol.records import dataclass
 
 EXPIRY_MARGIN_SECONDS = 300.0
 """A token that ends sooner than this is renewed before use: a turn's requests may take minutes."""

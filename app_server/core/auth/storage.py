@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from app_server.core.config.safe_file import (
 )
 from app_server.core.errors import AuthError
 from protocol.base import Json
+from protocol.records import dataclass
 
 AUTH_FILE = "auth.json"
 FILE_MODE = 0o600

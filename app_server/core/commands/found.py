@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from app_server.core.commands.quote import word_set
 from app_server.core.shell_tree import parse, text_of
+from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

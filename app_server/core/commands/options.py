@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from protocol.records import dataclass
 
 _NUMBER = re.compile(r"[+-]?\d+")
 _DIGITS = re.compile(r"-\d+")

@@ -6,8 +6,9 @@ Old spellings of a switch are here too, so that a settings file written for an e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from protocol.records import dataclass
 
 
 class Stage(StrEnum):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,6 +44,8 @@ def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
 
     A symbolic link at `path` is replaced, not followed. Raises OSError, and then nothing has changed.
     """
+    import tempfile  # noqa: PLC0415  most servers never write one, and it brings a lot
+
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:

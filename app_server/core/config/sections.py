@@ -74,11 +74,11 @@ def read_otel(table: Table) -> OtelConfig:
     exporter = table.table_or_text("exporter")
     if not isinstance(exporter, Table):
         if exporter not in (None, OtelExporter.NONE):
-            raise derive_error(f"`{table.name('exporter')}` must be `none` or a table with an endpoint")
+            raise table.unfit("exporter", "must be `none` or a table with an endpoint")
         return OtelConfig(environment=environment, log_user_prompt=log_user_prompt)
     kinds = exporter.keys()
     if len(kinds) != 1 or kinds[0] not in (OtelExporter.OTLP_HTTP, OtelExporter.OTLP_GRPC):
-        raise derive_error(f"`{table.name('exporter')}` must hold either `otlp-http` or `otlp-grpc`")
+        raise table.unfit("exporter", "must hold either `otlp-http` or `otlp-grpc`")
     settings = exporter.table(kinds[0])
     endpoint = settings.text("endpoint")
     if endpoint is None:
@@ -138,9 +138,7 @@ def _mcp_server(name: str, table: Table, cwd: Path) -> McpServerConfig:
 def _transport(table: Table, cwd: Path) -> StdioTransport | HttpTransport:
     command, url = table.text("command"), table.text("url")
     if table.has("bearer_token"):
-        raise derive_error(
-            f"`{table.name('bearer_token')}` is not supported; name a variable in `bearer_token_env_var`"
-        )
+        raise table.unfit("bearer_token", "is not supported; name a variable in `bearer_token_env_var`")
     if command is not None:
         _refuse(table, HTTP_KEYS, "a server that is started by `command`")
         folder = table.text("cwd")
@@ -165,7 +163,7 @@ def _transport(table: Table, cwd: Path) -> StdioTransport | HttpTransport:
 def _refuse(table: Table, keys: tuple[str, ...], where: str) -> None:
     for key in keys:
         if table.has(key):
-            raise derive_error(f"`{table.name(key)}` is not supported for {where}")
+            raise table.unfit(key, f"is not supported for {where}")
 
 
 def _entries(entries: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ Owns the shapes only. Reading files is `toml_file`, merging is `layers`, checkin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from protocol.policy import (
     SandboxPolicy,
     Verbosity,
 )
+from protocol.records import dataclass
 
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
@@ -181,7 +182,6 @@ class Config:
     show_raw_agent_reasoning: bool = False
     project_doc_max_bytes: int = 32 * 1024
     project_doc_fallback_filenames: tuple[str, ...] = ()
-    tool_output_token_limit: int | None = None
 
     mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=lambda: MappingProxyType({}))
     features: Features = field(default_factory=Features)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app_server.core.sandbox.plan import SandboxPlan
+from protocol.records import dataclass
 
 TIMEOUT_EXIT_CODE = 124
 """What a command that was ended for its time limit reports, as timeout(1) does."""

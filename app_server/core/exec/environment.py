@@ -8,7 +8,8 @@ the markers that tell a command that it is confined. What the user sets by name 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 
 from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.sandbox.plan import SandboxPlan
@@ -51,17 +52,15 @@ def command_environment(
     confines the command, None for full access.
     """
     kept = _inherited(policy.inherit, server)
-    patterns = [*HIJACKING_PATTERNS, *policy.exclude]
-    if not policy.ignore_default_excludes:
-        patterns += SECRET_PATTERNS
-    removed = _matcher(patterns)
+    defaults = () if policy.ignore_default_excludes else SECRET_PATTERNS
+    removed = _matcher((*HIJACKING_PATTERNS, *policy.exclude, *defaults))
     gone = SERVER_SECRETS | set(withheld)
     result = {name: value for name, value in kept.items() if name not in gone and not removed(name)}
     if not policy.ignore_default_excludes:
         result = {name: value for name, value in result.items() if not URL_WITH_PASSWORD.search(value)}
     result.update(policy.set)
     if policy.include_only:
-        wanted = _matcher(policy.include_only)
+        wanted = _matcher(tuple(policy.include_only))
         result = {name: value for name, value in result.items() if wanted(name)}
     if plan is not None and not plan.network:
         result[NETWORK_MARKER] = "1"
@@ -80,8 +79,11 @@ def _inherited(inherit: EnvInherit, server: Mapping[str, str]) -> Mapping[str, s
             return {}
 
 
-def _matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Does a name match one of the patterns? `*` and `?` are wild, case does not matter."""
+@lru_cache(maxsize=32)
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Does a name match one of the patterns? `*` and `?` are wild, case does not matter. The same few names are asked
+    about for each command.
+    """
     texts = (re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in patterns)
     compiled = re.compile("|".join(texts) or r"(?!)", re.IGNORECASE | re.DOTALL)
-    return lambda name: compiled.fullmatch(name) is not None
+    return lru_cache(maxsize=1024)(lambda name: compiled.fullmatch(name) is not None)

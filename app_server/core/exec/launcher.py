@@ -50,12 +50,14 @@ class Launcher:
     def serve(self) -> None:
         """Handles requests until the server closes its end."""
         while True:
-            ready = self._wait(None)
+            ready = self._wait(self.spare.patience)
             if self.server.fileno() in ready:
                 message = wire.receive(self.server)
                 if message is None:
                     return
                 self._handle(*message)
+            else:
+                self.spare.replace()
 
     def farewell(self) -> None:
         """The server is gone: every command ends, and so does what they left behind."""
@@ -109,7 +111,6 @@ class Launcher:
         finally:
             for number in descriptors:
                 os.close(number)
-        self.spare.replace()  # only now: a new child must not hold this command's pipes open
 
     def _run_direct(self, request: wire.Value, descriptors: list[int]) -> None:
         self.supervisors.add(self.spare.hand_over(request, descriptors))
@@ -135,7 +136,7 @@ class Launcher:
                 parent.retire()
         current = [one for one in self.parents if one.network == confine["network"] and not one.retired]
         if not current:
-            current = [prepared.prepare(confine["network"], lambda: self._leave(descriptors))]
+            current = [prepared.prepare(confine, lambda: self._leave(descriptors))]
             self.parents += current
         names = self.reserved.take(confine["reserved"])
         request = {**request, "confine": {**confine, "fences": [*confine["fences"], *names]}}

@@ -75,8 +75,10 @@ class PreparedParent:
         return names
 
 
-def prepare(network: bool, leave: Callable[[], None]) -> PreparedParent:
-    """Forks a parent and waits until its namespaces stand; OSError where the kernel refuses them."""
+def prepare(confine: wire.Value, leave: Callable[[], None]) -> PreparedParent:
+    """Forks a parent for commands confined like this one, and waits until its namespaces stand; OSError where the
+    kernel refuses them.
+    """
     mounts = os.open("/proc/self/mounts", os.O_RDONLY | os.O_CLOEXEC)
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -85,7 +87,7 @@ def prepare(network: bool, leave: Callable[[], None]) -> PreparedParent:
             leave()
             ours.close()
             os.close(mounts)
-            _serve(theirs, network)
+            _serve(theirs, confine)
         finally:
             os._exit(0)
     theirs.close()
@@ -102,11 +104,12 @@ def prepare(network: bool, leave: Callable[[], None]) -> PreparedParent:
         os.close(mounts)
         code, text = said[0][1:] if said is not None else (0, "the prepared process ended")
         raise OSError(code, text)
-    return PreparedParent(ours, pid, network, mounts)
+    return PreparedParent(ours, pid, confine["network"], mounts)
 
 
-def _serve(launcher: socket.socket, network: bool) -> None:
+def _serve(launcher: socket.socket, confine: wire.Value) -> None:
     """The life of the parent: makes its namespaces, then forks commands until there will be no more."""
+    network, home = confine["network"], confine["home"]
     try:
         privileges.show()
         namespaces.unshare(network)
@@ -122,14 +125,19 @@ def _serve(launcher: socket.socket, network: bool) -> None:
     wire.send(launcher, ("ready",), [])
     wakeup = supervisor.watch_children()
     running: dict[int, int] = {}
-    spare = Spare(lambda: clone(namespaces.PER_COMMAND), lambda commands: _live(commands, launcher))
+    spare = Spare(
+        lambda: clone(namespaces.PER_COMMAND),
+        lambda commands: _live(commands, launcher, home, confine["secrets"]),
+    )
     spare.replace()
     poll = select.poll()
     poll.register(launcher, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
     expecting = True
     while expecting or running:
-        ready = {number for number, _ in poll.poll()}
+        ready = {number for number, _ in poll.poll(spare.patience if expecting else None)}
+        if expecting and launcher.fileno() not in ready:
+            spare.replace()
         if wakeup in ready:
             supervisor.drain(wakeup)
             ended = [running.pop(pid) for pid, _ in supervisor.reap() if pid in running]
@@ -156,17 +164,17 @@ def _start(
         supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
     for descriptor in descriptors:
         os.close(descriptor)
-    spare.replace()
 
 
-def _live(commands: socket.socket, launcher: socket.socket) -> None:
+def _live(commands: socket.socket, launcher: socket.socket, home: bytes, secrets: list[bytes]) -> None:
     """The life of one command's process 1: what is the same for all, then what it is told, then the
     command.
     """
     launcher.close()
     refused: OSError | None = None
+    shown = None
     try:
-        namespaces.enter()
+        shown = namespaces.enter(home, secrets)
     except OSError as error:
         refused = error
     wakeup = supervisor.watch_children()
@@ -178,7 +186,7 @@ def _live(commands: socket.socket, launcher: socket.socket) -> None:
     try:
         if refused is not None:
             raise refused
-        layers.with_namespaces(request["confine"], request["env"])
+        layers.with_namespaces(request["confine"], request["env"], shown)
     except OSError as error:
         supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
         return

@@ -13,7 +13,7 @@ import selectors
 import socket
 import struct
 import termios
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
@@ -22,6 +22,7 @@ from app_server.core.exec.command import SIGNAL_EXIT_BASE, CommandSpec
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.report import Report, ReportReader, execution_error
+from protocol.records import dataclass
 
 READ_SIZE = 1 << 16
 SESSION_CAP = 128 * 1024

@@ -7,10 +7,10 @@ import marshal
 import os
 import signal
 import socket
-from dataclasses import dataclass
 from typing import Literal
 
 from app_server.core.exec import wire
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from functools import lru_cache
 
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.wire import Value
 from app_server.core.sandbox.plan import SandboxPlan
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def build(spec: CommandSpec, confinement: Confinement | None, *, terminal: bool 
         "argv": [_encode(argument) for argument in spec.argv],
         "cwd": _encode(spec.cwd),
         "env": {
-            _encode(name): _encode(value) for name, value in spec.env.items() if name and "=" not in name
+            _variable(name): _variable(value) for name, value in spec.env.items() if name and "=" not in name
         },
         "tty": terminal,
         "confine": None if plan is None or confinement is None else _confine(plan, confinement),
@@ -55,3 +56,9 @@ def _encode(text: str) -> bytes:
     if b"\0" in data:
         raise LaunchError("nul byte found in provided data")
     return data
+
+
+@lru_cache(maxsize=1024)
+def _variable(text: str) -> bytes:
+    """Part of an environment: the same for each command."""
+    return _encode(text)

@@ -13,7 +13,7 @@ import selectors
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
@@ -31,6 +31,7 @@ from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import STREAM_CAP, HeadTail
 from app_server.core.exec.report import KILLED, Report, ReportReader, execution_error
 from app_server.core.sandbox.denial import looks_denied
+from protocol.records import dataclass
 
 READ_SIZE = 1 << 18
 F_SETPIPE_SZ = 1031

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +27,7 @@ from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
 from app_server.core.sandbox.probe import SandboxState
 from protocol.policy import SandboxPolicy
+from protocol.records import dataclass
 
 
 @dataclass(slots=True)

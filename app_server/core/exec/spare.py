@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from app_server.core.exec import wire
 
+PATIENCE_MS = 5
+"""Starting a command takes two."""
+
 
 @dataclass(slots=True)
 class Spare:
@@ -22,6 +25,15 @@ class Spare:
     pid: int = 0
     """Of the child that waits; 0 where none does."""
     _socket: socket.socket | None = None
+
+    @property
+    def patience(self) -> int | None:
+        """Milliseconds until the next child should be forked; None where there is one.
+
+        A command that was just handed over needs the processors for its own start, so the next child waits until
+        that command has ended or this time is over.
+        """
+        return PATIENCE_MS if self._socket is None else None
 
     def hand_over(self, request: wire.Value, descriptors: list[int]) -> int:
         """Gives the command to the child that waits, or to a new one, and gives its pid."""

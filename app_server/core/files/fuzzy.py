@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from protocol.records import dataclass
 
 MATCH = 16
 GAP_START = 3

@@ -7,9 +7,9 @@ that are a plain name or a plain ending are looked up, the others are matched.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from app_server.core.files.wildmatch import translate
+from protocol.records import dataclass
 
 _SPECIAL = re.compile(r"[*?\[\\]")
 _ENDING = re.compile(r"\*(\.[^*?\[\\./]+)")

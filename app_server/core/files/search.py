@@ -11,7 +11,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from app_server.core.files.fuzzy import (
     subsequence_pattern,
 )
 from app_server.core.files.walk import SEPARATOR, Tree
+from protocol.records import dataclass
 
 LIMIT = 50
 """Matches that are given for each root."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from app_server.core.files.ignore import RuleSet, parse_rules
+from protocol.records import dataclass
 
 IGNORE_FILES = (".gitignore", ".ignore")
 """In one folder the later one goes before the earlier one."""

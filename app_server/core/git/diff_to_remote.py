@@ -7,12 +7,12 @@ at all.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, find_repository
 from app_server.core.git.snapshot import Git, quoted, write_worktree
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ Taking one leaves index, HEAD, references and files alone. Restoring one is `und
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, find_repository, read_head
 from app_server.core.git.snapshot import Git, write_worktree
+from protocol.records import dataclass
 from protocol.responses import GhostCommit
 
 NOT_A_REPOSITORY = "Snapshots disabled: current directory is not a Git repository."

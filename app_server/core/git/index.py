@@ -9,8 +9,9 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from protocol.records import dataclass
 
 SUBMODULE = 0o160000
 SYMLINK = 0o120000

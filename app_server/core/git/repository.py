@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from protocol.records import dataclass
 
 MAX_FILE_BYTES = 64 * 1024
 MAX_PACKED_REFS_BYTES = 16 * 1024 * 1024

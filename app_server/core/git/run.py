@@ -11,13 +11,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import anyio
 import anyio.abc
 
 from app_server.core.errors import GitError
 from app_server.core.git.safe import GitCommand
+from protocol.records import dataclass
 
 DEFAULT_TIMEOUT = 30.0
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024

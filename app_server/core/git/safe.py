@@ -9,10 +9,10 @@ tree. The repository is named, not discovered, so `core.worktree` and planted ba
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from app_server.core.git.repository import Repository
+from protocol.records import dataclass
 
 _OVERRIDES = (
     "core.fsmonitor=false",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import anyio
@@ -29,6 +29,7 @@ from app_server.core.git.index import (
 from app_server.core.git.repository import Repository
 from app_server.core.git.run import RunGit, run_git
 from app_server.core.git.safe import GitProgram
+from protocol.records import dataclass
 
 MAX_UNTRACKED_FILES = 100_000
 MAX_UNTRACKED_BYTES = 64 * 1024 * 1024

@@ -11,7 +11,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
@@ -21,6 +20,7 @@ from app_server.core.git.ghost import prefix_of, shown
 from app_server.core.git.index import LIST_INDEX, SUBMODULE, SYMLINK, Worktree, compare, parse_index
 from app_server.core.git.repository import Repository, find_repository
 from app_server.core.git.snapshot import Git, index_mtime_ns, list_untracked, split_paths
+from protocol.records import dataclass
 from protocol.responses import GhostCommit
 
 OBJECTS_AT_ONCE = 64

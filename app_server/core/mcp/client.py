@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,6 +30,7 @@ from app_server.core.mcp.failures import HANDSHAKE, TRANSPORT_CLOSED, UNEXPECTED
 from app_server.core.mcp.limits import MAX_ERROR_CHARS, MAX_OPEN_ELICITATIONS, MAX_PAGES
 from app_server.core.mcp.messages import METHOD_NOT_FOUND
 from protocol.base import Json
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from app_server.core.errors import CoreError
 from protocol.base import Json
+from protocol.records import dataclass
 
 
 class McpFailure(CoreError):

@@ -3,9 +3,8 @@ Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from app_server.core.config.types import HttpTransport, McpServerConfig
+from protocol.records import dataclass
 
 GITHUB_URL = "https://api.githubcopilot.com/mcp/"
 AUTH_REQUIRED = "Auth required"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -22,6 +22,7 @@ from app_server.core.mcp.results import known_fields
 from app_server.core.mcp.schemas import UnfitSchema, fit_schema
 from protocol.base import Json
 from protocol.mcp import Tool, ToolInputSchema
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Asking the servers is `manager`'s; a message of `McpFailure` here is what the mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -16,6 +15,7 @@ from app_server.core.mcp.limits import MAX_RESULT_CHARS
 from app_server.core.mcp.results import known_fields
 from protocol.base import Json
 from protocol.mcp import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
+from protocol.records import dataclass
 
 ALL_SERVERS = "codex"
 """How an event names the server where the model named none."""

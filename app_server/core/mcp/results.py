@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +24,7 @@ from protocol.mcp import (
     OkResult,
     TextContent,
 )
+from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -11,7 +11,7 @@ import errno
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 import anyio.to_thread
@@ -26,6 +26,7 @@ from app_server.core.mcp.names import SERVER_NAME
 from app_server.core.mcp.offer import ServerTool, server_tools
 from app_server.core.mcp.stdio import open_stdio
 from protocol.base import Json
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 

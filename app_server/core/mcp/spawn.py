@@ -7,11 +7,13 @@ import contextlib
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+
+from protocol.records import dataclass
 
 GUARD = Path(__file__).with_name("guard.py")
 CLOSE_SECONDS = 3.0

@@ -6,9 +6,9 @@ The first one is the default. Any other name works too; what is known of a name 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from protocol.policy import ReasoningEffort
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

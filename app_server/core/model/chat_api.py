@@ -8,7 +8,7 @@ its own behind it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
@@ -25,6 +25,7 @@ from app_server.core.model.payload import count, mapping, parse_object, text_of
 from app_server.core.model.sse import SseFrame
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
+from protocol.records import dataclass
 from protocol.responses import FunctionCall, MessageItem, OutputText, ReasoningResponseItem, ReasoningText
 
 CUT_SHORT = ("length", "content_filter")

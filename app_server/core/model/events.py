@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.events.tokens import RateLimitSnapshot, TokenUsage
+from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
 

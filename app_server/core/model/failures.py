@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -26,6 +25,7 @@ from app_server.core.model.errors import (
 from app_server.core.model.payload import count, mapping, parse_object, text_of
 from app_server.core.model.rate_limits import rate_limits
 from protocol.base import Json
+from protocol.records import dataclass
 
 LONGEST_WAIT: Final = 120.0
 """Seconds; a provider that asks for more gets no further attempt, and the user is told."""

@@ -1,21 +1,23 @@
 """HTTP as the model client sees it: one request, one answer whose bytes come in chunks.
 
-The seam between deciding and doing: what is behind it is `httpx_transport`, which is imported when the first
-request is made, because httpx costs more to import than the rest of the server.
+The seam between deciding and doing: what is behind it is `http_transport`, which is imported when the first
+request is made, because most of what a server does needs no HTTP.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import anyio.to_thread
 
+from protocol.records import dataclass
+
 if TYPE_CHECKING:
-    from app_server.core.model.httpx_transport import HttpxTransport
+    from app_server.core.model.http_transport import HttpTransport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class LazyHttp:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
-        self._transport: HttpxTransport | None = None
+        self._transport: HttpTransport | None = None
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpAnswer]:
@@ -97,14 +99,14 @@ class LazyHttp:
             await self._transport.aclose()
             self._transport = None
 
-    async def _ready(self) -> HttpxTransport:
+    async def _ready(self) -> HttpTransport:
         if self._transport is None:
             loaded = await anyio.to_thread.run_sync(_load)
             self._transport = self._transport or loaded(self._env)
         return self._transport
 
 
-def _load() -> type[HttpxTransport]:
-    from app_server.core.model.httpx_transport import HttpxTransport  # noqa: PLC0415 - slow to import
+def _load() -> type[HttpTransport]:
+    from app_server.core.model.http_transport import HttpTransport  # noqa: PLC0415 - slow to import
 
-    return HttpxTransport
+    return HttpTransport

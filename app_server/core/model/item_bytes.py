@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from operator import is_not
 
 from protocol.base import Json
 from protocol.responses import ResponseItem
@@ -15,24 +16,37 @@ class ItemBytes:
     def __init__(self) -> None:
         self._kept: dict[int, tuple[ResponseItem, bytes]] = {}
         self._form = ""
+        self._items: list[ResponseItem] = []
+        self._bytes: list[bytes] = []
+        """Of the last request."""
 
     def of(
         self, items: Sequence[ResponseItem], form: str, write: Callable[[ResponseItem], bytes]
     ) -> list[bytes]:
         """`write(item)` for each item. `form` names what `write` makes of an item beyond the item itself."""
         if form != self._form:
-            self._kept.clear()
+            self._kept, self._items, self._bytes = {}, [], []
             self._form = form
-        known, kept, out = self._kept, {}, []
+        known = len(self._items)
+        if any(map(is_not, self._items, items)) or len(items) < known:
+            return self._again(items, write)
+        # Most requests are the last one and a little more.
+        for item in items[known:]:
+            data = write(item)
+            self._kept[id(item)] = (item, data)
+            self._items.append(item)
+            self._bytes.append(data)
+        return self._bytes.copy()
+
+    def _again(self, items: Sequence[ResponseItem], write: Callable[[ResponseItem], bytes]) -> list[bytes]:
+        kept: dict[int, tuple[ResponseItem, bytes]] = {}
         for item in items:
-            key = id(item)
-            entry = known.get(key)
-            if entry is None:
-                entry = (item, write(item))
-            kept[key] = entry  # holds the item, so that its id is not given to another one
-            out.append(entry[1])
-        self._kept = kept
-        return out
+            entry = self._kept.get(id(item))
+            # Holds the item, so that its id is not given to another one.
+            kept[id(item)] = entry if entry is not None else (item, write(item))
+        self._kept, self._items = kept, list(items)
+        self._bytes = [kept[id(item)][1] for item in items]
+        return self._bytes.copy()
 
 
 def json_bytes(value: Json) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import anyio
 
@@ -16,6 +15,7 @@ from app_server.core.model.http import Http, HttpFailure, HttpRequest
 from app_server.core.model.payload import mapping, parse_object, text_of
 from app_server.core.model.providers import endpoint
 from app_server.core.model.settings import ClientIdentity
+from protocol.records import dataclass
 
 TOTAL_SECONDS = 10.0
 BODY_LIMIT = 4 * 1024 * 1024

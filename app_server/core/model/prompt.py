@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from protocol.base import Json
+from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
@@ -12,6 +12,7 @@ from app_server.core.auth.manager import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.errors import MissingVariable, NoBaseUrl
 from app_server.core.model.settings import ClientIdentity
+from protocol.records import dataclass
 
 OPENAI_URL = "https://api.openai.com/v1"
 CHATGPT_URL = "https://chatgpt.com/backend-api/codex"

@@ -100,9 +100,12 @@ def tool_json(tool: ToolSpec) -> dict[str, Json]:
             assert_never(tool)
 
 
+_OURS = frozenset((GhostSnapshot, OtherItem))
+
+
 def sendable(items: Sequence[ResponseItem]) -> list[ResponseItem]:
     """What a model may be sent; snapshots and unknown items are ours alone."""
-    return [item for item in items if not isinstance(item, GhostSnapshot | OtherItem)]
+    return [item for item in items if type(item) not in _OURS]
 
 
 def plainly(item: ResponseItem, commands: frozenset[str]) -> ResponseItem:

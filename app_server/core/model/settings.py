@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,11 @@ import logging
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio.to_thread
+
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 

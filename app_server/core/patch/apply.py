@@ -7,7 +7,7 @@ The disk is asked through `Disk`; this module only decides.
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from app_server.core.patch.errors import PatchError
@@ -15,6 +15,7 @@ from app_server.core.patch.hunks import apply_hunks
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
 from app_server.core.patch.plan import EditKind, FileEdit, PatchPlan, Place
 from app_server.core.patch.text import decode
+from protocol.records import dataclass
 
 IS_A_DIRECTORY = "Is a directory (os error 21)"
 DENIED = "Permission denied (os error 13)"

@@ -8,12 +8,12 @@ ends as the line that it replaces, else as its neighbour, and never without a li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app_server.core.patch.errors import PatchError
 from app_server.core.patch.parse import Hunk, HunkLine
 from app_server.core.patch.seek import Haystack
 from app_server.core.patch.text import FileText, Line
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from protocol.records import dataclass
 
 STEPS = 400_000
 """How much comparing one search for a middle may cost: a fraction of a second."""

@@ -13,10 +13,10 @@ are kept as written: whether they exist, and where they lead, is asked later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from app_server.core.patch.errors import PatchSyntaxError
+from protocol.records import dataclass
 
 BEGIN = "*** Begin Patch"
 END = "*** End Patch"

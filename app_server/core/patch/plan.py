@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os.path
-from dataclasses import dataclass
 from enum import StrEnum
 
 from app_server.core.patch.diff import unified_hunks
 from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+from protocol.records import dataclass
 
 SHOWN_CONTEXT = 1
 """Lines of context in the diffs of an approval request."""

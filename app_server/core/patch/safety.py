@@ -7,10 +7,10 @@ later (git's directories, the agent's own settings, the server's home) counts as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app_server.core.patch.plan import Place
 from protocol.policy import AskForApproval
+from protocol.records import dataclass
 
 PROTECTED_NAMES = frozenset((".git", ".codex", ".agents"))
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app_server.core import shell_tree
 from app_server.core.patch.errors import PatchSyntaxError
 from app_server.core.patch.parse import BEGIN, parse_patch
+from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

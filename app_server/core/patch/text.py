@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from protocol.records import dataclass
 
 BOM = "\ufeff"
 

@@ -11,12 +11,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from app_server.core.patch.apply import Snapshot, Unreadable
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.disk import read_regular
 from app_server.core.patch.plan import FileEdit, PatchPlan, Place
+from protocol.records import dataclass
 
 CONTEXT = 3
 NO_OBJECT = "0" * 40

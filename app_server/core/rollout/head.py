@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.errors import RolloutUnreadable
-from app_server.core.rollout.lines import parse_record
-from protocol.base import Json
+from app_server.core.rollout.objects import parse_record
 from protocol.ids import ConversationId
-from protocol.rollout import GitInfo, SessionOrigin, SessionSource, SubagentSessionSource
+from protocol.origins import SessionOrigin
+from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 FIRST_READ_BYTES = 16 * 1024
 MAX_HEAD_BYTES = 8 * 1024 * 1024
@@ -31,6 +32,15 @@ _REQUEST = "## My request for Codex:"
 
 
 @dataclass(frozen=True, slots=True)
+class Revision:
+    """Where the working directory's repository stood when the conversation began."""
+
+    commit_hash: str | None
+    branch: str | None
+    repository_url: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationSummary:
     """One line of a list of conversations."""
 
@@ -41,8 +51,9 @@ class ConversationSummary:
     model_provider: str
     cwd: str
     cli_version: str
-    source: SessionSource
-    git_info: GitInfo | None
+    source: SessionOrigin | dict[str, Json]
+    """Of a sub-agent's conversation the object that the protocol has for it."""
+    git_info: Revision | None
     said_something: bool
     """Whether the user has said anything in it."""
 
@@ -92,7 +103,7 @@ def _summarise(path: Path, fd: int, default_provider: str) -> ConversationSummar
         cwd=meta["cwd"],
         cli_version=meta["cli_version"],
         source=_source(meta.get("source")),
-        git_info=_git_info(meta.get("git")),
+        git_info=_revision(meta.get("git")),
         said_something=shown is not None,
     )
 
@@ -108,23 +119,24 @@ def _text(found: Mapping[str, Json], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _source(raw: Json) -> SessionSource:
+def _source(raw: Json) -> SessionOrigin | dict[str, Json]:
     match raw:
         case None:
             return SessionOrigin.VSCODE
         case str():
             return SessionOrigin(raw)
-    try:
-        return SubagentSessionSource.model_validate(raw)
-    except ValidationError:
-        return SessionOrigin.UNKNOWN
+        case {"subagent": "review" | "compact" as kind}:
+            return {"subagent": kind}
+        case {"subagent": {"other": str(name)}}:
+            return {"subagent": {"other": name}}
+    return SessionOrigin.UNKNOWN
 
 
-def _git_info(raw: Json) -> GitInfo | None:
+def _revision(raw: Json) -> Revision | None:
     if not isinstance(raw, dict):
         return None
     commit, branch, url = (_text(raw, key) for key in ("commit_hash", "branch", "repository_url"))
-    return GitInfo(commit_hash=commit, branch=branch, repository_url=url)
+    return Revision(commit_hash=commit, branch=branch, repository_url=url)
 
 
 def _own_words(content: list[Json]) -> str | None:

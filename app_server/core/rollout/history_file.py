@@ -14,14 +14,14 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
 from app_server.core.rollout.disk import REAL_DISK, open_for_append, open_for_reading
 from app_server.core.rollout.errors import RolloutUnreadable
-from app_server.core.rollout.lines import parse_object
+from app_server.core.rollout.objects import parse_object
 from protocol.events.lookups import HistoryEntry
+from protocol.records import dataclass
 
 FILE_NAME = "history.jsonl"
 KEPT_SHARE = 0.8

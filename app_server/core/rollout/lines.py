@@ -6,11 +6,10 @@ spaces, a byte order mark, a record glued to a torn one) are parsed whole.
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
 
-from protocol.base import Json
+from app_server.core.rollout.objects import parse_object, parse_record
+from protocol.records import dataclass
 from protocol.responses import OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import RolloutLine, parse_rollout_line
 
@@ -22,9 +21,6 @@ _JOURNALED = re.compile(
     rb'\{"timestamp":"[^"\\]{0,40}","type":"response_item","after":(\d{1,15}),"payload":(\{.*\})\}', re.DOTALL
 )
 _NOTHING: tuple[bytes, bytes, None] = (b"", b"", None)
-_RECORD_START = b'{"timestamp":'
-_EDGES = b"\0 \t\r\xef\xbb\xbf"
-"""What may surround a record: NULs of a power loss, another editor's line end, a byte order mark."""
 
 
 def cut_line(line: bytes) -> tuple[bytes, bytes, bytes | None]:
@@ -43,32 +39,6 @@ def parse_line(line: bytes) -> RolloutLine | None:
     except RecursionError:
         return None
     return None if stored is None or isinstance(stored.payload, OtherItem) else stored
-
-
-def parse_record(line: bytes) -> dict[str, Json] | None:
-    """The JSON object in a line of any form."""
-    line = line.strip(_EDGES)
-    raw = parse_object(line)
-    if raw is None:
-        # A record that a careless server appended to a torn one.
-        start = line.rfind(_RECORD_START)
-        raw = parse_object(line[start:]) if start > 0 else None
-    return raw
-
-
-def is_blank(line: bytes) -> bool:
-    return not line.strip(_EDGES)
-
-
-def parse_object(data: bytes) -> dict[str, Json] | None:
-    """The JSON object that these bytes are, or None."""
-    if not data.startswith(b"{"):
-        return None
-    try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return raw if isinstance(raw, dict) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from app_server.core.errors import RolloutNotFound
@@ -18,7 +17,8 @@ from app_server.core.rollout.errors import RolloutUnreadable
 from app_server.core.rollout.head import ConversationSummary, read_summary
 from app_server.core.rollout.names import SESSIONS, RolloutName, parse_key, parse_rollout_name
 from protocol.ids import ConversationId
-from protocol.rollout import SessionOrigin
+from protocol.origins import SessionOrigin
+from protocol.records import dataclass
 
 DEFAULT_PAGE_SIZE = 25
 MAX_PAGE_SIZE = 100
@@ -55,7 +55,8 @@ def list_conversations(
         except RolloutUnreadable:
             continue
         wanted = providers is None or summary.model_provider in providers
-        if not (wanted and summary.said_something and summary.source in LISTED_ORIGINS):
+        listed = isinstance(summary.source, SessionOrigin) and summary.source in LISTED_ORIGINS
+        if not (wanted and summary.said_something and listed):
             continue
         if last is not None and len(items) == size:
             return ConversationPage(tuple(items), last.key)

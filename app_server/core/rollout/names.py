@@ -8,11 +8,11 @@ the disk.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from protocol.ids import ConversationId
+from protocol.records import dataclass
 
 SESSIONS = "sessions"
 ARCHIVED = "archived_sessions"

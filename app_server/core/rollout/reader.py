@@ -10,7 +10,6 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -26,9 +25,11 @@ from app_server.core.rollout.batches import (
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.errors import RolloutUnreadable
 from app_server.core.rollout.journal import leftover_items
-from app_server.core.rollout.lines import cut_line, is_blank, parse_line, parse_object
+from app_server.core.rollout.lines import cut_line, parse_line
 from app_server.core.rollout.names import journal_path
+from app_server.core.rollout.objects import is_blank, parse_object
 from protocol.events.msg import EventMsg, parse_event_msg
+from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import CompactedItem, RolloutItem, SessionMetaLine, TurnContextItem
 

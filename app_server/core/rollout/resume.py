@@ -7,13 +7,14 @@ How a summary becomes a history again is `context`'s knowledge and comes in as a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from app_server.core.rollout.disk import REAL_DISK, Disk
 from app_server.core.rollout.reader import HistoryLine, StoredConversation, read_records, read_rollout
 from app_server.core.rollout.writer import RolloutWriter
+from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,

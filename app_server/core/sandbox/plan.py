@@ -8,9 +8,9 @@ granted.
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass
 
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from protocol.records import dataclass
 
 FENCED_NAMES = (".git", ".codex", ".agents")
 """What in a writable root decides what the user's tools will execute later: never writable, there or not."""

@@ -7,8 +7,9 @@ the one to use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from protocol.records import dataclass
 
 VICTIM = """\
 import os, sys

@@ -7,11 +7,12 @@ left out. The text of a prompt is given away only where the user allowed it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from app_server.core.config.types import Config
 from protocol.events.tokens import TokenUsage
+from protocol.records import dataclass
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024

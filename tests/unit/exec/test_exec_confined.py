@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from app_server.core.exec.command import ExecResult
@@ -114,6 +115,37 @@ async def test_secrets_of_the_home_cannot_be_read_and_the_rest_can(bench: Bench)
     result = await bench.sh(f"cat {home}/auth.json; ls -a {home}", RO)
     assert b"sentinel" not in result.stdout
     assert b"auth.json" not in result.stdout
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.1], ids=["at once", "settled"])
+async def test_a_home_that_changes_is_shown_as_it_is_and_never_its_secrets(
+    bench: Bench, pause: float
+) -> None:
+    home = Path(bench.runner.home)
+    script = f"cat {home}/config.toml; cd {home} && ls -A && touch new; cat */auth.json auth.json"
+
+    async def shown() -> list[str]:
+        result = await bench.sh(script, RO)
+        # What is shown next is put together while nothing runs; a change that follows at once is the harder case.
+        await anyio.sleep(pause)
+        return result.stdout.decode().splitlines()
+
+    assert await shown() == ["# settings", "config.toml"]
+    (home / "sessions").mkdir()
+    assert await shown() == ["# settings", "config.toml", "sessions"]
+    (home / "other").write_text("# edited\n")
+    (home / "other").replace(home / "config.toml")
+    assert await shown() == ["# edited", "config.toml", "sessions"]
+    (home / "auth.json").replace(home / "moved")
+    (home / "moved").replace(home / "auth.json")
+    (home / "sessions").rmdir()
+    assert await shown() == ["# edited", "config.toml"]
+    # Another folder in its place, with secrets of its own.
+    home.rename(home.with_name("away"))
+    home.mkdir()
+    (home / "auth.json").write_text('{"key": "sentinel"}')
+    (home / "config.toml").write_text("# new\n")
+    assert await shown() == ["# new", "config.toml"]
 
 
 async def test_a_home_inside_the_workspace_is_fenced(bench: Bench) -> None:

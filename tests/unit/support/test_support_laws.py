@@ -11,6 +11,7 @@ from protocol.base import Json
 from tests.support import laws
 from tests.support.client import Logged
 from tests.support.published import departures
+from tests.support.scripted_model import ModelRequest
 
 C = "01890000-0000-7000-8000-000000000000"
 START: Json = {"type": "task_started", "model_context_window": None}
@@ -88,6 +89,33 @@ def test_items(events: list[Json]) -> None:
 def test_spans(events: list[tuple[str, Json]]) -> None:
     assert laws.spans(events)
     assert laws.spans(of_turn(begin("c"), end("c"), begin("d"), ABORT)) == []
+
+
+def test_a_terminal_may_outlive_its_turn() -> None:
+    outlives = of_turn(START, begin("c"), END)
+    assert laws.spans(outlives, terminals={"c": True}) == []
+    assert laws.spans(outlives, terminals={"another": True})
+    assert laws.spans(outlives, terminals={"c": False}), "it has exited, and nobody was told"
+    assert laws.spans([*outlives, *of_turn(end("c"), id="1")], terminals={"c": False}) == []
+
+
+def test_terminals_are_known_by_what_the_model_was_told() -> None:
+    def asked(tool: str, id: str, told: str, **arguments: Json) -> list[Json]:
+        called = {"type": "function_call", "name": tool, "call_id": id, "arguments": json.dumps(arguments)}
+        return [called, {"type": "function_call_output", "call_id": id, "output": told}]
+
+    begun = asked("exec_command", "c1", "Process running with session ID 0\nOutput:\n", cmd="cat")
+    others = [
+        *asked("exec_command", "c2", "Process exited with code 0\nOutput:\n", cmd="ls"),
+        *asked("shell", "c3", "Process running with session ID 1"),
+    ]
+    looked = asked("write_stdin", "c4", "Process exited with code 1\nOutput:\n", session_id=0)
+
+    def request(items: list[Json]) -> ModelRequest:
+        return ModelRequest("/responses", {}, {"input": items})
+
+    assert laws.terminals([request([*begun, *others])]) == {"c1": True}
+    assert laws.terminals([request(begun), request([*begun, *looked])]) == {"c1": False}
 
 
 def call(id: str) -> Json:

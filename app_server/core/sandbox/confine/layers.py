@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app_server.core.sandbox.confine import landlock, namespaces, privileges, seccomp
+from app_server.core.sandbox.confine.home import ShownHome
 
 DEVICE_FOLDER = [b"/dev"]
 """Inside namespaces /dev is private: all of it may be written."""
@@ -16,9 +17,13 @@ DEVICE_FOLDER = [b"/dev"]
 HOST_DEVICES = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty"]
 
 
-def with_namespaces(confine: dict[str, Any], environment: dict[bytes, bytes]) -> None:
-    """Confines process 1 of a command's namespaces; `environment` is what the command will get."""
-    namespaces.open_roots(confine)
+def with_namespaces(
+    confine: dict[str, Any], environment: dict[bytes, bytes], shown: ShownHome | None
+) -> None:
+    """Confines process 1 of a command's namespaces. `environment` is what the command will get; `shown` is what came of
+    entering them.
+    """
+    namespaces.open_roots(confine, shown)
     if confine["private_temp"]:
         environment[b"TMPDIR"] = b"/dev/shm"
     if confine["foreign_files"]:

@@ -12,6 +12,7 @@ import contextlib
 import os
 from typing import Any
 
+from app_server.core.sandbox.confine import home
 from app_server.core.sandbox.confine.syscalls import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
@@ -49,7 +50,6 @@ KERNEL_SETTINGS = (b"sys", b"sysrq-trigger", b"irq", b"bus", b"asound", b"acpi",
 KERNEL_SECRETS = (b"kcore", b"keys", b"timer_list", b"latency_stats", b"sched_debug")
 """Below /proc, readable by user 0: covered by /dev/null."""
 
-MAX_HOME_ENTRIES = 200
 SHARED_MEMORY = b"mode=1777,size=25%"
 
 
@@ -100,20 +100,25 @@ def prepare_mounts() -> None:
     set_attributes(b"/dev", add=ATTR_RDONLY)
 
 
-def enter() -> None:
-    """In a new process 1: gives it its own /proc, terminals and shared memory."""
+def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
+    """In a new process 1: gives it its own /proc, terminals and shared memory, and a home without secrets."""
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if os.geteuid() == 0:
         _close_kernel_files()
     mount(b"shm", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY)
     mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
+    return home.show(server_home, secrets)
 
 
-def open_roots(confine: dict[str, Any]) -> None:
+def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> None:
     """Makes the roots of this command writable, but for what is fenced in them, and hides the secrets."""
+    current = shown is not None and shown.current(confine["home"], confine["secrets"], confine["roots"])
+    if shown is not None and not current:
+        shown.undo()
     for root in confine["roots"]:
         _open_root(root)
-    _hide_secrets(confine["home"], confine["secrets"])
+    if not current:
+        home.hide(confine["home"], confine["secrets"])
     for fence in confine["fences"]:
         _fence(fence)
 
@@ -135,42 +140,6 @@ def _fence(path: bytes) -> None:
     attach(tree, path)
 
 
-def _hide_secrets(home: bytes, secrets: list[bytes]) -> None:
-    """Shows the server's home without its secrets, whatever files come to bear their names later."""
-    try:
-        entries = sorted(set(os.listdir(home)) - set(secrets))
-    except OSError:
-        return
-    if len(entries) > MAX_HOME_ENTRIES:
-        _cover_each(home, secrets)
-        return
-    trees: list[tuple[bytes, bool, int]] = []
-    for name in entries:
-        path = os.path.join(home, name)
-        with contextlib.suppress(OSError):
-            trees.append(
-                (
-                    path,
-                    os.path.isdir(path) and not os.path.islink(path),
-                    open_tree(path, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW),
-                )
-            )
-    mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
-    for path, folder, tree in trees:
-        if folder:
-            os.mkdir(path)
-        else:
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        attach(tree, path)
-    set_attributes(home, add=ATTR_RDONLY)
-
-
-def _cover_each(home: bytes, secrets: list[bytes]) -> None:
-    for name in secrets:
-        with contextlib.suppress(FileNotFoundError):
-            _cover(os.path.join(home, name))
-
-
 def _close_kernel_files() -> None:
     """User 0 of this namespace is user 0 of the host where /proc is concerned."""
     for name in KERNEL_SETTINGS:
@@ -178,9 +147,4 @@ def _close_kernel_files() -> None:
             _fence(b"/proc/" + name)
     for name in KERNEL_SECRETS:
         with contextlib.suppress(FileNotFoundError):
-            _cover(b"/proc/" + name)
-
-
-def _cover(path: bytes) -> None:
-    if os.path.exists(path):
-        attach(open_tree(b"/dev/null"), path)
+            home.cover(b"/proc/" + name)

@@ -1,0 +1,42 @@
+"""Stored bytes to JSON objects, one line at a time. Whatever is none is None; nothing raises.
+
+Needs no models: a list of conversations is often the first thing asked, and loading them takes longer than the list.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocol.base import Json
+
+_RECORD_START = b'{"timestamp":'
+_EDGES = b"\0 \t\r\xef\xbb\xbf"
+"""What may surround a record: NULs of a power loss, another editor's line end, a byte order mark."""
+
+
+def parse_record(line: bytes) -> dict[str, Json] | None:
+    """The JSON object in a line of any form."""
+    line = line.strip(_EDGES)
+    raw = parse_object(line)
+    if raw is None:
+        # A record that a careless server appended to a torn one.
+        start = line.rfind(_RECORD_START)
+        raw = parse_object(line[start:]) if start > 0 else None
+    return raw
+
+
+def is_blank(line: bytes) -> bool:
+    return not line.strip(_EDGES)
+
+
+def parse_object(data: bytes) -> dict[str, Json] | None:
+    """The JSON object that these bytes are, or None."""
+    if not data.startswith(b"{"):
+        return None
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return raw if isinstance(raw, dict) else None

@@ -1,0 +1,127 @@
+"""The server's home as commands see it: read-only, with everything in it but the secrets. Linux.
+
+What is shown is put together ahead of time, since it is the same for each command, and looked over when the command
+comes: a home that has changed since is put together anew. Runs in a mount namespace of the command's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+
+from app_server.core.sandbox.confine.syscalls import (
+    AT_RECURSIVE,
+    AT_SYMLINK_NOFOLLOW,
+    ATTR_RDONLY,
+    MNT_DETACH,
+    MS_NODEV,
+    MS_NOSUID,
+    attach,
+    call,
+    mount,
+    open_tree,
+    set_attributes,
+)
+
+MAX_ENTRIES = 200
+RACY_NS = 50_000_000
+"""A folder that was changed so shortly before it was read may change again without another time stamp."""
+
+
+@dataclass(slots=True)
+class ShownHome:
+    """A home that was put together, and what it was made of."""
+
+    path: bytes
+    secrets: list[bytes]
+    folder: int
+    """The real folder; open until it was looked over."""
+    changed: tuple[int, int]
+    """When the folder had last changed."""
+    racy: bool
+    cover: tuple[int, int]
+    """What lies at the path now."""
+
+    def current(self, path: bytes, secrets: list[bytes], roots: list[bytes]) -> bool:
+        """Whether nothing has to be done for this command. To be asked once."""
+        now = _changed(os.fstat(self.folder))
+        os.close(self.folder)  # no command may come by it
+        if self.racy or now != self.changed or (path, secrets) != (self.path, self.secrets):
+            return False
+        # A root that holds the home is opened with it, writable.
+        inside = any(path == root or path.startswith(root.rstrip(b"/") + b"/") for root in roots)
+        return not inside and _identity(os.stat(path)) == self.cover
+
+    def undo(self) -> None:
+        with contextlib.suppress(OSError):  # another folder may have taken its place
+            call("umount2", self.path, MNT_DETACH)
+
+
+def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
+    """Covers `home` by what is shown of it; None where there is none."""
+    try:
+        folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    status = os.fstat(folder)
+    hide(home, secrets)
+    return ShownHome(
+        path=home,
+        secrets=secrets,
+        folder=folder,
+        changed=_changed(status),
+        racy=time.time_ns() - max(_changed(status)) < RACY_NS,
+        cover=_identity(os.stat(home)),
+    )
+
+
+def hide(home: bytes, secrets: list[bytes]) -> None:
+    """Shows the server's home without its secrets, whatever files come to bear their names later."""
+    try:
+        entries = sorted(set(os.listdir(home)) - set(secrets))
+    except OSError:
+        return
+    if len(entries) > MAX_ENTRIES:
+        _cover_each(home, secrets)
+        return
+    trees: list[tuple[bytes, bool, int]] = []
+    for name in entries:
+        path = os.path.join(home, name)
+        with contextlib.suppress(OSError):
+            trees.append(
+                (
+                    path,
+                    os.path.isdir(path) and not os.path.islink(path),
+                    open_tree(path, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW),
+                )
+            )
+    mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
+    for path, folder, tree in trees:
+        if folder:
+            os.mkdir(path)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        attach(tree, path)
+    set_attributes(home, add=ATTR_RDONLY)
+
+
+def _cover_each(home: bytes, secrets: list[bytes]) -> None:
+    for name in secrets:
+        with contextlib.suppress(FileNotFoundError):
+            cover(os.path.join(home, name))
+
+
+def cover(path: bytes) -> None:
+    """Puts an empty device where a file is."""
+    if os.path.exists(path):
+        attach(open_tree(b"/dev/null"), path)
+
+
+def _changed(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_ctime_ns
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,0 +1,132 @@
+"""What is answered before the engine is loaded is what the engine would have answered."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app_server.early_list import early_list
+from protocol.base import Json
+from protocol.jsonrpc import Request
+from tests.support.world import PATH, SCRIPT
+
+GREETING = {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "t", "version": "1"}}}
+READY = {"method": "initialized"}
+META = {"cwd": "/w", "originator": "t", "cli_version": "0.58.0", "instructions": None}
+
+SLOW = ("-c", "hide_agent_reasoning=false")
+"""An override of anything makes the engine answer."""
+
+
+def rollout(home: Path, n: int, *, text: str = "hello", **meta: Json) -> None:
+    uid = f"0199f0a0-0000-7000-8000-{n:012d}"
+    day = home / "sessions" / "2025" / "10" / "20"
+    day.mkdir(parents=True, exist_ok=True)
+    stamp = "2025-10-20T10:00:00.000Z"
+
+    def line(kind: str, payload: Json) -> str:
+        return json.dumps({"timestamp": stamp, "type": kind, "payload": payload}) + "\n"
+
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+    (day / f"rollout-2025-10-20T10-00-{n:02d}-{uid}.jsonl").write_text(
+        line("session_meta", {"id": uid, "timestamp": stamp, **META, **meta})
+        + line("response_item", said)
+        + line("event_msg", {"type": "user_message", "message": text, "images": []})
+    )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "config.toml").write_text(
+        'model_provider = "mock"\n[model_providers.mock]\nname = "Mock"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    )
+    git = {"commit_hash": "c0ffee", "branch": "main", "repository_url": "https://example.com/x.git"}
+    rollout(tmp_path, 1, source="cli", model_provider="mock", git=git)
+    rollout(tmp_path, 2, source="vscode", text='grüße "😀"\n## My request for Codex:\n do it ')
+    rollout(tmp_path, 3, source="exec", model_provider="mock")
+    rollout(tmp_path, 4, source={"subagent": "review"}, model_provider="mock")
+    rollout(tmp_path, 5, source="cli", model_provider="other", git={"branch": "side"})
+    return tmp_path
+
+
+def served(home: Path, messages: Sequence[Json], *arguments: str) -> list[Json]:
+    """The answers to all messages, sent at once."""
+    env = {"PATH": PATH, "HOME": str(home), "CODEX_HOME": str(home)}
+    process = subprocess.Popen([SCRIPT, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for message in messages if "id" in message]
+        process.stdin.close()
+        assert process.wait(60) == 0
+        assert process.stdout.read() == b""
+    return answers
+
+
+def ask(**params: Json) -> Json:
+    return {"id": 2, "method": "listConversations", "params": params}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ask(),
+        ask(pageSize=1),
+        ask(pageSize=1, cursor="2025-10-20T10-00-02|0199f0a0-0000-7000-8000-000000000002"),
+        ask(pageSize=0, modelProviders=[]),
+        ask(modelProviders=["other", "none"], cursor="no cursor"),
+        ask(pageSize=-1),
+        ask(pageSize=True),
+        ask(modelProviders="mock"),
+        ask(unknown=1),
+        {"id": "x", "method": "listConversations"},
+        {"id": 3, "method": "getUserAgent"},
+    ],
+    ids=lambda request: json.dumps(request.get("params", request["method"]))[:40],
+)
+def test_early_and_late_answers_are_the_same(home: Path, request_: Json) -> None:
+    early = served(home, [GREETING, READY, request_])
+    late = served(home, [GREETING, READY, request_], *SLOW)
+    assert early == late
+    assert [answer["id"] for answer in early] == [1, request_["id"]]
+
+
+def test_only_a_plain_request_is_answered_early(home: Path) -> None:
+    def answered(**params: Json) -> bool:
+        return early_list(Request(2, "listConversations", params), home) is not None
+
+    assert answered()
+    assert answered(pageSize=1, cursor="x", modelProviders=["mock"])
+    assert not any((answered(pageSize=-1), answered(pageSize=True), answered(cursor=1), answered(more=1)))
+    assert early_list(Request(2, "getUserAgent", {}), home) is None
+    rollout(home, 6, text="half \ud83d a character")
+    assert not answered()
+
+
+def test_what_follows_an_early_answer_is_served(home: Path) -> None:
+    answers = served(home, [GREETING, READY, ask(), {**ask(), "id": 3}, {"id": 4, "method": "getUserAgent"}])
+    assert sorted(answer["id"] for answer in answers) == [1, 2, 3, 4]
+    by_id = {answer["id"]: answer.get("result") for answer in answers}
+    assert by_id[2] == by_id[3]
+    assert [item["preview"] for item in by_id[2]["items"]] == ["do it", "hello"]
+
+
+def test_text_that_utf8_cannot_carry_is_the_engines_to_write(home: Path) -> None:
+    rollout(home, 6, text="half \ud83d a character")
+    assert served(home, [GREETING, ask()]) == served(home, [GREETING, ask()], *SLOW)
+
+
+@pytest.mark.parametrize(
+    "config", ["model_provider = 5\n", 'profile = "none"\n', "broken", 'model_provider = "nobody"\n']
+)
+def test_a_configuration_that_is_not_plain_is_the_engines_to_judge(home: Path, config: str) -> None:
+    (home / "config.toml").write_text(config)
+    early, late = served(home, [GREETING, ask()]), served(home, [GREETING, ask()], *SLOW)
+    assert early == late
+    assert "error" in early[1]

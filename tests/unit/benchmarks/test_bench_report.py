@@ -1,0 +1,122 @@
+"""What the benchmarks make of their samples: medians, ratios, tables, places on a page, a picture."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.chart import svg
+from benchmarks.compare import OURS, REFERENCE, Samples, rows
+from benchmarks.figures import BY_NAME, Unit, written
+from benchmarks.growing import table
+from benchmarks.growth import GROWTHS, Point
+from benchmarks.report import as_json, comparison, insert, markdown, plain
+
+BOTH: Samples = {
+    "turn_s": {OURS: [0.010, 0.020, 0.030], REFERENCE: [0.100, 0.040, 0.100]},
+    "start_s": {OURS: [0.3], REFERENCE: [0.1]},
+    "rss_100_mb": {OURS: [60.0], REFERENCE: []},
+}
+
+
+def test_the_ratio_is_the_median_of_the_rounds_not_of_the_sides() -> None:
+    turn = next(row for row in rows(BOTH) if row.figure.name == "turn_s")
+    assert turn.ours == 0.020
+    assert turn.ratio == pytest.approx(0.3)
+    assert turn.spread == pytest.approx((0.1, 0.5))
+
+
+def test_figures_come_in_the_order_of_their_list_whatever_came_first() -> None:
+    assert [row.figure.name for row in rows(BOTH)] == ["start_s", "turn_s", "rss_100_mb"]
+
+
+def test_a_side_that_failed_leaves_a_gap_and_no_ratio() -> None:
+    row = rows(BOTH)[-1]
+    assert math.isnan(row.ratio)
+    assert comparison([row, rows(BOTH)[0]])[1][1:] == ("60.0 MiB", "–", "–", "–")
+
+
+def test_without_a_reference_the_table_has_one_side() -> None:
+    alone = rows({"turn_s": {OURS: [0.01]}})
+    assert comparison(alone) == [("", "ours"), ("short turn, median", "10.0 ms")]
+    assert svg(alone).count("<rect") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0000123, Unit.SECONDS, "12 µs"),
+        (0.00543, Unit.SECONDS, "5.43 ms"),
+        (0.7891, Unit.SECONDS, "789 ms"),
+        (12.34, Unit.SECONDS, "12.3 s"),
+        (6092, Unit.COUNT, "6,092"),
+        (math.nan, Unit.MEBIBYTES, "–"),
+    ],
+)
+def test_values_are_written_in_the_unit_that_fits(value: float, unit: Unit, text: str) -> None:
+    assert written(value, unit) == text
+
+
+def test_a_result_replaces_its_place_and_nothing_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "before\n<!-- begin a -->\nold\n<!-- end a -->\nbetween\n<!-- begin b -->\n<!-- end b -->\n"
+    )
+    insert(page, "a", "new \\1")
+    insert(page, "a", "newer \\1")
+    text = page.read_text()
+    assert "newer \\1" in text
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("between\n<!-- begin b -->\n<!-- end b -->\n")
+
+
+def test_a_page_without_the_place_gets_the_result_at_its_end(tmp_path: Path) -> None:
+    insert(tmp_path / "new.md", "a", "result\n")
+    insert(tmp_path / "new.md", "b", "more\n")
+    assert (tmp_path / "new.md").read_text() == "result\n\nmore\n"
+
+
+def test_a_table_is_the_same_for_eyes_and_for_pages() -> None:
+    cells = comparison(rows(BOTH))
+    assert len(plain(cells).splitlines()) == len(cells)
+    assert len(markdown(cells).splitlines()) == len(cells) + 1
+    assert {line.count("|") for line in markdown(cells).splitlines()} == {6}
+
+
+def test_json_has_null_where_nothing_was_measured() -> None:
+    found = json.loads(as_json(rows(BOTH), {"machine": "this"}))
+    assert found["machine"] == {"machine": "this"}
+    assert found["figures"]["rss_100_mb"]["ratio"] is None
+
+
+def test_the_picture_is_xml_with_a_bar_for_every_ratio() -> None:
+    picture = ElementTree.fromstring(svg(rows(BOTH)))
+    kinds = [each.get("class") for each in picture.iter("{http://www.w3.org/2000/svg}rect")]
+    assert kinds == ["paper", "more", "less"]
+
+
+def test_bars_to_the_left_are_shorter_than_one_and_begin_at_equality() -> None:
+    picture = ElementTree.fromstring(svg(rows(BOTH)))
+    bars = {each.get("class"): each for each in picture.iter("{http://www.w3.org/2000/svg}rect")}
+    less, more = bars["less"], bars["more"]
+    end = float(less.get("x", "")) + float(less.get("width", ""))
+    assert end == pytest.approx(float(more.get("x", "")), abs=0.2)
+
+
+def test_growth_says_what_one_more_costs() -> None:
+    length = next(growth for growth in GROWTHS if growth.name == "length")
+    points = [Point(10, {"turn": 0.004, "memory": 50.0}), Point(110, {"turn": 0.005, "memory": 51.0})]
+    assert table(length, points) == [
+        ("items", "turn", "memory"),
+        ("10", "4.00 ms", "50.0 MiB"),
+        ("110", "5.00 ms (+10.0 µs)", "51.0 MiB (+10.2 KiB)"),
+    ]
+
+
+def test_every_figure_has_a_name_of_its_own() -> None:
+    assert all(BY_NAME[name].name == name for name in BY_NAME)
