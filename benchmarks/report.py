@@ -32,6 +32,8 @@ def _measured(row: Row) -> tuple[str, str]:
 
 
 def _spread(row: Row) -> str:
+    if math.isnan(row.ratio):
+        return "–"
     return " to ".join(ratio_written(each) for each in row.spread)
 
 

@@ -25,6 +25,8 @@ LEAVES_WITHIN = 10.0
 READ_SIZE = 1 << 18
 
 ANSWER = b'{"id":'
+REFUSAL = b'{"error":'
+"""How an answer begins where the members have another order."""
 COMPLETE = b'"codex/event/task_complete"'
 FAILED = b'"codex/event/error"'
 DELTA = b'"codex/event/agent_message_delta"'
@@ -126,6 +128,8 @@ class Server:
         if start.startswith(ANSWER):
             id = int(start[len(ANSWER) : start.index(b",")])
             self._end(self._answers.pop(id, None), line)
+        elif start.startswith(REFUSAL):
+            self._end(self._answers.pop(json.loads(line).get("id"), None), line)
         elif DELTA in start:
             self.delta_at.append(time.perf_counter())
         elif COMPLETE in start or FAILED in start:

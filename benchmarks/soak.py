@@ -22,6 +22,8 @@ from benchmarks.server import Server
 
 EVERY = 1_000
 TURNS_EACH = 20
+WARM_UP = 100
+"""Turns before the first mark: until then modules are loaded and helpers started."""
 NOTHING = ("/bin/sh", "-c", ":")
 
 
@@ -39,6 +41,7 @@ async def soak(command: Sequence[str], turns: int, say: Say) -> list[Mark]:
     model = PreparedModel()
     with temporary_place() as place:
         async with model.serving() as url, Run(command, place, model, url).server() as server:
+            await _some(server, model, WARM_UP)
             marks = [Mark(0, 0.0, server.footprint())]
             while marks[-1].turns < turns:
                 due = min(EVERY, turns - marks[-1].turns)
