@@ -10,7 +10,7 @@ still beats the new name in a low one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import tomli
 
@@ -18,6 +18,7 @@ from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_
 from app_server.core.config.reader import derive_error, shown
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from protocol.base import Json
+from protocol.records import dataclass
 
 MAX_DEPTH = 32
 """Nothing in the settings is nested nearly as deeply; deeper keys are typing errors or worse."""
@@ -60,6 +61,31 @@ def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrid
         raise derive_error(f"config profile `{name}` not found")
     chosen = {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
     return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
+
+
+def key_in_file(
+    key: tuple[str, ...],
+    file: Mapping[str, Json],
+    cli: CliOverrides,
+    request: RequestOverrides,
+    profile: str | None,
+) -> tuple[str, ...] | None:
+    """The key by which the file gives the setting `key` the value that counts; None: a higher layer does, or none."""
+    if _has(merge(with_features(cli_layer(cli)), request_layer(request)), key):
+        return None
+    names = [key]
+    if len(key) == 2 and key[0] == "features":
+        names += [("features", old) for old, feature in ALIASES.items() if feature == key[1]]
+    chosen = [("profiles", profile, *name) for name in names] if profile is not None else []
+    return next((name for name in (*chosen, *names) if _has(file, name)), None)
+
+
+def _has(table: Json, key: tuple[str, ...]) -> bool:
+    for part in key:
+        if not isinstance(table, Mapping) or part not in table:
+            return False
+        table = table[part]
+    return bool(key)
 
 
 def cli_layer(cli: CliOverrides) -> dict[str, Json]:
@@ -168,7 +194,7 @@ def _named_profile(
     name = request.settings.get("profile") or cli.profile or everything.get("profile")
     if name is None or isinstance(name, str):
         return name or None
-    raise derive_error("`profile` must be a string")
+    raise derive_error("`profile` must be a string", "profile")
 
 
 def _nested(key: str, value: Json) -> dict[str, Json]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.config.layers import combine
-from app_server.core.config.reader import derive_error
+from app_server.core.config.layers import combine, key_in_file
+from app_server.core.config.reader import SettingError, derive_error
 from app_server.core.config.resolve import Surroundings, resolve
-from app_server.core.config.toml_file import read_config_file
+from app_server.core.config.toml_file import place_in_file, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 
 
@@ -22,12 +22,18 @@ def load_config(
     """What a conversation that begins now runs with. `cwd` is the server's; the request may name another.
 
     Raises ConfigError; its text is complete, with `failed to load configuration: …` where the file itself
-    is at fault and `error deriving config: …` where a setting is.
+    is at fault and `error deriving config: …` where a setting is; the place follows where the file has it.
     """
     where = _working_directory(cwd, request.cwd)
+    file, profile = read_config_file(home), None
     try:
-        layered = combine(read_config_file(home), cli, request)
+        layered = combine(file, cli, request)
+        profile = layered.profile
         return resolve(layered, Surroundings(home, where, env, request.base_instructions))
+    except SettingError as error:
+        key = key_in_file(error.key, file, cli, request, profile) if error.key else None
+        place = place_in_file(home, key) if key else None
+        raise SettingError(error.problem, error.key, place) from error
     except RecursionError as error:
         raise derive_error("the settings are nested too deeply") from error
 

@@ -20,8 +20,17 @@ Choice = TypeVar("Choice", bound=StrEnum)
 MAX_INTEGER = 2**63 - 1
 
 
-def derive_error(problem: str) -> ConfigError:
-    return ConfigError(f"error deriving config: {problem}")
+class SettingError(ConfigError):
+    """A setting that cannot be used, and its key."""
+
+    def __init__(self, problem: str, key: tuple[str, ...], place: str | None = None) -> None:
+        super().__init__(f"error deriving config: {place + ': ' if place else ''}{problem}")
+        self.problem, self.key = problem, key
+
+
+def derive_error(problem: str, *key: str) -> SettingError:
+    """`key` is the one at fault, where it is one."""
+    return SettingError(problem, key)
 
 
 class Table:
@@ -62,7 +71,7 @@ class Table:
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(key, "an integer", value)
         if not minimum <= value <= MAX_INTEGER:
-            raise derive_error(f"`{self.name(key)}` must be at least {minimum} and fit into 64 bits")
+            raise self.unfit(key, f"must be at least {minimum} and fit into 64 bits")
         return value
 
     def seconds(self, key: str) -> float | None:
@@ -73,7 +82,7 @@ class Table:
             raise self._wrong(key, "a number of seconds", value)
         # The upper bound, some thirty years, also turns away infinity; NaN fails every comparison.
         if not 0 < value <= 1e9:
-            raise derive_error(f"`{self.name(key)}` must be a number of seconds above zero")
+            raise self.unfit(key, "must be a number of seconds above zero")
         return float(value)
 
     def choice(self, key: str, kind: type[Choice]) -> Choice | None:
@@ -84,7 +93,7 @@ class Table:
             return kind(value)
         except ValueError:
             words = ", ".join(f"`{member.value}`" for member in kind)
-            raise derive_error(f"`{self.name(key)}` must be one of {words}, not {shown(value)}") from None
+            raise self.unfit(key, f"must be one of {words}, not {shown(value)}") from None
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         value = self._value(key)
@@ -136,6 +145,10 @@ class Table:
     def name(self, key: str) -> str:
         return ".".join(_part(part) for part in (*self._path, key))
 
+    def unfit(self, key: str, problem: str) -> SettingError:
+        """What is wrong with the value of `key`, as an error to raise."""
+        return derive_error(f"`{self.name(key)}` {problem}", *self._path, key)
+
     def unknown_keys(self) -> Iterator[str]:
         """One warning for each key that nothing asked for, in the order of the file."""
         for key in self._raw:
@@ -148,8 +161,8 @@ class Table:
         self._known.add(key)
         return self._raw.get(key)
 
-    def _wrong(self, key: str, wanted: str, value: Json, inside: str = "") -> ConfigError:
-        return derive_error(f"`{self.name(key)}` must be {wanted}, not {inside}{_type_name(value)}")
+    def _wrong(self, key: str, wanted: str, value: Json, inside: str = "") -> SettingError:
+        return self.unfit(key, f"must be {wanted}, not {inside}{_type_name(value)}")
 
 
 def nearest(word: str, known: set[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
+from protocol.records import dataclass
 
 DEFAULT_MODEL = "gpt-5-codex"
 DEFAULT_REVIEW_MODEL = "gpt-5-codex"
@@ -57,9 +58,9 @@ NOT_USED_HERE = (
     "experimental_resume", "personality", "analytics", "feedback", "suppress_unstable_features_warning",
     "log_dir", "sqlite_home", "skills", "apps", "plugins", "ghost_snapshot", "service_tier",
     "project_root_markers", "background_terminal_max_timeout", "web_search", "model_catalog_json",
-    "plan_mode_reasoning_effort", "commit_attribution", "mcp_oauth_callback_port",
+    "plan_mode_reasoning_effort", "commit_attribution", "mcp_oauth_callback_port", "tool_output_token_limit",
 )  # fmt: skip
-"""Settings of terminals and of other programs that share the file: known, and without meaning here."""
+"""Settings of terminals, of later versions and of other programs that share the file: known, and without meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
     features = _features(table, warnings)
     forced = table.text("forced_login_method")
     if forced not in (None, *LOGIN_METHODS):
-        raise derive_error("`forced_login_method` must be one of `chatgpt`, `api`")
+        raise table.unfit("forced_login_method", "must be one of `chatgpt`, `api`")
     config = Config(
         home=around.home,
         cwd=around.cwd,
@@ -113,7 +114,6 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
         show_raw_agent_reasoning=table.flag("show_raw_agent_reasoning") or False,
         project_doc_max_bytes=_or(table.integer("project_doc_max_bytes"), 32 * 1024),
         project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
-        tool_output_token_limit=table.integer("tool_output_token_limit"),
         mcp_servers=read_mcp_servers(table.table("mcp_servers"), around.cwd),
         features=features,
         include_apply_patch_tool=features.enabled("apply_patch_freeform"),
@@ -239,14 +239,14 @@ def _file_names(table: Table, key: str) -> tuple[str, ...]:
     names = table.texts(key) or ()
     for name in names:
         if "/" in name or "\0" in name or name in ("..", "."):
-            raise derive_error(f"`{key}` must hold plain file names, not {shown(name)}")
+            raise table.unfit(key, f"must hold plain file names, not {shown(name)}")
     return tuple(name for name in names if name)
 
 
 def _filled(table: Table, key: str, default: str) -> str:
     value = table.text(key)
     if value is not None and not value.strip():
-        raise derive_error(f"`{key}` must not be empty")
+        raise table.unfit(key, "must not be empty")
     return default if value is None else value
 
 

@@ -5,13 +5,13 @@ default.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from app_server.core.config.reader import Table, derive_error
+from app_server.core.config.reader import SettingError, Table
 from app_server.core.config.resolve import LOGIN_METHODS
-from app_server.core.config.toml_file import read_config_file
+from app_server.core.config.toml_file import place_in_file, read_config_file
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,16 @@ class SavedConfig:
 
 def load_saved_config(home: Path) -> SavedConfig:
     """Raises ConfigError where the file or one of these settings is unusable."""
-    table = Table(read_config_file(home))
+    try:
+        return _saved(Table(read_config_file(home)))
+    except SettingError as error:
+        raise SettingError(error.problem, error.key, place_in_file(home, error.key)) from error
+
+
+def _saved(table: Table) -> SavedConfig:
     forced = table.text("forced_login_method")
     if forced not in (None, *LOGIN_METHODS):
-        raise derive_error("`forced_login_method` must be one of `chatgpt`, `api`")
+        raise table.unfit("forced_login_method", "must be one of `chatgpt`, `api`")
     return SavedConfig(
         approval_policy=table.choice("approval_policy", AskForApproval),
         sandbox_mode=table.choice("sandbox_mode", SandboxMode),

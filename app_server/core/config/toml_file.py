@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tomli
 
+from app_server.core.config.places import find_key
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import ConfigError
 from protocol.base import Json
@@ -26,6 +27,16 @@ def read_config_file(home: Path) -> Mapping[str, Json]:
     """The user's settings as written. The result is shared: treat it as read-only."""
     path = home / CONFIG_FILE
     return parse_toml(read_config_bytes(path) or b"", path)
+
+
+def place_in_file(home: Path, key: tuple[str, ...]) -> str | None:
+    """`FILE:LINE:COLUMN` of a key's value in the user's settings. The file is read again: only errors ask for this."""
+    path = home / CONFIG_FILE
+    try:
+        place = find_key((read_config_bytes(path) or b"").decode("utf-8-sig"), key)
+    except (ConfigError, ValueError):
+        return None  # it has changed meanwhile
+    return f"{path}:{place[0]}:{place[1]}" if place else None
 
 
 def read_config_bytes(path: Path) -> bytes | None:
