@@ -89,7 +89,9 @@ class ExecApprovalRequestEvent(EngineModel):
 
 class ExecCommandBeginEvent(EngineModel):
     """A command was taken up. Before the question about it, its output and its end, once for a call; also for
-    a command that the user then refuses, whose end has exit code -1."""
+    a command that the user then refuses, whose end has exit code -1. For the tool `exec_command`, `command` is
+    the line that the model wrote, as one word; the question has the whole command. Its end may come in a later
+    turn, or never, where the command goes on as long as the conversation."""
 
     type: Literal["exec_command_begin"] = "exec_command_begin"
     call_id: str

@@ -115,6 +115,7 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
         diffs=diffs,
         store=services.outbox.flush,
         clock=services.clock,
+        new_id=services.new_id,
         terminals=services.terminals,
         shell_path=services.instructions.shell_path,
         granted_roots=state.granted_roots,

@@ -7,7 +7,7 @@ Anything else that leaves a tool is our bug and ends the turn with an error even
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from app_server.core.approvals.broker import ApprovalBroker
@@ -22,6 +22,7 @@ from app_server.core.tools.terminals import Terminals
 from protocol.events.msg import EventMsg
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy
+from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputPayload, ResponseItem
 
 
@@ -79,6 +80,8 @@ class ToolTurn:
     """Returns once everything said so far is on the disk; an approval's answer waits for it."""
     clock: Callable[[], float]
     """Monotonic seconds."""
+    new_id: Callable[[], str]
+    """A random UUID as text."""
     terminals: Terminals
     """Commands of the conversation that go on between calls."""
     shell_path: str

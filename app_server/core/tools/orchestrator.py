@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -33,6 +32,7 @@ from protocol.events.commands import (
     ExecCommandEndEvent,
 )
 from protocol.policy import DangerFullAccess, ReviewDecision
+from protocol.records import dataclass
 
 DEFAULT_TIMEOUT_MS = 10_000
 """What a command may take where the model does not say; the reference's default."""
@@ -48,11 +48,14 @@ class Command:
     call_id: str
     argv: tuple[str, ...]
     cwd: str
+    line: str | None = None
+    """What the model wrote where the shell around it was added here. Clients are shown that as the command that
+    begins; a question shows the argv, for that is what a yes allows."""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     escalated: bool = False
     justification: str | None = None
     user_shell: bool = False
-    """Typed by the user himself: nobody needs to be asked."""
+    """Typed by the user himself: nobody needs to be asked before it runs in the sandbox."""
     provider_shell: bool = False
     """Came as the provider's own kind of call, which clients are told of as of a user's command. It is asked about
     like any other."""
@@ -96,12 +99,13 @@ async def through(
     if refused := refusal(request, turn.settings.approval_policy):
         turn.decided("shell", command.call_id, ReviewDecision.DENIED)
         raise ToolFailure(refused)
+    begins = command.argv if command.line is None else (command.line,)
     turn.emit(
         ExecCommandBeginEvent(
             call_id=command.call_id,
-            command=command.argv,
+            command=begins,
             cwd=command.cwd,
-            parsed_cmd=tuple(parse_command(command.argv)),
+            parsed_cmd=parse_command(begins),
             is_user_shell_command=command.user_shell or command.provider_shell,
         )
     )

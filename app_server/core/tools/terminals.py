@@ -5,12 +5,13 @@ They end with the conversation, and all of them when the user interrupts: what n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP, PtySession
+from protocol.records import dataclass
 
 MOST = 64
 """Open at once; then the one that was used longest ago makes room, one that has ended before any other."""
@@ -62,6 +63,12 @@ class Terminals:
         terminal = self._open.pop(number, None)
         if terminal is not None:
             await terminal.pty.close()
+
+    async def forget(self, number: int) -> None:
+        """Ends one that the model never heard of; the next one gets its number."""
+        await self.drop(number)
+        if number == self._next - 1:
+            self._next = number
 
     async def close(self) -> None:
         """Ends all of them at once; also where the caller is cancelled."""

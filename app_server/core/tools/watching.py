@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import anyio
 
 from app_server.core.context.output import shorten
@@ -16,11 +14,14 @@ from app_server.core.tools.contract import ToolOutput, ToolTurn, text_output
 from app_server.core.tools.orchestrator import tell_end
 from app_server.core.tools.output_events import OutputDeltas, decode
 from app_server.core.tools.terminals import Terminal
+from protocol.records import dataclass
 
 SHORTEST_MS, LONGEST_MS = 250, 60_000
 """How long one look may take, whatever the model asks for."""
 MAX_TOKENS = 10_000
 """What the model is shown of one look where it does not say."""
+CHUNK_ID = 6
+"""Digits of the name that each look is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +73,14 @@ async def finish(look: Look, max_tokens: float | None, turn: ToolTurn) -> ToolOu
             duration_s=turn.clock() - look.terminal.began,
         )
         tell_end(look.terminal.call_id, result, turn)
-    text = _told(look, int(MAX_TOKENS if max_tokens is None else max_tokens))
+    text = _told(look, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens))
     return text_output(shorten(text), success=look.exit_code in (None, 0))
 
 
-def _told(look: Look, max_tokens: int) -> str:
+def _told(look: Look, chunk_id: str, max_tokens: int) -> str:
     text = decode(look.output)
     shown = within_tokens(text, max_tokens)
-    lines = [f"Wall time: {look.seconds:.4f} seconds"]
+    lines = [f"Chunk ID: {chunk_id}", f"Wall time: {look.seconds:.4f} seconds"]
     if look.exit_code is None:
         lines.append(f"Process running with session ID {look.terminal.number}")
     else:

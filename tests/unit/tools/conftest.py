@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,6 +138,7 @@ def scene(tmp_path: Path) -> MakeScene:
             diffs=TurnDiffTracker(),
             store=store,
             clock=lambda: 0.0,
+            new_id=lambda: str(uuid.uuid4()),
             terminals=Terminals(),
             shell_path="/bin/sh",
         )

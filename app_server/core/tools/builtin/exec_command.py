@@ -90,12 +90,14 @@ class ExecCommandTool:
             terminal = await turn.terminals.keep(command.call_id, pty, began=began, confined=plan is not None)
             look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
             if look.denied or pty.failure is not None:
-                await turn.terminals.drop(terminal.number)
+                await turn.terminals.forget(terminal.number)
             if pty.failure is not None:
                 raise LaunchError(pty.failure)
             return look
 
         look = await through(command, turn, execute)
+        if look.exit_code is not None:
+            await turn.terminals.forget(look.terminal.number)
         return await finish(look, arguments.get("max_output_tokens"), turn)
 
 
@@ -105,6 +107,7 @@ def as_command(call_id: str, arguments: dict[str, Json], turn: ToolTurn) -> Comm
     return Command(
         call_id=call_id,
         argv=(shell, flag, arguments["cmd"]),
+        line=arguments["cmd"],
         cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.get("workdir") or "")),
         escalated=bool(arguments.get("with_escalated_permissions")),
         justification=arguments.get("justification"),

@@ -41,7 +41,8 @@ def ends(scene: Scene) -> list[ExecCommandEndEvent]:
 async def test_a_command_that_ends_is_told_at_once(live: MakeLive) -> None:
     scene = live()
     said = await run(EXEC, scene, cmd="echo out; echo err >&2; exit 3", yield_time_ms=60_000, **SHORT)
-    assert "Process exited with code 3\nOutput:\nout\r\nerr\r\n" in said
+    shape = r"Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\nOutput:\n"
+    assert re.fullmatch(shape + "out\r\nerr\r\n", said)
     assert [end.exit_code for end in ends(scene)] == [3]
     assert scene.kinds()[0] == "exec_command_begin"
     assert len(scene.turn.terminals) == 0
@@ -62,6 +63,15 @@ async def test_a_session_is_typed_into_until_it_ends(live: MakeLive) -> None:
         await run(WRITE, scene, session_id=number, chars="more\n")
 
 
+async def test_numbers_are_given_to_what_goes_on(live: MakeLive) -> None:
+    scene = live()
+    assert await opened(scene, "cat", "") == 0
+    await run(EXEC, scene, cmd="true", yield_time_ms=60_000, **SHORT)
+    assert await opened(scene, "cat", "") == 1
+    await run(WRITE, scene, session_id=0, chars="\x04", yield_time_ms=60_000)
+    assert await opened(scene, "cat", "") == 2
+
+
 async def test_much_output_is_cut_and_said_to_be(live: MakeLive) -> None:
     said = await run(EXEC, live(), cmd="seq 1 50000", max_output_tokens=50, yield_time_ms=60_000, **SHORT)
     assert "Original token count: " in said
@@ -77,7 +87,8 @@ async def test_what_the_user_denies_is_not_run(live: MakeLive) -> None:
     assert not (scene.ws / "made").exists()
     [question] = scene.questions()
     [begin] = [event for event in scene.said if isinstance(event, ExecCommandBeginEvent)]
-    assert question.command == begin.command == ("/bin/sh", "-c", "echo > made")  # type: ignore[union-attr]
+    assert question.command == ("/bin/sh", "-c", "echo > made")  # type: ignore[union-attr]
+    assert begin.command == ("echo > made",)
 
 
 async def test_a_session_is_confined_like_a_command(live: MakeLive) -> None:
