@@ -1,8 +1,8 @@
 """Reads for the model: lines of a file, entries of a folder, files that hold a pattern. Run as a process of its own,
 `python -I -S reader.py REQUEST`, so that it has the rights of a command, no more, and can be ended at any time.
 
-The request is JSON: `{"do": "read" | "list" | "grep", ...}`. The answer goes to stdout; what went wrong goes to stderr,
-with exit status 1. Standard library and this folder only.
+The request is JSON: `{"do": "read" | "block" | "list" | "grep", ...}`. The answer goes to stdout; what went wrong goes
+to stderr, with exit status 1. Standard library and this folder only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from pathlib import Path
@@ -20,11 +21,14 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from app_server.core.files.blocks import Lines, window
 from app_server.core.files.walk import SEPARATOR, Tree
 
 LINE_BYTES = 500
 """So much of a line or a name is shown."""
 READ_SIZE = 1 << 16
+BLOCK_LINES = 10_000
+"""So far up and down is looked for what belongs to a line."""
 GREP_BYTES = 16 << 20
 """So much of a file is searched."""
 NUL_WITHIN = 8192
@@ -49,6 +53,22 @@ def read_lines(path: str, offset: int, limit: int) -> str:
     if not out:
         raise Unreadable("offset exceeds file length")
     return "\n".join(out)
+
+
+def read_block(path: str, anchor: int, levels: int, siblings: bool, header: bool, limit: int) -> str:
+    """The lines that belong to the line `anchor` by their indentation; see `Lines.block`."""
+    with _open(path) as file:
+        lines = enumerate(_lines(file.fileno()), 1)
+        near = deque(itertools.islice(lines, anchor), BLOCK_LINES)
+        if not near or near[-1][0] != anchor:
+            raise Unreadable("anchor_line exceeds file length")
+        place = len(near) - 1
+        numbered = [*near, *itertools.islice(lines, BLOCK_LINES)]
+    block = Lines([line for _, line in numbered]).block(
+        place, levels=levels, siblings=siblings, header=header
+    )
+    shown = window(block, place, limit)
+    return "\n".join(f"L{number}: {line}" for number, line in numbered[shown.start : shown.stop])
 
 
 def _open(path: str):  # type: ignore[no-untyped-def]  # an unbuffered binary file
@@ -193,6 +213,8 @@ def main(request: str) -> int:
         match asked.pop("do"):
             case "read":
                 answer = read_lines(**asked)
+            case "block":
+                answer = read_block(**asked)
             case "list":
                 answer = list_folder(**asked)
             case _:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.files.reader import LINE_BYTES, Unreadable, braces, grep, list_folder, read_lines
+from app_server.core.files.reader import (
+    LINE_BYTES,
+    Unreadable,
+    braces,
+    grep,
+    list_folder,
+    read_block,
+    read_lines,
+)
 from app_server.core.tools.builtin.grep_files import GrepFilesTool
 from app_server.core.tools.builtin.list_dir import ListDirTool
 from app_server.core.tools.builtin.read_file import ReadFileTool
@@ -18,6 +26,7 @@ from protocol.base import Json
 from protocol.policy import ReadOnly
 from tests.unit.tools.builtin.conftest import MakeLive, run
 
+BLOCK = {"file_path": __file__, "mode": "indentation"}
 READ, LIST, GREP = ReadFileTool(), ListDirTool(), GrepFilesTool()
 
 
@@ -62,6 +71,16 @@ def test_a_long_line_is_cut_between_characters(tmp_path_factory: pytest.TempPath
     assert "\ufffd" not in first
     assert LINE_BYTES - 3 < len(first.removeprefix("L1: ").encode()) <= LINE_BYTES
     assert second == "L2: next"
+
+
+def test_the_lines_around_one_are_numbered_as_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("x\n" * 30_000 + "def f():\n  one\n  two\ny\n", encoding="utf-8")
+    shown = read_block(str(file), 30_002, 1, siblings=False, header=True, limit=10)
+    assert shown == "L30001: def f():\nL30002:   one\nL30003:   two"
+    assert read_block(str(file), 30_002, 1, siblings=False, header=True, limit=1) == "L30002:   one"
+    with pytest.raises(Unreadable, match="anchor_line exceeds file length"):
+        read_block(str(file), 30_005, 1, siblings=False, header=True, limit=10)
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
@@ -146,6 +165,10 @@ def test_braces_are_choices(glob: str, choices: list[str]) -> None:
         (READ, {"file_path": "/a", "offset": 0}, "offset must be a 1-indexed line number"),
         (READ, {"file_path": "/a", "limit": 0}, "limit must be greater than zero"),
         (READ, {"file_path": "/nowhere/a"}, "failed to read file: No such file or directory"),
+        (READ, {"file_path": "/a", "mode": "all"}, "failed to parse function arguments: .*mode"),
+        (READ, {**BLOCK, "indentation": {"anchor_line": 0}}, "anchor_line must be a 1-indexed line number"),
+        (READ, {**BLOCK, "indentation": {"max_lines": 0}}, "max_lines must be greater than zero"),
+        (READ, {**BLOCK, "indentation": {"anchor_line": 1 << 30}}, "anchor_line exceeds file length"),
         (READ, {}, "failed to parse function arguments"),
         (LIST, {"dir_path": "a"}, "dir_path must be an absolute path"),
         (LIST, {"dir_path": "/", "depth": 0}, "depth must be greater than zero"),
@@ -165,6 +188,12 @@ async def test_relative_places_are_the_turns(live: MakeLive) -> None:
     tree(scene.ws)
     assert "y.py" in await run(GREP, scene, pattern="import", path="a/deep", include=None)
     assert (await run(READ, scene, file_path=str(scene.ws / "b.txt"), limit=None)) == "L1: import os"
+    (scene.ws / "c.py").write_text("x = 1\n\ndef f():\n    return 1\n")
+    file, block = str(scene.ws / "c.py"), {"anchor_line": 4, "max_lines": None}
+    shown = await run(READ, scene, file_path=file, mode="indentation", indentation=block)
+    assert shown == await run(READ, scene, file_path=file, mode="indentation", offset=4)
+    assert shown == await run(READ, scene, file_path=file, mode="slice", offset=3)
+    assert shown == "L3: def f():\nL4:     return 1"
     assert "x.py" in await run(LIST, scene, dir_path=str(scene.ws))
 
 
