@@ -3,14 +3,15 @@
 1. `task_started`, then the user's words as an item.
 2. What the user said meanwhile joins the conversation, ahead of the next request.
 3. One request; its items and the outputs of its calls are recorded in the model's order.
-4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again.
+4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again; also
+   where the compaction failed, which is told as an error.
 5. The turn ends when the model called nothing. What the user said during that last reply begins the next turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
@@ -19,8 +20,10 @@ from app_server.core.session.outbox import Outbox
 from app_server.core.session.sampling import Sampler
 from app_server.core.session.state import TokenCounts
 from app_server.core.session.transcript import Transcript
+from protocol.events.notices import ErrorEvent
 from protocol.events.patches import TurnDiffEvent
 from protocol.events.turn import ItemCompletedEvent, ItemStartedEvent, TaskStartedEvent
+from protocol.records import dataclass
 from protocol.responses import MessageItem, ResponseItem
 
 
@@ -102,7 +105,7 @@ class TurnLoop:
             self.outbox.emit(self.turn_id, event)
 
     async def _made_room(self) -> bool:
-        """Compact where the limit is reached. True: done, ask the model again."""
+        """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
         tokens = self.tokens.in_context
         if self.compact_limit is None or tokens is None or tokens < self.compact_limit:
             self._compacted = False
@@ -110,5 +113,9 @@ class TurnLoop:
         if self._compacted:
             raise ContextStillFull(self.compact_limit, tokens)
         self._compacted = True
-        await self.compact()
+        try:
+            await self.compact()
+        except CoreError as error:
+            # The history is what it was, and may still fit: what the turn has done so far is not given up for it.
+            self.outbox.emit(self.turn_id, ErrorEvent(message=str(error)))
         return True

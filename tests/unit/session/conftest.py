@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from app_server.core.context.history import ConversationHistory
+from app_server.core.errors import CoreError
 from app_server.core.model.prompt import FunctionTool, Prompt, ToolSpec
 from app_server.core.rollout.names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
@@ -80,6 +81,7 @@ class Bench:
     said_meanwhile: list[MessageItem] = field(default_factory=list)
     ids: Iterator[int] = field(default_factory=lambda: iter(range(1000)))
     compacted: int = 0
+    compaction_fails: bool = False
 
     def answers(self, *answers: ScriptedAnswer) -> None:
         self.http.outcomes.extend(answers)
@@ -120,6 +122,8 @@ class Bench:
 
         async def compact() -> None:
             self.compacted += 1
+            if self.compaction_fails:
+                raise CoreError("no summary")
             self.history.replace(self.history.items[-1:])
 
         return TurnLoop(

@@ -7,6 +7,7 @@ import pytest
 
 from app_server.core.context.environment import user_text
 from app_server.core.session.turn import ContextStillFull
+from protocol.events.notices import ErrorEvent
 from protocol.responses import MessageItem
 from tests.unit.model.scripted import COMPLETED, answer, event, message_done
 from tests.unit.session.conftest import Bench
@@ -76,6 +77,17 @@ async def test_a_context_that_stays_over_its_limit_ends_the_turn(bench: Bench) -
     with pytest.raises(ContextStillFull, match=r"limit 500, current 800"):
         await bench.loop(bench.sampler(), compact_limit=500).run([user_text("go")])
     assert bench.compacted == 1
+
+
+async def test_a_compaction_that_fails_is_told_and_tried_once(bench: Bench) -> None:
+    bench.compaction_fails = True
+    bench.answers(answer(message_done("long"), costing(900)), answer(message_done("still"), costing(800)))
+    with pytest.raises(ContextStillFull):
+        await bench.loop(bench.sampler(), compact_limit=500).run([user_text("go")])
+    assert bench.compacted == 1
+    told = [event.msg.message for event in await bench.events() if isinstance(event.msg, ErrorEvent)]
+    assert told == ["no summary"]
+    assert len(bench.http.requests) == 2
 
 
 async def test_a_limit_that_is_reached_again_later_is_compacted_again(bench: Bench) -> None:
