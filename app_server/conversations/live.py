@@ -18,6 +18,7 @@ from app_server.core.session.session import Session
 from app_server.projection.approvals import Asking, answer, asks, question
 from app_server.projection.outbound import EventProjection
 from app_server.rpc.outgoing import Outgoing, describe
+from protocol.events.notices import ShutdownCompleteEvent
 from protocol.events.turn import RawResponseItemEvent
 from protocol.ops import InterruptOp, Op, ShutdownOp
 
@@ -33,6 +34,7 @@ class LiveConversation:
         self._projection = EventProjection(id)
         self._listeners: dict[str, bool] = {}
         self._listened = anyio.Event()
+        self._handed_over = False
         self.gone = anyio.Event()
 
     @property
@@ -76,6 +78,11 @@ class LiveConversation:
             pass  # it ends already
         await self.gone.wait()
 
+    async def hand_over(self) -> None:
+        """End it because it goes on as another: those who listen hear how its turn ends, and of no shutdown."""
+        self._handed_over = True
+        await self.shut_down()
+
     # --- life
     async def run(self) -> None:
         """The session, the pump and the round trips, until the session ends."""
@@ -89,7 +96,7 @@ class LiveConversation:
             self.gone.set()
 
     async def _pump(self, group: TaskGroup) -> None:
-        while True:
+        while self._listeners or not self.session.ended.is_set():
             await self._listened.wait()
             events = await self.session.services.outbox.take()
             if not events:
@@ -106,6 +113,8 @@ class LiveConversation:
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:
         msg = event.msg
         if isinstance(msg, RawResponseItemEvent) and not any(self._listeners.values()):
+            return
+        if self._handed_over and isinstance(msg, ShutdownCompleteEvent):
             return
         self._outgoing.send(self._projection.line(event.id, msg))
         if asks(msg):

@@ -38,8 +38,7 @@ class ConversationManager:
             raise overloaded(f"{len(self._live)} conversations are open; archive some first")
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
             # Its file has one writer; the new session takes over where the old one ends.
-            before.mute()
-            await before.shut_down()
+            await before.hand_over()
         opened = await self._engine.open(config, origin)
         live = self._live[opened.conversation_id] = LiveConversation(
             opened.conversation_id, opened.session, self._outgoing

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.scripted_model import Hold, reply, says, script
+from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
 from tests.support.world import MakeWorld
 
 pytestmark = pytest.mark.anyio
@@ -63,12 +63,26 @@ async def test_a_conversation_that_is_open_here_is_taken_over(world: MakeWorld) 
         conversation = await w.open()
         await w.client.say(conversation, "first")
         await w.client.expect("task_started")
-        await w.client.leave_alone(conversation)
         await w.client.call("resumeConversation", {"conversationId": conversation})
         await w.client.listen(conversation)
         turn = await w.client.turn(conversation, "second")
         assert turn.last_message == "two"
     assert w.model.requests[1].texts() == ["first", "second"]
+
+
+async def test_who_listens_hears_that_a_resume_ended_a_turn(world: MakeWorld) -> None:
+    async with world(reply(begins_to_say(), word("I am"), Hold()), reply(says("two"))) as w:
+        conversation = await w.open()
+        await w.client.say(conversation, "first")
+        await w.client.expect("agent_message_delta")
+        await w.client.call("resumeConversation", {"conversationId": conversation})
+        await w.client.listen(conversation)
+        turn = await w.client.turn(conversation, "second")
+        assert turn.last_message == "two"
+        told = [m["method"].removeprefix("codex/event/") for m in w.client.received() if "method" in m]
+    assert told.count("turn_aborted") == 1
+    assert told.index("turn_aborted") < told.index("sessionConfigured")
+    assert "shutdown_complete" not in told
 
 
 async def test_settings_of_a_resumed_conversation_can_be_given(world: MakeWorld) -> None:

@@ -82,8 +82,6 @@ class Client:
     """The server has closed its end."""
     left_early: bool = False
     """The client has left in the middle of something."""
-    left_alone: set[str] = field(default_factory=set)
-    """Conversations that end without telling."""
     _next_id: int = 0
     _position: int = 0
     _arrived: anyio.Event = field(default_factory=anyio.Event)
@@ -215,10 +213,6 @@ class Client:
     async def listen(self, conversation: str, *, raw: bool = False) -> str:
         params = {"conversationId": conversation, "experimentalRawEvents": raw}
         return str((await self.call("addConversationListener", params))["subscriptionId"])
-
-    async def leave_alone(self, conversation: str) -> None:
-        """Hear no more of it: what it says at its end is not for anybody."""
-        self.left_alone.add(conversation)
 
     async def say(self, conversation: str, text: str = "hi", items: Sequence[Json] = ()) -> None:
         given = list(items) or [text_item(text)]

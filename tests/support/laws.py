@@ -6,9 +6,11 @@ The laws read two records: what the client sent and received, in order, and what
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from protocol.base import Json
 from tests.support.client import ENDS, Client, Logged
@@ -27,6 +29,10 @@ QUESTIONS = {
     "elicitationRequest": "elicitation_request",
 }
 STARTS_TURNS = ("sendUserMessage", "sendUserTurn", "submit")
+GOES_ON = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
+EXITED = re.compile(r"^Process exited with code -?\d+$", re.MULTILINE)
+"""What `exec_command` and `write_stdin` tell the model of a command on a terminal."""
+NONE: Mapping[str, bool] = MappingProxyType({})
 STORED = ("user_message", "agent_message", "agent_reasoning", "turn_aborted")
 
 
@@ -39,13 +45,13 @@ def broken_laws(client: Client, requests: Sequence[ModelRequest], rollouts: Sequ
     broken += [] if client.left_early else unanswered(log)
     broken += too_early(log)
     broken += unasked(received)
-    terminals = calls_of("exec_command", requests)
+    open_calls = terminals(requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))
-        to_the_end = not client.left_early and conversation not in client.left_alone
+        to_the_end = not client.left_early
         broken += turns(events, to_the_end=to_the_end)
         broken += items([event for _, event in events])
-        broken += spans(events, to_the_end=to_the_end, terminals=terminals)
+        broken += spans(events, to_the_end=to_the_end, terminals=open_calls)
     for n, request in enumerate(requests):
         broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
     stored = [rollout(path) for path in rollouts]
@@ -227,10 +233,10 @@ def _item_id(event: Json) -> str:
 
 
 def spans(
-    events: Sequence[tuple[str, Json]], *, to_the_end: bool = True, terminals: Container[str] = ()
+    events: Sequence[tuple[str, Json]], *, to_the_end: bool = True, terminals: Mapping[str, bool] = NONE
 ) -> list[str]:
-    """What begins ends, once, under one call id, or with its turn; output comes in between. Terminals outlive turns,
-    and may end with the conversation."""
+    """What begins ends, once, under one call id, or with its turn; output comes in between. `terminals` outlive their
+    turns, and those that are not known to have exited may end with the conversation."""
     running: dict[tuple[str, str], str] = {}
     broken = []
     for id, event in events:
@@ -250,14 +256,27 @@ def spans(
             for key in left:  # `turn_aborted` ends what ran
                 del running[key]
     if to_the_end:
-        broken += [f"{name} of {call} never ends" for name, call in running if call not in terminals]
+        broken += [f"{name} of {call} never ends" for name, call in running if not terminals.get(call)]
     return broken
 
 
 # --- the model's side
-def calls_of(tool: str, requests: Sequence[ModelRequest]) -> set[str]:
-    items = (item for request in requests for item in request.input)
-    return {item["call_id"] for item in items if item["type"] == "function_call" and item["name"] == tool}
+def terminals(requests: Sequence[ModelRequest]) -> dict[str, bool]:
+    """The calls of `exec_command` that the model was told go on, and whether they still did at last."""
+    found: dict[str, bool] = {}
+    for request in requests:
+        names: dict[str, str] = {}
+        asked = {item["call_id"]: item for item in request.input if item["type"] == "function_call"}
+        for call, output in request.outputs().items():
+            tool = asked[call]["name"] if call in asked else None
+            if tool == "exec_command" and (told := GOES_ON.search(output)):
+                names[told[1]] = call
+                found[call] = True
+            elif tool == "write_stdin" and EXITED.search(output):
+                number = str(json.loads(asked[call]["arguments"])["session_id"])
+                if number in names:  # else a compaction took the call that opened it
+                    found[names[number]] = False
+    return found
 
 
 def orphans(history: Sequence[Json]) -> list[str]:
