@@ -50,6 +50,18 @@ async def test_a_history_that_is_too_long_is_compacted_by_itself(world: MakeWorl
     assert "one" in w.model.requests[2].texts(), "the user's words are kept"
 
 
+async def test_an_automatic_compaction_that_fails_does_not_end_the_turn(world: MakeWorld) -> None:
+    broken = failure(400, {"error": {"message": "no"}})
+    replies = (reply(script("echo hi"), input=600), broken, reply(says("after"), input=60))
+    async with world(*replies, config={"model_auto_compact_token_limit": 500}) as w:
+        turn = await w.client.turn(await w.open(), "one")
+        (path,) = w.rollouts()
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (len(turn.of("error")), turn.last_message) == (1, "after")
+    assert "hi" in w.model.requests[2].outputs()["c1"], "nothing was left out"
+    assert of_kind(lines, "compacted") == []
+
+
 async def test_a_user_may_ask_for_a_compaction(world: MakeWorld) -> None:
     async with world(reply(says("long answer")), reply(says("SUMMARY")), reply(says("after"))) as w:
         conversation = await w.open()
@@ -157,6 +169,31 @@ async def test_the_users_own_command_runs_without_asking_and_the_model_does_not_
     assert (end["exit_code"], end["stdout"]) == (4, "done\n")
     assert turn.of("exec_command_begin")[0]["is_user_shell_command"] is True
     assert w.model.requests[0].texts() == ["hi"]
+
+
+async def test_the_users_own_command_is_offered_to_run_without_the_sandbox_that_stopped_it(
+    world: MakeWorld,
+) -> None:
+    config = {"sandbox_mode": "read-only", "approval_policy": "untrusted"}
+    async with world(config=config) as w:
+        w.client.decide("execCommandApproval", "denied", "approved")
+        conversation = await w.open()
+        op = {"type": "run_user_shell_command", "command": "echo mine > mine.txt"}
+        refused = await w.client.operate(conversation, op)
+        assert not (w.workspace / "mine.txt").exists()
+        allowed = await w.client.operate(conversation, op)
+        assert (w.workspace / "mine.txt").read_text() == "mine\n"
+        override = {"type": "override_turn_context", "approval_policy": "never"}
+        await w.client.submit(conversation, override)
+        never = await w.client.operate(conversation, op)
+    for turn, asked in ((refused, True), (allowed, True), (never, False)):
+        reasons = [event["reason"] for event in turn.of("exec_approval_request")]
+        assert reasons == ["command failed; retry without sandbox?"] * asked
+    assert [turn.of("exec_command_end")[0]["exit_code"] == 0 for turn in (refused, allowed, never)] == [
+        False,
+        True,
+        False,
+    ]
 
 
 async def test_the_users_own_command_can_be_interrupted(world: MakeWorld) -> None:

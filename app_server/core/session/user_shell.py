@@ -1,4 +1,8 @@
-"""A command that the user typed: run in their shell, under the turn's sandbox, without asking them."""
+"""A command that the user typed: run in their shell, under the turn's sandbox.
+
+They are not asked whether it may run. Where the sandbox stops it, the turn's policy says whether they are asked to let
+it run without one, as for any other command.
+"""
 
 from __future__ import annotations
 
