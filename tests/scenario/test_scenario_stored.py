@@ -59,10 +59,11 @@ async def test_a_conversation_can_be_named_in_three_ways(world: MakeWorld, by: s
 
 async def test_a_conversation_that_is_open_here_is_taken_over(world: MakeWorld) -> None:
     """Also while a turn of it runs: that one is interrupted, and the file has one writer."""
-    async with world(reply(Hold()), reply(says("two"))) as w:
+    hold = Hold()
+    async with world(reply(hold), reply(says("two"))) as w:
         conversation = await w.open()
         await w.client.say(conversation, "first")
-        await w.client.expect("task_started")
+        await hold.reached.wait()
         await w.client.call("resumeConversation", {"conversationId": conversation})
         await w.client.listen(conversation)
         turn = await w.client.turn(conversation, "second")
