@@ -5,7 +5,6 @@ Whatever is not plainly a yes is a no: an error, another type, an unknown word.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeGuard
 
 from protocol.base import Json
@@ -17,6 +16,7 @@ from protocol.ids import ConversationId
 from protocol.methods import APPLY_PATCH_APPROVAL, ELICITATION_REQUEST, EXEC_COMMAND_APPROVAL
 from protocol.ops import ElicitationAction, ExecApprovalOp, Op, PatchApprovalOp, ResolveElicitationOp
 from protocol.policy import ReviewDecision
+from protocol.records import dataclass
 from protocol.v1.approval import (
     ApplyPatchApprovalParams,
     ElicitationRequestParams,

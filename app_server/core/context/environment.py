@@ -5,9 +5,8 @@ The XML-like form is the reference's, so that a conversation begun in one can go
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from protocol.records import dataclass
 from protocol.responses import InputText, MessageItem
 
 OPEN, CLOSE = "<environment_context>", "</environment_context>"

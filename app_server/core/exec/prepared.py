@@ -31,6 +31,8 @@ class PreparedParent:
     socket: socket.socket
     pid: int
     network: bool
+    home: bytes
+    """The server's home, which its commands find covered."""
     mounts: int
     """A descriptor that tells of changes of the host's mounts."""
     retired: bool = False
@@ -104,7 +106,7 @@ def prepare(confine: wire.Value, leave: Callable[[], None]) -> PreparedParent:
         os.close(mounts)
         code, text = said[0][1:] if said is not None else (0, "the prepared process ended")
         raise OSError(code, text)
-    return PreparedParent(ours, pid, confine["network"], mounts)
+    return PreparedParent(ours, pid, confine["network"], confine["home"], mounts)
 
 
 def _serve(launcher: socket.socket, confine: wire.Value) -> None:

@@ -6,11 +6,12 @@ knows gets `UNKNOWN`, with nothing assumed that a plain chat model might lack. T
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 
 from protocol.policy import ReasoningEffort, Verbosity
+from protocol.records import dataclass
 
 
 class ShellToolKind(StrEnum):

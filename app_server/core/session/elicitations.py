@@ -6,13 +6,14 @@ Without a client that declared support for them they are declined at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
 from protocol.base import Json
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.ops import ElicitationAction, ResolveElicitationOp
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app_server.core.config.types import Config
 from app_server.core.context.prompts import prompt as prompt_text
@@ -11,6 +10,7 @@ from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.model.settings import RequestSettings
 from app_server.core.session.state import Settings, Turn
+from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.rollout import TurnContextItem
 

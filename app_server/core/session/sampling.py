@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -40,6 +40,7 @@ from app_server.core.tools.runtime import CallRun, ToolRuntime
 from protocol.events.msg import EventMsg
 from protocol.events.notices import StreamErrorEvent
 from protocol.events.tokens import TokenCountEvent
+from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,

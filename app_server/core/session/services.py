@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.outbox import Outbox
 from app_server.core.telemetry.contract import ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
+from protocol.records import dataclass
 
 TurnCompleted = Callable[[str, Sequence[str], str | None], None]
 """Is told of each completed turn: its id, what the user said, the assistant's last words."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from app_server.core.config.types import Config
 from app_server.core.context.environment import EnvironmentContext
@@ -10,6 +10,7 @@ from app_server.core.context.history import ConversationHistory
 from protocol.base import Json
 from protocol.events.tokens import RateLimitSnapshot, TokenUsage, TokenUsageInfo
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
+from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

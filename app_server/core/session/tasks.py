@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Protocol
 
@@ -10,6 +10,7 @@ import anyio
 
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import Submission
+from protocol.records import dataclass
 from protocol.responses import MessageItem
 
 

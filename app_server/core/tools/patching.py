@@ -12,7 +12,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Hashable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
@@ -34,6 +33,7 @@ from app_server.core.tools.orchestrator import RETRY_REASON
 from app_server.core.tools.output_events import OutputDeltas, decode
 from protocol.events.patches import ApplyPatchApprovalRequestEvent, PatchApplyBeginEvent, PatchApplyEndEvent
 from protocol.policy import DangerFullAccess, ReviewDecision
+from protocol.records import dataclass
 
 REJECTED = "patch rejected by user"
 TIMEOUT_MS = 60_000

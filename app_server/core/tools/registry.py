@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from app_server.core.config.types import Config
@@ -24,6 +23,7 @@ from app_server.core.tools.builtin.view_image import ViewImageTool
 from app_server.core.tools.builtin.web_search import WebSearch
 from app_server.core.tools.builtin.write_stdin import WriteStdinTool
 from app_server.core.tools.contract import Tool
+from protocol.records import dataclass
 
 SHELLS: Final[tuple[Tool, ...]] = (
     ShellTool(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,6 +26,7 @@ from app_server.core.tools.contract import (
     text_output,
 )
 from app_server.core.tools.gate import Gate, Ticket
+from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,

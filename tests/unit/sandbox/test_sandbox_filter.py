@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app_server.core.sandbox.confine import seccomp
-from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS
+from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS, Rule, Test, assemble
 
 X86, ARM = seccomp.ARCHITECTURES["x86_64"], seccomp.ARCHITECTURES["aarch64"]
 EPERM, ENOSYS = ERRNO | 1, ERRNO | 38
@@ -31,6 +33,8 @@ def play(program: bytes, number: int, *arguments: int, arch: int = X86) -> int:
                 position += jump_true if accumulator == value else jump_false
             case 0x35:
                 position += jump_true if accumulator >= value else jump_false
+            case 0x05:
+                position += value
             case 0x06:
                 return int(value)
             case other:
@@ -57,6 +61,30 @@ def test_every_refused_call_is_refused_and_others_pass(machine: str, network: bo
         assert play(code, number, arch=arch) == (ALLOW if network else EPERM)
     assert play(code, seccomp.CLONE3[column], arch=arch) == ENOSYS
     assert play(code, 63, arch=arch) == ALLOW
+
+
+RULES = st.lists(
+    st.builds(
+        Rule,
+        st.integers(0, 400),
+        st.sampled_from((1, 38)),
+        st.none() | st.builds(Test, st.just(0), st.just((1, 2)), negate=st.booleans()),
+    ),
+    max_size=300,
+)
+
+
+@given(RULES, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3)), min_size=1, max_size=50))
+def test_the_first_rule_that_matches_decides(rules: list[Rule], calls: list[tuple[int, int]]) -> None:
+    code = assemble(X86, rules, x32=True)
+    for number, argument in [*calls, *((rule.number, 1) for rule in rules[:20])]:
+        expected = ALLOW
+        for rule in rules:
+            hit = rule.when is None or (argument in rule.when.values) != rule.when.negate
+            if rule.number == number and hit:
+                expected = ERRNO | rule.errno
+                break
+        assert play(code, number, argument) == expected
 
 
 def test_foreign_machines_are_killed() -> None:

@@ -10,12 +10,15 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-LOAD, AND, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+LOAD, AND, JUMP, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x06
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
 ERRNO = 0x00050000
 OFFSET_NUMBER, OFFSET_ARCH, OFFSET_ARGUMENTS = 0, 4, 16
 X32_BIT = 0x40000000
+
+LEAF = 3
+"""So many numbers are compared one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +46,33 @@ class Rule:
 
 
 def assemble(arch: int, rules: Iterable[Rule], *, x32: bool) -> bytes:
-    """The program: foreign machines are killed, the rules refuse with their error, the rest is allowed."""
+    """The program: foreign machines are killed, the rules refuse with their error, the rest is allowed.
+
+    The rules are a tree over the numbers: when a filter is installed, the kernel runs it once for every system call
+    that there is, and a list would make each command wait for that.
+    """
     code = [_load(OFFSET_ARCH), _op(JUMP_EQUAL, arch, 1, 0), _op(RETURN, KILL_PROCESS), _load(OFFSET_NUMBER)]
     if x32:
         code += [_op(JUMP_AT_LEAST, X32_BIT, 0, 1), _op(RETURN, KILL_PROCESS)]
+    by_number: dict[int, list[Rule]] = {}
     for rule in rules:
-        body = _body(rule)
-        code += [_op(JUMP_EQUAL, rule.number, 0, len(body)), *body]
-    code.append(_op(RETURN, ALLOW))
-    return b"".join(code)
+        by_number.setdefault(rule.number, []).append(rule)
+    return b"".join([*code, *_tree([by_number[number] for number in sorted(by_number)])])
+
+
+def _tree(groups: list[list[Rule]]) -> list[bytes]:
+    """Decides among the rules of these numbers, which are in order; every way through it returns."""
+    if len(groups) <= LEAF:
+        code: list[bytes] = []
+        for rule in (rule for group in groups for rule in group):
+            body = _body(rule)
+            code += [_op(JUMP_EQUAL, rule.number, 0, len(body)), *body]
+        return [*code, _op(RETURN, ALLOW)]
+    middle = len(groups) // 2
+    below = _tree(groups[:middle])
+    # A conditional jump reaches 255 steps, the other kind reaches everything.
+    choice = [_op(JUMP_AT_LEAST, groups[middle][0].number, 0, 1), _op(JUMP, len(below))]
+    return [*choice, *below, *_tree(groups[middle:])]
 
 
 def _body(rule: Rule) -> list[bytes]:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from app_server.core.sandbox.confine.syscalls import (
     AT_RECURSIVE,
@@ -44,15 +45,16 @@ class ShownHome:
     cover: tuple[int, int]
     """What lies at the path now."""
 
-    def current(self, path: bytes, secrets: list[bytes], roots: list[bytes]) -> bool:
-        """Whether nothing has to be done for this command. To be asked once."""
+    def current(self, confine: dict[str, Any]) -> bool:
+        """Whether nothing has to be done for this command. To be asked once, before its roots are opened."""
+        path: bytes = confine["home"]
         now = _changed(os.fstat(self.folder))
         os.close(self.folder)  # no command may come by it
-        if self.racy or now != self.changed or (path, secrets) != (self.path, self.secrets):
+        if self.racy or now != self.changed or (path, confine["secrets"]) != (self.path, self.secrets):
             return False
-        # A root that holds the home is opened with it, writable.
-        inside = any(path == root or path.startswith(root.rstrip(b"/") + b"/") for root in roots)
-        return not inside and _identity(os.stat(path)) == self.cover
+        # A root that holds the home is opened together with it; a fence closes the home again.
+        inside = any(path.startswith(root.rstrip(b"/") + b"/") for root in confine["roots"])
+        return (path in confine["fences"] or not inside) and _identity(os.stat(path)) == self.cover
 
     def undo(self) -> None:
         with contextlib.suppress(OSError):  # another folder may have taken its place

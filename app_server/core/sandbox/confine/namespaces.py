@@ -112,7 +112,7 @@ def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
 
 def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> None:
     """Makes the roots of this command writable, but for what is fenced in them, and hides the secrets."""
-    current = shown is not None and shown.current(confine["home"], confine["secrets"], confine["roots"])
+    current = shown is not None and shown.current(confine)
     if shown is not None and not current:
         shown.undo()
     for root in confine["roots"]:
