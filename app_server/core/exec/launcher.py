@@ -34,6 +34,10 @@ supervisor.
 """
 
 
+PATIENCE_MS = 5
+"""Starting a command takes two."""
+
+
 @dataclass(slots=True)
 class Launcher:
     server: socket.socket
@@ -50,7 +54,7 @@ class Launcher:
     def serve(self) -> None:
         """Handles requests until the server closes its end."""
         while True:
-            ready = self._wait(self.spare.patience)
+            ready = self._wait(self._patience())
             if self.server.fileno() in ready:
                 message = wire.receive(self.server)
                 if message is None:
@@ -58,6 +62,17 @@ class Launcher:
                 self._handle(*message)
             else:
                 self.spare.replace()
+                for parent in self.parents:
+                    parent.replace()
+
+    def _patience(self) -> int | None:
+        """Milliseconds until the next children should be forked; None where they wait already.
+
+        A command that was just handed over needs the processors for its own start, so the next child is forked when
+        something else happens, as a rule the command's end, or this time is over.
+        """
+        wanting = self.spare.wanting or any(parent.wanting for parent in self.parents)
+        return PATIENCE_MS if wanting else None
 
     def farewell(self) -> None:
         """The server is gone: every command ends, and so does what they left behind."""
@@ -85,19 +100,26 @@ class Launcher:
         ready.
         """
         poll = select.poll()
-        numbers = [self.wakeup, *(parent.socket.fileno() for parent in self.parents)]
+        numbers = [self.wakeup, *(parent.channel.fileno() for parent in self.parents)]
         for number in numbers if self.server.fileno() < 0 else [*numbers, self.server.fileno()]:
             poll.register(number, select.POLLIN)
         ready = {number for number, _ in poll.poll(milliseconds)}
         if self.wakeup in ready:
             supervisor.drain(self.wakeup)
             self.supervisors.difference_update(pid for pid, _ in supervisor.reap())
-        for parent in [one for one in self.parents if one.socket.fileno() in ready]:
-            if (names := parent.hear()) is None:
-                self.parents.remove(parent)
-                parent.socket.close()
-            self.reserved.give_back(names if names is not None else parent.forget())
+        for parent in [one for one in self.parents if one.channel.fileno() in ready]:
+            self._hear(parent)
         return ready
+
+    def _hear(self, parent: prepared.PreparedParent) -> None:
+        try:
+            names = parent.hear()
+        except OSError:  # no child now; the next command will ask again
+            return
+        if names is None:
+            self.parents.remove(parent)
+            parent.channel.close()
+        self.reserved.give_back(names if names is not None else parent.forget())
 
     def _handle(self, request: wire.Value, descriptors: list[int]) -> None:
         confine = request["confine"]
@@ -139,9 +161,11 @@ class Launcher:
             current = [prepared.prepare(confine, lambda: self._leave(descriptors))]
             self.parents += current
         names = self.reserved.take(confine["reserved"])
-        request = {**request, "confine": {**confine, "fences": [*confine["fences"], *names]}}
+        fences = list(dict.fromkeys([*confine["fences"], *names]))
+        request = {**request, "confine": {**confine, "fences": fences}}
         try:
-            current[0].hand_over(request, descriptors, names)
+            for ended in current[0].hand_over(request, descriptors, names):
+                self.reserved.give_back(ended)
         except OSError:
             self.reserved.give_back(names)
             raise
@@ -153,7 +177,7 @@ class Launcher:
         for number in descriptors:
             os.close(number)
         for parent in self.parents:
-            parent.socket.close()
+            parent.leave()
 
 
 def _kill(pid: int) -> None:

@@ -9,6 +9,7 @@ run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -17,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app_server.core.exec import supervisor, wire
-from app_server.core.exec.spare import Spare
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, namespaces, privileges, seccomp
@@ -28,7 +28,7 @@ if sys.platform == "linux":
 class PreparedParent:
     """The launcher's side."""
 
-    socket: socket.socket
+    channel: socket.socket
     pid: int
     network: bool
     home: bytes
@@ -37,8 +37,11 @@ class PreparedParent:
     """A descriptor that tells of changes of the host's mounts."""
     retired: bool = False
     commands: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
-    """Running commands by number, and the names that each holds."""
-    count: int = 0
+    """Running commands by the pid of their process 1, and the names that each holds."""
+    waiting: tuple[int, socket.socket] | None = None
+    """The child that waits for its command: its pid, and where the command is to be sent."""
+    asked: bool = False
+    """It was asked for another child."""
 
     def stale(self) -> bool:
         """The host's mounts have changed since: what it would show is not what is there."""
@@ -51,30 +54,91 @@ class PreparedParent:
         if not self.retired:
             self.retired = True
             os.close(self.mounts)
+            self._dismiss()
             with contextlib.suppress(OSError):
-                self.socket.shutdown(socket.SHUT_WR)
+                self.channel.shutdown(socket.SHUT_WR)
 
-    def hand_over(self, request: wire.Value, descriptors: list[int], names: tuple[bytes, ...]) -> None:
-        self.count += 1
-        wire.send(self.socket, (self.count, request), descriptors)
-        self.commands[self.count] = names
+    @property
+    def wanting(self) -> bool:
+        """No child waits, and none was asked for."""
+        return self.waiting is None and not self.asked and not self.retired
+
+    def replace(self) -> None:
+        """Has the next child forked, if none waits."""
+        if self.wanting:
+            with contextlib.suppress(OSError):  # it has ended, which `hear` will tell
+                wire.send(self.channel, ("another",), [])
+                self.asked = True
+
+    def hand_over(
+        self, request: wire.Value, descriptors: list[int], names: tuple[bytes, ...]
+    ) -> list[tuple[bytes, ...]]:
+        """Gives the command to the child that waits, or to a new one. OSError where there is none to be had.
+
+        What is given back are the names of commands that ended while a child was waited for.
+        """
+        given_back: list[tuple[bytes, ...]] = []
+        for last in (False, True):
+            while self.waiting is None:
+                self.replace()
+                heard = self.hear()
+                if heard is None:
+                    raise OSError(errno.ECHILD, "the prepared process ended")
+                given_back.append(heard)
+            (pid, chosen), self.waiting = self.waiting, None
+            try:
+                wire.send(chosen, request, descriptors)
+            except OSError:
+                if last:
+                    raise
+            else:
+                self.commands[pid] = names
+                break
+            finally:
+                chosen.close()
+        return given_back
 
     def hear(self) -> tuple[bytes, ...] | None:
-        """The names that a command held which has ended; None where the parent itself has."""
+        """Takes in what it says. The names that a command held which has ended, none where it said something else; None
+        where the parent itself has ended.
+        """
         try:
-            message = wire.receive(self.socket)
+            message = wire.receive(self.channel)
         except OSError:
             message = None
-        return None if message is None else self.commands.pop(message[0], ())
+        if message is None:
+            return None
+        (kind, value), descriptors = message
+        match kind:
+            case "waits":
+                self.asked = False
+                self.waiting = value, socket.socket(fileno=descriptors[0])
+                return ()
+            case "refused":
+                self.asked = False
+                raise OSError(*value)
+            case _:
+                return self.commands.pop(value, ())
 
     def forget(self) -> tuple[bytes, ...]:
         """Everything that its commands held: it is gone, and they with it."""
         names = tuple(name for held in self.commands.values() for name in held)
         self.commands.clear()
+        self._dismiss()
         if not self.retired:
             self.retired = True
             os.close(self.mounts)
         return names
+
+    def _dismiss(self) -> None:
+        if self.waiting is not None:
+            self.waiting[1].close()
+            self.waiting = None
+
+    def leave(self) -> None:
+        """In a new child of the launcher: lets go of what is the launcher's."""
+        self.channel.close()
+        self._dismiss()
 
 
 def prepare(confine: wire.Value, leave: Callable[[], None]) -> PreparedParent:
@@ -126,46 +190,47 @@ def _serve(launcher: socket.socket, confine: wire.Value) -> None:
         return
     wire.send(launcher, ("ready",), [])
     wakeup = supervisor.watch_children()
-    running: dict[int, int] = {}
-    spare = Spare(
-        lambda: clone(namespaces.PER_COMMAND),
-        lambda commands: _live(commands, launcher, home, confine["secrets"]),
-    )
-    spare.replace()
+    children: set[int] = set()
     poll = select.poll()
     poll.register(launcher, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
     expecting = True
-    while expecting or running:
-        ready = {number for number, _ in poll.poll(spare.patience if expecting else None)}
-        if expecting and launcher.fileno() not in ready:
-            spare.replace()
+    while expecting or children:
+        ready = {number for number, _ in poll.poll()}
         if wakeup in ready:
             supervisor.drain(wakeup)
-            ended = [running.pop(pid) for pid, _ in supervisor.reap() if pid in running]
-            for number in ended:
+            for pid in children.intersection(pid for pid, _ in supervisor.reap()):
+                children.remove(pid)
                 with contextlib.suppress(OSError):
-                    wire.send(launcher, (number,), [])
+                    wire.send(launcher, ("ended", pid), [])
         if launcher.fileno() in ready:
-            message = wire.receive(launcher)
-            if message is None:
+            if wire.receive(launcher) is None:
                 expecting = False
-                spare.dismiss()
                 poll.unregister(launcher)
-                continue
-            (number, request), descriptors = message
-            _start(spare, number, request, descriptors, running)
+            else:
+                children |= _another(launcher, home, confine["secrets"])
 
 
-def _start(
-    spare: Spare, number: int, request: wire.Value, descriptors: list[int], running: dict[int, int]
-) -> None:
+def _another(launcher: socket.socket, home: bytes, secrets: list[bytes]) -> set[int]:
+    """Forks a child that waits for its command, and hands the launcher the way to it."""
+    ours, theirs = socket.socketpair()
+    pid = 0
     try:
-        running[spare.hand_over(request, descriptors)] = number
+        pid = clone(namespaces.PER_COMMAND)
+        if pid == 0:
+            try:
+                ours.close()
+                _live(theirs, launcher, home, secrets)
+            finally:
+                os._exit(0)
+        wire.send(launcher, ("waits", pid), [ours.fileno()])
     except OSError as error:
-        supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
-    for descriptor in descriptors:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            wire.send(launcher, ("refused", (error.errno or 0, str(error.strerror or error))), [])
+    finally:
+        ours.close()
+        theirs.close()
+    return {pid} if pid else set()
 
 
 def _live(commands: socket.socket, launcher: socket.socket, home: bytes, secrets: list[bytes]) -> None:

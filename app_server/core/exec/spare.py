@@ -1,6 +1,6 @@
 """A child that is forked ahead of time and waits for its one command, so that no command waits for the fork.
 
-Runs in the launcher and in prepared parents.
+Runs in the launcher, for commands without namespaces; for the others `prepared` does the same.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from dataclasses import dataclass
 
 from app_server.core.exec import wire
 
-PATIENCE_MS = 5
-"""Starting a command takes two."""
-
 
 @dataclass(slots=True)
 class Spare:
@@ -27,13 +24,9 @@ class Spare:
     _socket: socket.socket | None = None
 
     @property
-    def patience(self) -> int | None:
-        """Milliseconds until the next child should be forked; None where there is one.
-
-        A command that was just handed over needs the processors for its own start, so the next child waits until
-        that command has ended or this time is over.
-        """
-        return PATIENCE_MS if self._socket is None else None
+    def wanting(self) -> bool:
+        """No child waits."""
+        return self._socket is None
 
     def hand_over(self, request: wire.Value, descriptors: list[int]) -> int:
         """Gives the command to the child that waits, or to a new one, and gives its pid."""

@@ -60,7 +60,7 @@ def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
     if plan.network:
         text.append(NETWORK)
     text += [f"(allow file-write* (subpath {name('ROOT', root)}))\n" for root in plan.writable_roots]
-    for fence in (*plan.fences, *plan.reserved):
+    for fence in dict.fromkeys((*plan.fences, *plan.reserved)):
         # As itself and as a folder: so a name that is missing cannot come into being either.
         key = name("FENCE", fence)
         text.append(f"(deny file-write* (literal {key}) (subpath {key}))\n")

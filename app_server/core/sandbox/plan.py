@@ -55,7 +55,7 @@ class SandboxPlan:
     fences: tuple[str, ...] = ()
     """Read-only inside the roots, existing paths."""
     reserved: tuple[str, ...] = ()
-    """Names directly below a root that must not come into being."""
+    """Names directly below a root that must not come into being, or are read-only where they exist."""
     home: str = ""
     secrets: tuple[str, ...] = SECRET_FILES
     """Names in `home` that cannot be read."""
@@ -88,7 +88,8 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     fences.add(facts.home)
     fences = {fence for fence in fences if any(within(fence, root) for root in writable)}
     names = {os.path.join(root.real, name) for root in facts.roots for name in FENCED_NAMES if root.real}
-    reserved = {name for name in names - fences if any(within(name, root) for root in writable)}
+    # Also those that exist: what was seen may be another command's empty directory, which is about to go.
+    reserved = {name for name in names if any(within(name, root) for root in writable)}
     return SandboxPlan(
         writable_roots=writable,
         fences=tuple(sorted(fences)),

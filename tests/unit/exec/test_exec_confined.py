@@ -101,6 +101,20 @@ async def test_a_link_among_protected_names_is_pinned_with_its_target(bench: Ben
     assert os.listdir(bench.ws / "real") == []
 
 
+async def test_commands_that_follow_one_another_at_once_are_all_confined(bench: Bench) -> None:
+    # Each is planned while the empty directories of the one before are about to go, or are just gone.
+    for n in range(40):
+        result = await bench.sh(
+            f"sleep 0.00{n % 8}; echo x > .codex/y || mkdir .git/hooks || echo refused", WW
+        )
+        assert result.stdout == b"refused\n"
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(bench.sh, "echo x > .agents/y", WW)
+    await bench.runner.close()
+    assert os.listdir(bench.ws) == []
+
+
 async def test_where_a_git_file_points_is_protected(bench: Bench) -> None:
     (bench.ws / "store").mkdir()
     (bench.ws / ".git").write_text("gitdir: store\n")

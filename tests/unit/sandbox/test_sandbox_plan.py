@@ -24,12 +24,12 @@ def test_full_access_has_no_plan_and_read_only_no_roots() -> None:
     assert (plan.writable_roots, plan.network, plan.private_temp) == ((), False, True)
 
 
-def test_existing_names_are_fenced_and_missing_ones_reserved() -> None:
+def test_existing_names_are_fenced_and_all_are_reserved() -> None:
     plan = make_plan(WorkspaceWrite(), facts(RootFacts("/ws", "/real", ("/real/.git",))))
     assert plan is not None
     assert plan.writable_roots == ("/real",)
     assert plan.fences == ("/real/.git",)
-    assert plan.reserved == ("/real/.agents", "/real/.codex")
+    assert plan.reserved == ("/real/.agents", "/real/.codex", "/real/.git")
 
 
 def test_temporary_folders_are_roots_without_reserved_names() -> None:
