@@ -29,8 +29,9 @@ class Outgoing:
         self._queue: list[bytes] = []
         self._queued = 0
         self._sent = self._written = 0
-        self._work = anyio.Event()
-        self._drained = anyio.Event()
+        # Who waits for what; events are made only by those who do wait, since most of the time nobody has to.
+        self._writing: anyio.Event | None = None
+        self._draining: anyio.Event | None = None
         self._ended = anyio.Event()
         self._closed = False
         self.pending = PendingRequests()
@@ -61,8 +62,8 @@ class Outgoing:
         self._queue.append(line)
         self._sent += 1
         self._queued += len(line) + 1
-        if len(self._queue) == 1:
-            self._work.set()
+        if self._writing is not None:
+            self._writing.set()
 
     # --- being held back
     @property
@@ -72,21 +73,29 @@ class Outgoing:
     async def room(self) -> None:
         """Returns once the client has read enough; at once as a rule."""
         while self._queued > self._high_water and not self._closed:
-            await self._drained.wait()
+            await self._until_drained()
 
     async def written(self) -> None:
         """Returns once everything sent so far has left, so that what comes next arrives apart from it."""
         last = self._sent
         while self._written < last and not self._closed:
-            await self._drained.wait()
+            await self._until_drained()
+
+    async def _until_drained(self) -> None:
+        """Returns once something more was written."""
+        if self._draining is None:
+            self._draining = anyio.Event()
+        await self._draining.wait()
 
     # --- the writer
     async def run(self) -> None:
         """Write until `close`; everything queued by then is written. Raises TransportClosed."""
         try:
             while True:
-                await self._work.wait()
-                self._work = anyio.Event()
+                if not self._queue and not self._closed:
+                    self._writing = anyio.Event()
+                    await self._writing.wait()
+                    self._writing = None
                 await self._write_queue()
                 if self._closed:
                     return
@@ -101,14 +110,19 @@ class Outgoing:
             await self._write(b"\n".join(batch))
             self._queued -= size
             self._written += len(batch) - 1
-            self._drained.set()
-            self._drained = anyio.Event()
+            self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        if self._draining is not None:
+            self._draining.set()
+            self._draining = None
 
     def close(self) -> None:
         """No more messages; the writer ends once the queue is empty, and nobody waits for answers any more."""
         self._closed = True
-        self._work.set()
-        self._drained.set()
+        if self._writing is not None:
+            self._writing.set()
+        self._tell_drained()
         self.pending.settle_all(Answer(error="the connection was closed"))
 
     async def finish(self) -> None:

@@ -38,9 +38,12 @@ class Outbox:
         self._journal_changed = False
         self._events: list[SessionEvent] = []
         self._ready: list[SessionEvent] = []
-        self._work = anyio.Event()
-        self._arrived = anyio.Event()
-        self._progress = anyio.Event()
+        self._due = False
+        """Something was said that is not stored."""
+        # Who waits for what; events are made only by those who do wait, since most of the time nobody has to.
+        self._storing: anyio.Event | None = None
+        self._taking: anyio.Event | None = None
+        self._making_room: anyio.Event | None = None
         self._closed = False
         self._warned = False
 
@@ -50,12 +53,12 @@ class Outbox:
         if is_persisted(msg):
             self._lines.append(msg)
         self._events.append(SessionEvent(id, msg))
-        self._work.set()
+        self._wake()
 
     def record(self, line: Line) -> None:
         """Keep it in the rollout only."""
         self._lines.append(line)
-        self._work.set()
+        self._wake()
 
     def record_items(self, items: Sequence[ResponseItem]) -> None:
         """Keep items of the history; those that were journaled are safe from now on."""
@@ -64,27 +67,35 @@ class Outbox:
             recorded = {id(item) for item in items}
             self._told = [item for item in self._told if id(item) not in recorded]
             self._journal_changed = True
-        self._work.set()
+        self._wake()
 
     def journal(self, item: ResponseItem) -> None:
         """Keep an item that the client is told of before the history holds it."""
         self._told.append(item)
         self._journal_changed = True
-        self._work.set()
+        self._wake()
 
     def forget_journal(self) -> None:
         """What was journaled will not be recorded after all: its request is made anew."""
         if self._told:
             self._told.clear()
             self._journal_changed = True
-            self._work.set()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._due = True
+        if self._storing is not None:
+            self._storing.set()
 
     # --- storing
     async def run(self) -> None:
         """Store and release until `close`; what was said before that is stored."""
         while True:
-            await self._work.wait()
-            self._work = anyio.Event()
+            if not self._due:
+                self._storing = anyio.Event()
+                await self._storing.wait()
+                self._storing = None
+            self._due = False
             self.store()
             if self._closed:
                 return
@@ -101,7 +112,8 @@ class Outbox:
         if self._events:
             self._ready += self._events
             self._events = []
-            self._arrived.set()
+            if self._taking is not None:
+                self._taking.set()
 
     def _report_problem(self) -> None:
         problem = self._writer.problem
@@ -125,11 +137,13 @@ class Outbox:
         while not self._ready:
             if self._closed:
                 return []
-            await self._arrived.wait()
-            self._arrived = anyio.Event()
+            self._taking = anyio.Event()
+            await self._taking.wait()
+            self._taking = None
         events, self._ready = self._ready, []
-        self._progress.set()
-        self._progress = anyio.Event()
+        if self._making_room is not None:
+            self._making_room.set()
+            self._making_room = None
         return events
 
     def give_back(self, events: Sequence[SessionEvent]) -> None:
@@ -142,11 +156,14 @@ class Outbox:
             return
         self._ready = coalesce(self._ready)
         while len(self._ready) > HIGH_WATER and not self._closed:
-            await self._progress.wait()
+            if self._making_room is None:
+                self._making_room = anyio.Event()
+            await self._making_room.wait()
 
     def close(self) -> None:
         """Nothing more will be said."""
         self._closed = True
-        self._work.set()
-        self._arrived.set()
-        self._progress.set()
+        self._wake()
+        for waiter in (self._taking, self._making_room):
+            if waiter is not None:
+                waiter.set()
