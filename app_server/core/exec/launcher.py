@@ -154,7 +154,7 @@ class Launcher:
     def _run_prepared(self, request: wire.Value, descriptors: list[int]) -> None:
         confine = request["confine"]
         for parent in self.parents:
-            if parent.stale() or parent.home != confine["home"]:  # the probe has a home of its own
+            if parent.stale() or parent.home != confine["home"]:
                 parent.retire()
         current = [one for one in self.parents if one.network == confine["network"] and not one.retired]
         if not current:

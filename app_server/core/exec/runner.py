@@ -128,7 +128,9 @@ class CommandRunner:
 
     async def _find_state(self) -> SandboxState:
         if self.platform == "linux":
-            return await probing.find_state(self._launcher, self.python, namespaces=self.namespaces)
+            return await probing.find_state(
+                self._launcher, self.python, self.home, namespaces=self.namespaces
+            )
         if self.platform == "darwin" and os.access(macos.SANDBOX_EXEC, os.X_OK):
             return SandboxState("full")
         return SandboxState("none", "no sandbox is known for this system")

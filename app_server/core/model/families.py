@@ -37,19 +37,6 @@ class InstructionsKind(StrEnum):
     """Short: these models were trained for this work."""
 
 
-class TruncationUnit(StrEnum):
-    BYTES = "bytes"
-    TOKENS = "tokens"
-
-
-@dataclass(frozen=True, slots=True)
-class TruncationPolicy:
-    """How much of one tool output the model is shown."""
-
-    unit: TruncationUnit = TruncationUnit.BYTES
-    limit: int = 10 * 1024
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFamily:
     name: str
@@ -69,7 +56,6 @@ class ModelFamily:
     instructions: InstructionsKind = InstructionsKind.GENERAL
     extra_tools: frozenset[str] = frozenset()
     """Tools that others get only where the user asks for them."""
-    truncation: TruncationPolicy = TruncationPolicy()
 
     @property
     def auto_compact_token_limit(self) -> int | None:
