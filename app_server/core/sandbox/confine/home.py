@@ -1,13 +1,15 @@
 """The server's home as commands see it: read-only, with everything in it but the secrets. Linux.
 
 What is shown is put together ahead of time, since it is the same for each command, and looked over when the command
-comes: a home that has changed since is put together anew. Runs in a mount namespace of the command's own.
+comes: a home that has changed since is put together anew. Only the files in it are added then, as a file that is shown
+is held even after somebody has deleted it. Runs in a mount namespace of the command's own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +35,13 @@ RACY_NS = 50_000_000
 
 @dataclass(slots=True)
 class ShownHome:
-    """A home that was put together, and what it was made of."""
+    """A home that was put together but for its files, and what it was made of."""
 
     path: bytes
     secrets: list[bytes]
     folder: int
-    """The real folder; open until it was looked over."""
+    """The real folder; open until the files are shown."""
+    files: list[bytes]
     changed: tuple[int, int]
     """When the folder had last changed."""
     racy: bool
@@ -46,67 +49,63 @@ class ShownHome:
     """What lies at the path now."""
 
     def current(self, confine: dict[str, Any]) -> bool:
-        """Whether nothing has to be done for this command. To be asked once, before its roots are opened."""
+        """Whether this is what the command is to be shown. To be asked before its roots are opened."""
         path: bytes = confine["home"]
         now = _changed(os.fstat(self.folder))
-        os.close(self.folder)  # no command may come by it
         if self.racy or now != self.changed or (path, confine["secrets"]) != (self.path, self.secrets):
             return False
         # A root that holds the home is opened together with it; a fence closes the home again.
         inside = any(path.startswith(root.rstrip(b"/") + b"/") for root in confine["roots"])
         return (path in confine["fences"] or not inside) and _identity(os.stat(path)) == self.cover
 
+    def complete(self) -> None:
+        """Shows the files, too."""
+        for name in self.files:
+            with contextlib.suppress(OSError):
+                attach(open_tree(name, AT_SYMLINK_NOFOLLOW, self.folder), os.path.join(self.path, name))
+        os.close(self.folder)  # no command may come by it
+
     def undo(self) -> None:
+        os.close(self.folder)
         with contextlib.suppress(OSError):  # another folder may have taken its place
             call("umount2", self.path, MNT_DETACH)
 
 
 def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
-    """Covers `home` by what is shown of it; None where there is none."""
+    """Covers `home` by what is shown of it; None where it is not there, or has too much in it."""
     try:
         folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        changed = _changed(os.fstat(folder))
+        entries = sorted(set(os.listdir(home)) - set(secrets))
     except OSError:
         return None
-    status = os.fstat(folder)
-    hide(home, secrets)
-    return ShownHome(
-        path=home,
-        secrets=secrets,
-        folder=folder,
-        changed=_changed(status),
-        racy=time.time_ns() - max(_changed(status)) < RACY_NS,
-        cover=_identity(os.stat(home)),
-    )
+    if len(entries) > MAX_ENTRIES:
+        os.close(folder)
+        return None
+    mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
+    files: list[bytes] = []
+    for name in entries:
+        path = os.path.join(home, name)
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                tree = open_tree(name, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW, folder)
+                os.mkdir(path)
+                attach(tree, path)
+            else:
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+                files.append(name)
+    set_attributes(home, add=ATTR_RDONLY)
+    racy = time.time_ns() - max(changed) < RACY_NS
+    return ShownHome(home, secrets, folder, files, changed, racy, _identity(os.stat(home)))
 
 
 def hide(home: bytes, secrets: list[bytes]) -> None:
     """Shows the server's home without its secrets, whatever files come to bear their names later."""
-    try:
-        entries = sorted(set(os.listdir(home)) - set(secrets))
-    except OSError:
-        return
-    if len(entries) > MAX_ENTRIES:
+    shown = show(home, secrets)
+    if shown is None:
         _cover_each(home, secrets)
-        return
-    trees: list[tuple[bytes, bool, int]] = []
-    for name in entries:
-        path = os.path.join(home, name)
-        with contextlib.suppress(OSError):
-            trees.append(
-                (
-                    path,
-                    os.path.isdir(path) and not os.path.islink(path),
-                    open_tree(path, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW),
-                )
-            )
-    mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
-    for path, folder, tree in trees:
-        if folder:
-            os.mkdir(path)
-        else:
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        attach(tree, path)
-    set_attributes(home, add=ATTR_RDONLY)
+    else:
+        shown.complete()
 
 
 def _cover_each(home: bytes, secrets: list[bytes]) -> None:

@@ -113,7 +113,9 @@ def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
 def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> None:
     """Makes the roots of this command writable, but for what is fenced in them, and hides the secrets."""
     current = shown is not None and shown.current(confine)
-    if shown is not None and not current:
+    if shown is not None and current:
+        shown.complete()
+    elif shown is not None:
         shown.undo()
     for root in confine["roots"]:
         _open_root(root)

@@ -82,9 +82,9 @@ def set_attributes(path: bytes, *, add: int = 0, clear: int = 0, flags: int = 0,
     call("mount_setattr", at, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
 
 
-def open_tree(path: bytes, flags: int = 0) -> int:
-    """A detached copy of the mount at `path`, as a descriptor."""
-    return call("open_tree", AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | flags)
+def open_tree(path: bytes, flags: int = 0, at: int = AT_FDCWD) -> int:
+    """A detached copy of the mount at `path`, from the folder `at` where it is relative; as a descriptor."""
+    return call("open_tree", at, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | flags)
 
 
 def attach(tree: int, path: bytes) -> None:
