@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from app_server import __version__
 from app_server.handlers.user_agent import UserAgent
 from protocol.jsonrpc import Notification, ParseError, Request, dump_response, parse_message
-from protocol.names import INITIALIZE
+from protocol.names import INITIALIZE, INITIALIZED
 from protocol.records import dataclass
 
 READ_SIZE = 1 << 16
@@ -114,8 +114,8 @@ def _answer_early(read_fd: int, write_fd: int, unread: bytes, answer: EarlyAnswe
         except ParseError:
             return kept + unread, False
         match message:
-            case Notification():  # answered by nobody, so it can wait
-                kept, unread = kept + line + end, rest
+            case Notification(method=method) if method == INITIALIZED and not kept:  # it can wait
+                kept, unread = line + end, rest
             case Request():
                 said = answer(message)
                 if said is None:

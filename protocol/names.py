@@ -5,5 +5,7 @@ from typing import Final
 INITIALIZE: Final = "initialize"
 """The first request of every connection; answered before anything else is imported."""
 
+INITIALIZED: Final = "initialized"
+
 LIST_CONVERSATIONS: Final = "listConversations"
 """Often the second; see `app_server.early_list`."""
