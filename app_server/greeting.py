@@ -1,8 +1,8 @@
 """Answers `initialize` while the rest of the server is still being loaded, so that no client waits for imports.
 
-Only the plain form of that one request is answered here, and one that follows at once and needs no engine. Whatever
-else comes first, mistakes included, is left for the full server, which then serves it like any other line. Imports
-nothing that takes time.
+Only the plain form of that one request is answered here, one that follows at once and needs no engine, and a first
+request that cannot be served because nobody has greeted. Whatever else comes first is left for the full server, which
+then serves it like any other line. Imports nothing that takes time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from collections.abc import Callable, Mapping
 
 from app_server import __version__
 from app_server.handlers.user_agent import UserAgent
-from protocol.jsonrpc import Notification, ParseError, Request, dump_response, parse_message
+from protocol.jsonrpc import (
+    INVALID_REQUEST,
+    Notification,
+    ParseError,
+    Request,
+    dump_error,
+    dump_response,
+    parse_message,
+)
 from protocol.names import INITIALIZE, INITIALIZED
 from protocol.records import dataclass
 
@@ -77,6 +85,8 @@ def greet(
         os.write(write_fd, dump_response(client.id, _result(agent)) + b"\n")
         if early is not None and loading.ident is None:
             unread, ended = _answer_early(read_fd, write_fd, unread, early())
+    elif line is not None and (refusal := _refusal(line)) is not None:
+        ended = ended or not _write(write_fd, refusal + b"\n")
     elif line is not None:
         unread = line + b"\n" + unread
     if loading.ident is None:
@@ -214,6 +224,23 @@ def _plain_initialize(line: bytes) -> _Client | None:
         ) if method == INITIALIZE and params.keys() == {"clientInfo"}:
             title = params["clientInfo"].get("title")
             return _Client(id, name, version) if title is None or isinstance(title, str) else None
+    return None
+
+
+def _refusal(line: bytes) -> bytes | None:
+    """The answer to a first request that comes too early or greets without a name; None if it is neither."""
+    try:
+        message = parse_message(line)
+    except ParseError:
+        return None
+    match message:
+        case Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
+            if "clientInfo" in params or "client_info" in params:
+                return None
+            data = {"kind": "invalid_params", "field": "clientInfo"}
+            return dump_error(id, INVALID_REQUEST, "Invalid request: missing field `clientInfo`", data)
+        case Request(id=id, method=method) if method != INITIALIZE:
+            return dump_error(id, INVALID_REQUEST, "Not initialized", {"kind": "not_initialized"})
     return None
 
 

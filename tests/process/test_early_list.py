@@ -130,3 +130,22 @@ def test_a_configuration_that_is_not_plain_is_the_engines_to_judge(home: Path, c
     early, late = served(home, [GREETING, ask()]), served(home, [GREETING, ask()], *SLOW)
     assert early == late
     assert "error" in early[1]
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        ({"id": 7, "method": "getUserAgent"}, "Not initialized"),
+        ({"id": "a", "method": "listConversations", "params": {}}, "Not initialized"),
+        ({"id": 7, "method": "initialize", "params": {}}, "Invalid request: missing field `clientInfo`"),
+        ({"id": 7, "method": "initialize"}, "Invalid request"),
+        ({"id": 7, "method": "initialize", "params": {"clientInfo": 5}}, "Invalid request"),
+    ],
+)
+def test_what_comes_before_a_greeting_is_refused_alike_early_and_late(
+    home: Path, first: Json, message: str
+) -> None:
+    refused, again, greeted, _ = served(home, [first, {**first, "id": 8}, GREETING, ask()])
+    assert {**again, "id": first["id"]} == refused
+    assert refused["error"]["message"].startswith(message)
+    assert "userAgent" in greeted["result"]
