@@ -32,7 +32,7 @@ UNUSABLE = (ValueError, ImportError, RuntimeError, httpcore.UnsupportedProtocol,
 
 BROKEN = (httpcore.NetworkError, httpcore.ProtocolError)
 
-MAX_IDLE_CONNECTIONS = 20
+MAX_IDLE_CONNECTIONS = 10
 IDLE_CONNECTION_SECONDS = 60.0
 
 
