@@ -1,51 +1,120 @@
 """Names in writable roots that must not come into being: empty directories hold them meanwhile.
 
 A name that is not there cannot be mounted over. The launcher therefore makes it an empty directory, which
-every command sees read-only, and removes it when the last command that needs it has ended. Only the
-launcher knows which of these directories are its own.
+every command sees read-only, and removes it when the last command that needs it has ended. Such a directory is
+known by its time stamp, and locked while somebody needs it: so servers in one workspace do not take it away from
+one another, and what a launcher left behind that was killed is removed by the next.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+MARK_NS = 318_398_706 * 1_000_000_000
+"""A moment in 1980: every file system can store it, and nobody's directory was changed then."""
+
+TRIES = 5
+"""Another server may remove the directory between any two steps."""
+
+
+@dataclass(slots=True)
+class _Held:
+    folder: int
+    count: int = 1
+
 
 @dataclass(slots=True)
 class ReservedNames:
-    holders: dict[bytes, int] = field(default_factory=dict)
+    holders: dict[bytes, _Held] = field(default_factory=dict)
 
     def take(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
         """Holds these names; gives those that exist now, so that they can be fenced."""
         taken: list[bytes] = []
         for name in names:
-            if name not in self.holders:
-                try:
-                    os.mkdir(name, 0o755)
-                except FileExistsError:
-                    taken.append(name)  # somebody made it meanwhile: fenced, not ours to remove
-                    continue
-                except OSError:
-                    continue  # where the server can make nothing, its commands cannot either
-                self.holders[name] = 0
-            self.holders[name] += 1
-            taken.append(name)
+            held = self.holders.get(name)
+            if held is not None:
+                held.count += 1
+                taken.append(name)
+                continue
+            folder = _hold(name)
+            if folder is not None:
+                self.holders[name] = _Held(folder)
+            if folder is not None or os.path.lexists(name):
+                taken.append(name)
         return tuple(taken)
 
     def give_back(self, names: Iterable[bytes]) -> None:
         for name in names:
-            if name in self.holders:
-                self.holders[name] -= 1
-                if self.holders[name] == 0:
-                    self._remove(name)
+            held = self.holders.get(name)
+            if held is not None:
+                held.count -= 1
+                if held.count == 0:
+                    self._let_go(name)
 
     def give_back_all(self) -> None:
         for name in list(self.holders):
-            self._remove(name)
+            self._let_go(name)
 
-    def _remove(self, name: bytes) -> None:
-        del self.holders[name]
-        with contextlib.suppress(OSError):  # no longer empty, or gone: not ours any more
-            os.rmdir(name)
+    def _let_go(self, name: bytes) -> None:
+        folder = self.holders.pop(name).folder
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            needed = False
+        except OSError as error:  # some network file systems have no locks
+            needed = isinstance(error, BlockingIOError)
+        if not needed and _same(name, folder):
+            with contextlib.suppress(OSError):  # it is no longer empty: somebody else's now
+                os.rmdir(name)
+        # Children that were forked meanwhile have the lock, too, until it is given up for all.
+        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_UN)
+        os.close(folder)
+
+
+def _hold(name: bytes) -> int | None:
+    """A locked directory of ours at that name, which is made where nothing is; None where something else is, or where
+    the server can make nothing, and so neither can its commands.
+    """
+    for _ in range(TRIES):
+        made = True
+        try:
+            os.mkdir(name, 0o755)
+        except FileExistsError:
+            made = False
+        except OSError:
+            return None
+        if made:
+            with contextlib.suppress(OSError):
+                os.utime(name, ns=(MARK_NS, MARK_NS))
+        try:
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        if not made and os.fstat(folder).st_mtime_ns != MARK_NS:
+            os.close(folder)
+            return None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:  # somebody is about to remove it
+            os.close(folder)
+            continue
+        except OSError:  # some network file systems have no locks
+            pass
+        if _same(name, folder):
+            return folder
+        os.close(folder)
+    return None
+
+
+def _same(name: bytes, folder: int) -> bool:
+    """Whether the name still is that directory's."""
+    try:
+        return os.path.samestat(os.lstat(name), os.fstat(folder))
+    except OSError:
+        return False
