@@ -34,7 +34,7 @@ bench: $(INSTALLED_DEV) ## run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 faults: $(INSTALLED_DEV) ## run the fault suite at length
-	@FAULTS=long $(BIN)/python -m pytest -q tests/faults tests/fuzz tests/process $(ARGS)
+	@FAULTS=long $(BIN)/python -m pytest -q -n auto tests/faults tests/fuzz $(ARGS)
 
 clean: ## remove what was built or installed here
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

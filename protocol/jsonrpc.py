@@ -147,7 +147,10 @@ def _read_id(value: dict[str, Json]) -> RequestId | None:
 def _refuse_ambiguous(line: bytes) -> ErrorAnswer:
     """What becomes of a message with a duplicate key: a request is refused, an answer is read as a
     refusal."""
-    pairs = _decode_pairs(line.removeprefix(_BOM).decode("utf-8"))
+    try:
+        pairs = _decode_pairs(line.removeprefix(_BOM).decode("utf-8"))
+    except (ValueError, RecursionError):  # the key was found before the line turned out to be no JSON
+        raise ParseError(PARSE_ERROR, "Parse error: the line is not valid JSON") from None
     ids = [value for key, value in pairs if key == "id"] if isinstance(pairs, _Pairs) else []
     id_ = _read_id({"id": ids[0]}) if len(ids) == 1 else None
     if id_ is not None and all(key != "method" for key, _ in pairs):

@@ -301,4 +301,7 @@ def parse_response_item(raw: Json) -> ResponseItem:
         except ValidationError:
             pass
     extra = {str(key): value for key, value in raw.items() if key != "type"}
-    return OtherItem.model_validate({**extra, "type": "other" if kind is None else kind})
+    try:
+        return OtherItem.model_validate({**extra, "type": "other" if kind is None else kind})
+    except ValidationError:  # a key that is no text
+        return OtherItem()

@@ -219,3 +219,8 @@ def test_a_conversation_id_is_a_uuid_of_version_7_that_sorts_by_time(clock: int,
 )
 def test_ids_are_read_in_every_usual_spelling(text: str, parsed: ConversationId | None) -> None:
     assert parse_conversation_id(text) == parsed
+
+
+def test_an_item_with_a_key_that_is_no_text_is_an_unknown_one() -> None:
+    assert isinstance(parse_response_item({"type": "message", "\ud800content": []}), OtherItem)
+    assert isinstance(parse_response_item({"type": "\ud800"}), OtherItem)

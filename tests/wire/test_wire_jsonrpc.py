@@ -194,3 +194,19 @@ def test_an_echo_is_bounded(text: str) -> None:
     assert len(cut.encode("utf-8", "surrogatepass")) <= ECHO_LIMIT
     if len(text) <= ECHO_LIMIT // 4:
         assert cut == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"id":7,"error":{"a":1,"a":2}',
+        b'{"a":1,"a":2}}',
+        b'{"a":{"b":1,"b":2},"c":' + b"[" * 100_000,
+        b'{"a":1,"a":NaN}',
+    ],
+    ids=["cut", "more", "deep", "NaN"],
+)
+def test_a_duplicate_key_in_what_is_no_json_is_a_parse_error(line: bytes) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_message(line)
+    assert caught.value.code == PARSE_ERROR
