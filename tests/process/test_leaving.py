@@ -25,11 +25,16 @@ ENDS = ["eof", "mid-line", "SIGTERM", "SIGINT", "SIGHUP"]
 
 
 @pytest.fixture(autouse=True)
-def hangup_counts() -> Iterator[None]:
-    """Under nohup a child would be born deaf to SIGHUP, until the server has set its own handler."""
-    old = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def signals_count() -> Iterator[None]:
+    """Under nohup, or in a shell's background, a child is born deaf to SIGHUP or SIGINT, until the server has set its
+    own handler.
+    """
+    deaf = [number for number in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(number) is signal.SIG_IGN]
+    for number in deaf:
+        signal.signal(number, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGHUP, old)
+    for number in deaf:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def depart(server: Piped, how: str) -> None:
