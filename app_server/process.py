@@ -6,6 +6,7 @@ Kept light: the full server is loaded behind the greeting.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import logging
 import os
@@ -70,7 +71,13 @@ def _load() -> None:
     refuse_inspection()
     # Plugins are for programs that want to watch their own models; looking for them takes longer than a request.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    importlib.import_module(FULL_SERVER)
+    # What is loaded stays: looking for garbage in it, now or at every full collection later, finds nothing.
+    gc.disable()
+    try:
+        importlib.import_module(FULL_SERVER)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _early(home: Path) -> EarlyAnswer:

@@ -21,6 +21,8 @@ else:
         """The standard decorator's parameters; what is rare is left to it."""
 
         def decorate(cls):
+            # Without a text of its own, the standard decorator writes one from a signature that takes long to find.
+            cls.__doc__ = cls.__doc__ or cls.__name__
             if order:
                 return dataclasses.dataclass(cls, frozen=frozen, eq=eq, repr=repr, order=True, **options)
             made = dataclasses.dataclass(cls, eq=False, repr=False, **options)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 
+import anyio.lowlevel
+
 from app_server.core.errors import CoreError
 from app_server.handlers.context import HandlerContext
 from app_server.handlers.then import Answer
 from app_server.rpc.errors import invalid_request
+from protocol.events.commands import Duration, ExecCommandBeginEvent, ExecCommandEndEvent, UnknownCommand
 from protocol.methods import NoParams
+from protocol.responses import FunctionCall, FunctionCallOutput, FunctionCallOutputPayload
 from protocol.v1.initialize import (
     GetUserAgentResponse,
     InitializeParams,
@@ -17,6 +21,17 @@ from protocol.v1.initialize import (
 )
 
 log = logging.getLogger(__name__)
+
+SHAPES_OF_COMMANDS = (
+    FunctionCall,
+    UnknownCommand,
+    ExecCommandBeginEvent,
+    Duration,
+    ExecCommandEndEvent,
+    FunctionCallOutputPayload,
+    FunctionCallOutput,
+)
+"""What the first command would have to wait for, as validators are built on first use."""
 
 
 async def initialize(context: HandlerContext, params: InitializeParams) -> Answer:
@@ -36,14 +51,17 @@ async def warm_up(context: HandlerContext) -> None:
     """Make ready what the first turn needs, without anybody waiting for it."""
     context.background.start_soon(context.models.warm_up, name="warm-up")
     context.runner.warm_up()
-    context.background.start_soon(_find_sandbox, context, name="sandbox probe")
+    context.background.start_soon(_ready_commands, context, name="sandbox probe")
 
 
-async def _find_sandbox(context: HandlerContext) -> None:
+async def _ready_commands(context: HandlerContext) -> None:
     try:
         await context.runner.sandbox_state()
     except (CoreError, OSError) as error:
         log.warning("the sandbox could not be tried: %s", error)  # the first command tells its user
+    for shape in SHAPES_OF_COMMANDS:
+        shape.model_rebuild()
+        await anyio.lowlevel.checkpoint()
 
 
 async def get_user_agent(context: HandlerContext, params: NoParams) -> GetUserAgentResponse:

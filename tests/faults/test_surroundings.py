@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.rig import Place, Served, conversing
+from tests.process.servers import until
 from tests.support.client import Refused
 from tests.support.laws import rollout
 from tests.support.scripted_model import ScriptedModel, reply, says, script
@@ -52,6 +53,18 @@ def protect(path: Path) -> None:
     subprocess.run(("mount", "-o", "remount,ro,bind", str(path)), check=True)
 
 
+def has_room(folder: Path) -> bool:
+    """The kernel may give back what a deleted file held a moment later."""
+    probe = folder / "probe"
+    try:
+        probe.write_bytes(bytes(8192))
+    except OSError:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+    return True
+
+
 async def works(server: Served, text: str = "hi") -> str:
     conversation = await server.open()
     assert (await server.client.turn(conversation, text)).last_message == "done"
@@ -79,6 +92,7 @@ async def test_a_full_disk_is_announced_and_recovered_from(tmp_path: Path) -> No
             warning = await server.client.anywhere("warning")
             assert "cannot be stored" in warning["params"]["msg"]["message"]
             filler.unlink()
+            await until(lambda: has_room(place.home), "room on the disk")
             await server.client.turn(conversation, "third")
         (path,) = place.rollouts()
         lines, problems = rollout(path)
@@ -99,6 +113,7 @@ async def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
             conversation = await works(server)
             assert "cannot be stored" in str(server.client.events("warning"))
             filler.unlink()
+            await until(lambda: has_room(server.place.home), "room on the disk")
             await server.client.turn(conversation, "now there is room")
 
 

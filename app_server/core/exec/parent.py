@@ -17,7 +17,7 @@ import sys
 from app_server.core.exec import supervisor, wire
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import layers, namespaces, privileges, seccomp
+    from app_server.core.sandbox.confine import layers, namespaces, privileges
     from app_server.core.sandbox.confine.syscalls import clone
 
 
@@ -31,8 +31,7 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
         wire.receive(launcher)
         privileges.hide()
         namespaces.prepare_mounts()
-        privileges.forgo()
-        seccomp.prepare(network=network, namespaces=True, read_only=False)
+        layers.in_parent(network=network)
     except OSError as error:
         wire.send(launcher, ("refused", error.errno or 0, str(error.strerror or error)), [])
         return

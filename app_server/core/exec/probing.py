@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import tempfile
+import time
+
+import anyio.to_thread
 
 from app_server.core.errors import CoreError
 from app_server.core.exec import run
@@ -19,6 +23,10 @@ log = logging.getLogger(__name__)
 
 VICTIM_MILLISECONDS = 5000
 
+FOLDER_PREFIX = "sandbox-probe-"
+ABANDONED_SECONDS = 60.0
+"""No victim takes so long: a folder of this age was left by a server that was killed meanwhile."""
+
 
 async def find_state(
     launcher: LauncherProcess, python: str, home: str, *, namespaces: bool = True
@@ -30,7 +38,8 @@ async def find_state(
     home = os.path.realpath(home)
     version = landlock_rights.abi()
     rights = landlock_rights.rights(network=False, version=version)
-    with tempfile.TemporaryDirectory(prefix="sandbox-probe-") as folder:
+    await anyio.to_thread.run_sync(sweep, tempfile.gettempdir(), time.time())
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
         refused = "namespaces are switched off"
         if namespaces:
             output, refused = await _play(
@@ -52,6 +61,16 @@ async def find_state(
                 "none", f"{refused}; with Landlock and seccomp alone: {failed}", landlock_abi=version
             )
         return SandboxState("degraded", refused, probe.gaps(output), version)
+
+
+def sweep(temporary: str, now: float) -> None:
+    """Removes the empty folders that killed servers have left: every command would pay for their number."""
+    with contextlib.suppress(OSError), os.scandir(temporary) as entries:
+        for entry in entries:
+            if entry.name.startswith(FOLDER_PREFIX) and entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # somebody else's, or just gone
+                    if entry.stat(follow_symlinks=False).st_mtime < now - ABANDONED_SECONDS:
+                        os.rmdir(entry.path)
 
 
 async def _play(

@@ -22,6 +22,7 @@ import httpcore
 from app_server.core.model.address import Address, address
 from app_server.core.model.content import Decoder
 from app_server.core.model.http import Fault, HttpFailure, HttpRequest
+from app_server.core.model.network import GatheringNetwork
 from app_server.core.model.proxies import proxy_for
 from protocol.base import Json
 
@@ -128,6 +129,7 @@ def _new_pool(proxy: str | None, context: ssl.SSLContext | None) -> httpcore.Asy
     return httpcore.AsyncConnectionPool(
         ssl_context=context,
         proxy=way,
+        network_backend=GatheringNetwork(),
         max_connections=None,
         max_keepalive_connections=MAX_IDLE_CONNECTIONS,
         keepalive_expiry=IDLE_CONNECTION_SECONDS,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from app_server.core.rollout.policy import is_persisted
@@ -24,6 +25,11 @@ log = logging.getLogger(__name__)
 
 HIGH_WATER = 2048
 """Events waiting for a listener above which producers pause; a listener that keeps up leaves a handful."""
+
+GIVE_WAY = 4
+"""So many rounds of the event loop a turn gets before what it said is stored. It has said something because something
+came; what follows from that, a command to start or a request to send, lets others work while events are written.
+"""
 
 Line = ResponseItem | EventMsg | CompactedItem | TurnContextItem
 
@@ -95,6 +101,8 @@ class Outbox:
                 self._storing = anyio.Event()
                 await self._storing.wait()
                 self._storing = None
+                for _ in range(GIVE_WAY):
+                    await anyio.lowlevel.checkpoint()
             self._due = False
             self.store()
             if self._closed:

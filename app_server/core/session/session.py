@@ -167,6 +167,7 @@ class Session:
             self._queue.extendleft(reversed(waiting))
             self._submitted.set()
             self._active = None
+            outbox.store()  # whoever waits for the end says so only after the word of it
             active.ended.set()
         self.background(outbox.flush, name="flush")
 

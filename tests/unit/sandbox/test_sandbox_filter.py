@@ -42,9 +42,16 @@ def play(program: bytes, number: int, *arguments: int, arch: int = X86) -> int:
 
 
 def program(
-    machine: str = "x86_64", *, network: bool = False, namespaces: bool = True, read_only: bool = False
+    machine: str = "x86_64",
+    *,
+    network: bool = False,
+    namespaces: bool = True,
+    read_only: bool = False,
+    part: seccomp.Part = seccomp.Part.WHOLE,
 ) -> bytes:
-    return seccomp.filter_bytes(machine, network=network, namespaces=namespaces, read_only=read_only)
+    return seccomp.filter_bytes(
+        machine, network=network, namespaces=namespaces, read_only=read_only, part=part
+    )
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -61,6 +68,27 @@ def test_every_refused_call_is_refused_and_others_pass(machine: str, network: bo
         assert play(code, number, arch=arch) == (ALLOW if network else EPERM)
     assert play(code, seccomp.CLONE3[column], arch=arch) == ENOSYS
     assert play(code, 63, arch=arch) == ALLOW
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("network", [True, False])
+def test_both_parts_together_refuse_what_the_whole_does(machine: str, network: bool) -> None:
+    """Of several filters the kernel takes the answer that comes first in this order."""
+    strictness = {KILL_PROCESS: 0, ENOSYS: 1, EPERM: 1, ALLOW: 2}
+    whole = program(machine, network=network)
+    ahead = program(machine, network=network, part=seccomp.Part.AHEAD)
+    rest = program(machine, network=network, part=seccomp.Part.REST)
+    arch = seccomp.ARCHITECTURES[machine]
+    for number in range(500):
+        for argument in (0, 1, 2, 5, 0x11, seccomp.NEW_NAMESPACES, 0x5412):
+            arguments = [argument] * 5
+            answers = [play(code, number, *arguments, arch=arch) for code in (ahead, rest)]
+            assert min(answers, key=strictness.__getitem__) == play(whole, number, *arguments, arch=arch)
+    column = 0 if machine == "x86_64" else 1
+    for name in seccomp.SETTING_UP:
+        assert play(ahead, seccomp.REFUSED[name][column], arch=arch) == ALLOW
+    assert play(ahead, seccomp.CLONE[column], seccomp.NEW_NAMESPACES, arch=arch) == ALLOW
+    assert play(ahead, seccomp.REFUSED["ptrace"][column], arch=arch) == EPERM
 
 
 RULES = st.lists(

@@ -17,11 +17,18 @@ DEVICE_FOLDER = [b"/dev"]
 HOST_DEVICES = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty"]
 
 
+def in_parent(*, network: bool) -> None:
+    """Confines the parent that commands are forked from, but for what it and they still need to make their worlds."""
+    privileges.forgo()
+    seccomp.install(network=network, namespaces=True, read_only=False, part=seccomp.Part.AHEAD)
+    seccomp.prepare(network=network, namespaces=True, read_only=False, part=seccomp.Part.REST)
+
+
 def with_namespaces(
     confine: dict[str, Any], environment: dict[bytes, bytes], shown: ShownHome | None
 ) -> None:
-    """Confines process 1 of a command's namespaces. `environment` is what the command will get; `shown` is what came of
-    entering them.
+    """Confines process 1 of a command's namespaces, which `in_parent` has begun. `environment` is what the command will
+    get; `shown` is what came of entering them.
     """
     namespaces.open_roots(confine, shown)
     if confine["private_temp"]:
@@ -32,7 +39,7 @@ def with_namespaces(
         privileges.drop_capabilities()
     if confine["landlock"] is not None:
         landlock.restrict(confine["landlock"], confine["roots"], DEVICE_FOLDER)
-    seccomp.install(network=confine["network"], namespaces=True, read_only=False)
+    seccomp.install(network=confine["network"], namespaces=True, read_only=False, part=seccomp.Part.REST)
 
 
 def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:

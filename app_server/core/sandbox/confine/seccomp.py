@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from enum import Enum
 
 from app_server.core.sandbox.confine.bpf import Rule, Test, assemble
 from app_server.core.sandbox.confine.syscalls import MACHINE, PR_SET_SECCOMP, X86_64, call
@@ -73,6 +74,22 @@ CLONE, CLONE3, UNSHARE, IOCTL = (56, 220), (435, 435), (272, 97), (16, 29)
 SOCKET, SOCKETPAIR, SENDTO, PRLIMIT64, SETPRIORITY = (41, 198), (53, 199), (44, 206), (302, 261), (141, 140)
 
 
+SETTING_UP = ("mount", "umount2", "open_tree", "move_mount", "mount_setattr")
+"""Calls, besides clone(2) with new namespaces, that a world for a command is made with. The rest is refused to whoever
+makes it as well, so that the kernel need not digest all of the filter while a command waits.
+"""
+
+
+class Part(Enum):
+    """How much of the filter is installed at once."""
+
+    WHOLE = "whole"
+    AHEAD = "ahead"
+    """All but what `SETTING_UP` needs."""
+    REST = "rest"
+    """What `AHEAD` left out; both together refuse what the whole does."""
+
+
 class Program(ctypes.Structure):
     """struct sock_fprog"""
 
@@ -80,7 +97,9 @@ class Program(ctypes.Structure):
 
 
 @functools.cache
-def filter_bytes(machine: str, *, network: bool, namespaces: bool, read_only: bool) -> bytes:
+def filter_bytes(
+    machine: str, *, network: bool, namespaces: bool, read_only: bool, part: Part = Part.WHOLE
+) -> bytes:
     """The program for one machine and policy."""
     column = 0 if machine == X86_64 else 1
 
@@ -110,6 +129,9 @@ def filter_bytes(machine: str, *, network: bool, namespaces: bool, read_only: bo
         ]
         rules.append(Rule(SETPRIORITY[column], EPERM, Test(1, (0,), negate=True)))
         rules += refuse(METADATA) if read_only else []
+    if part is not Part.WHOLE:
+        late = {CLONE[column], *(REFUSED[name][column] for name in SETTING_UP)}
+        rules = [rule for rule in rules if (rule.number in late) is (part is Part.REST)]
     return assemble(ARCHITECTURES[machine], rules, x32=machine == X86_64)
 
 
@@ -118,16 +140,16 @@ def _any_of(argument: int, bits: int) -> Test:
     return Test(argument, (0,), mask=bits, negate=True)
 
 
-def prepare(*, network: bool, namespaces: bool, read_only: bool) -> bytes:
+def prepare(*, network: bool, namespaces: bool, read_only: bool, part: Part = Part.WHOLE) -> bytes:
     """The program for this machine; built once, so that what is forked from here need not. OSError where it is
     unknown."""
     if MACHINE not in ARCHITECTURES:
         raise OSError(ENOSYS, f"no filter for {MACHINE}")
-    return filter_bytes(MACHINE, network=network, namespaces=namespaces, read_only=read_only)
+    return filter_bytes(MACHINE, network=network, namespaces=namespaces, read_only=read_only, part=part)
 
 
-def install(*, network: bool, namespaces: bool, read_only: bool) -> None:
+def install(*, network: bool, namespaces: bool, read_only: bool, part: Part = Part.WHOLE) -> None:
     """Filters this thread and all that it starts; no_new_privs must be set. OSError on an unknown machine."""
-    code = prepare(network=network, namespaces=namespaces, read_only=read_only)
+    code = prepare(network=network, namespaces=namespaces, read_only=read_only, part=part)
     program = Program(len(code) // 8, code)
     call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(program), 0, 0)

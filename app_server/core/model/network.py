@@ -1,0 +1,97 @@
+"""The connections under httpcore: head and body of a request leave in one piece. Import late, as httpcore itself.
+
+httpcore writes them one after the other, which is two packets, two waits here and two on the other side.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+import httpcore
+
+AT_ONCE_BYTES = 1 << 16
+"""More than this is not held back."""
+
+SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+
+
+class GatheringStream(httpcore.AsyncNetworkStream):
+    """Holds what is written until it is much or an answer is waited for."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._socket = stream.get_extra_info("socket")
+        self._held: list[bytes] = []
+        self._size = 0
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return
+        self._held.append(buffer)
+        self._size += len(buffer)
+        if self._size > AT_ONCE_BYTES:
+            await self._flush(timeout)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._held:
+            try:
+                await self._flush(timeout)
+            except httpcore.WriteError:
+                pass  # a server that takes no more may have said why, which httpcore would read, too
+        return await self._stream.read(max_bytes, timeout)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        if self._held:
+            await self._flush(timeout)
+        return GatheringStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":  # asked of each idle connection at each request
+            return _is_readable(self._socket)
+        return self._stream.get_extra_info(info)
+
+    async def _flush(self, timeout: float | None) -> None:
+        data = b"".join(self._held)
+        self._held.clear()
+        self._size = 0
+        await self._stream.write(data, timeout)
+
+
+def _is_readable(connection: socket.socket | None) -> bool:
+    """Something has come, or the other side has closed it."""
+    if connection is None or connection.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class GatheringNetwork(httpcore.AsyncNetworkBackend):
+    """Connects as httpcore does."""
+
+    def __init__(self) -> None:
+        self._network = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        return GatheringStream(
+            await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
