@@ -97,7 +97,8 @@ class LiveConversation:
 
     async def _pump(self, group: TaskGroup) -> None:
         while self._listeners or not self.session.ended.is_set():
-            await self._listened.wait()
+            if not self._listened.is_set():
+                await self._listened.wait()
             events = await self.session.services.outbox.take()
             if not events:
                 break

@@ -41,7 +41,8 @@ class TurnSnapshot:
 
     async def record(self) -> None:
         """Put the snapshot into the history, once, when it is there."""
-        await self.taken.wait()
+        if not self.taken.is_set():
+            await self.taken.wait()
         if self._commit is not None:
             self._transcript.record(self._turn.id, [GhostSnapshot(ghost_commit=self._commit)])
             self._commit = None

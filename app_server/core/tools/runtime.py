@@ -101,7 +101,8 @@ class ToolRuntime:
     async def _run(self, run: CallRun, tool: Tool, ticket: Ticket, finished: Finished) -> None:
         try:
             async with self._gate.turn_of(ticket):
-                await self._ready.wait()
+                if not self._ready.is_set():  # waiting gives way to others even where there is nothing to wait for
+                    await self._ready.wait()
                 run.began = self._turn.clock()
                 output = await self._answer(run.call, tool)
                 # No await between the event that tells the end and this: a crash must not take the output back.
