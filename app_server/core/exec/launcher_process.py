@@ -37,7 +37,8 @@ class LauncherProcess:
         self._environment = {name: environment[name] for name in LOADER_VARIABLES if name in environment}
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._turn = anyio.Lock(fast_acquire=True)  # a command should not give way to anything before it is sent
+        # A command should not give way to anything before it is sent.
+        self._turn = anyio.Lock(fast_acquire=True)
 
     @property
     def pid(self) -> int | None:

@@ -101,7 +101,8 @@ class ToolRuntime:
     async def _run(self, run: CallRun, tool: Tool, ticket: Ticket, finished: Finished) -> None:
         try:
             async with self._gate.turn_of(ticket):
-                if not self._ready.is_set():  # waiting gives way to others even where there is nothing to wait for
+                # Waiting gives way to others even where there is nothing to wait for.
+                if not self._ready.is_set():
                     await self._ready.wait()
                 run.began = self._turn.clock()
                 output = await self._answer(run.call, tool)
