@@ -10,7 +10,7 @@ import logging
 import os
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +25,7 @@ from app_server.core.model.http import Fault, HttpFailure, HttpRequest
 from app_server.core.model.network import GatheringNetwork
 from app_server.core.model.proxies import proxy_for
 from protocol.base import Json
+from protocol.records import dataclass
 
 CONNECT_SECONDS = 15.0
 CLOSE_SECONDS = 1.0
@@ -35,6 +36,11 @@ BROKEN = (httpcore.NetworkError, httpcore.ProtocolError)
 
 MAX_IDLE_CONNECTIONS = 10
 IDLE_CONNECTION_SECONDS = 60.0
+
+POOL_REQUESTS = 32
+"""So many requests one pool serves at once. For each it looks at all of its connections, so one pool for a thousand
+requests would make each of them wait for the thousand.
+"""
 
 
 class Answer:
@@ -60,32 +66,73 @@ class Answer:
             raise HttpFailure(Fault.CUT, str(error) or type(error).__name__) from error
 
 
+@dataclass(slots=True)
+class Pool:
+    connections: httpcore.AsyncConnectionPool
+    requests: int = 0
+
+
+class WayOut:
+    """Clear or encrypted, direct or through a proxy, with as many pools as its requests need."""
+
+    def __init__(self, make: Callable[[], httpcore.AsyncConnectionPool]) -> None:
+        self._make = make
+        self.pools: list[Pool] = []
+
+    def take(self) -> Pool:
+        """Raises what `UNUSABLE` names."""
+        pool = next((pool for pool in self.pools if pool.requests < POOL_REQUESTS), None)
+        if pool is None:
+            pool = Pool(self._make())
+            self.pools.append(pool)
+        pool.requests += 1
+        return pool
+
+    def give_back(self, pool: Pool) -> Pool | None:
+        """The pool, if it is to be closed: the first one serves whatever comes next."""
+        pool.requests -= 1
+        if pool.requests or pool is self.pools[0]:
+            return None
+        self.pools.remove(pool)
+        return pool
+
+
 class HttpTransport:
-    """One pool of connections per way out: clear or encrypted, direct or through a proxy."""
+    """Requests, and the connections that they share."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         # It logs whole requests, and their headers hold keys.
         logging.getLogger("httpcore").setLevel(logging.WARNING)
         self._env = env
-        self._pools: dict[tuple[bool, str | None], httpcore.AsyncConnectionPool] = {}
+        self._ways: dict[tuple[bool, str | None], WayOut] = {}
         self._opening = anyio.Lock()
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[Answer]:
-        response = await self._response(request)
         try:
-            yield Answer(response)
+            way = await self._way(request.url)
+            pool = way.take()
+        except UNUSABLE as error:
+            raise HttpFailure(Fault.UNTRUSTED, "the address or the proxy cannot be used") from error
+        try:
+            response = await self._response(pool.connections, request)
+            try:
+                yield Answer(response)
+            finally:
+                with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                    await response.aclose()
         finally:
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-                await response.aclose()
+            if (idle := way.give_back(pool)) is not None:
+                with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                    await idle.connections.aclose()
 
     async def aclose(self) -> None:
-        pools = list(self._pools.values())
-        self._pools.clear()
+        pools = [pool for way in self._ways.values() for pool in way.pools]
+        self._ways.clear()
         for pool in pools:
-            await pool.aclose()
+            await pool.connections.aclose()
 
-    async def _response(self, request: HttpRequest) -> httpcore.Response:
+    async def _response(self, pool: httpcore.AsyncConnectionPool, request: HttpRequest) -> httpcore.Response:
         reused = True
 
         async def trace(event: str, details: Json) -> None:
@@ -94,7 +141,6 @@ class HttpTransport:
                 reused = False
 
         try:
-            pool = await self._pool(request.url)
             built = _built(request, address(request.url))
             built.extensions["trace"] = trace
             with anyio.fail_after(request.header_seconds):
@@ -109,18 +155,18 @@ class HttpTransport:
         except BROKEN as error:
             raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=reused) from error
 
-    async def _pool(self, url: str) -> httpcore.AsyncConnectionPool:
+    async def _way(self, url: str) -> WayOut:
         encrypted = not url.lower().startswith("http://")
-        way = (encrypted, proxy_for(url, self._env))
-        found = self._pools.get(way)
+        proxy = proxy_for(url, self._env)
+        found = self._ways.get((encrypted, proxy))
         if found is not None:
             return found
         async with self._opening:
-            if way not in self._pools:
+            if (encrypted, proxy) not in self._ways:
                 # Reading the certificates takes a tenth of a second; a plain connection needs none.
                 context = await anyio.to_thread.run_sync(_certificates) if encrypted else None
-                self._pools[way] = _new_pool(way[1], context)
-            return self._pools[way]
+                self._ways[encrypted, proxy] = WayOut(lambda: _new_pool(proxy, context))
+            return self._ways[encrypted, proxy]
 
 
 def _new_pool(proxy: str | None, context: ssl.SSLContext | None) -> httpcore.AsyncConnectionPool:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 
 import anyio
+import httpcore
 import pytest
 
 from app_server.core.errors import ModelError, StreamDisconnected
@@ -16,6 +17,7 @@ from app_server.core.model.client import ModelClient
 from app_server.core.model.errors import ConnectionFailed, HeadersTimedOut, UnexpectedStatus
 from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta
 from app_server.core.model.http import Fault, HttpFailure, HttpRequest, LazyHttp
+from app_server.core.model.http_transport import POOL_REQUESTS, WayOut
 from protocol.base import Json
 from tests.unit.model.provider_server import (
     END,
@@ -218,3 +220,17 @@ async def test_warming_up_makes_no_connection(provider: ProviderServer, http: La
 def test_httpx_is_imported_late() -> None:
     code = "import sys, app_server.core.model.client; sys.exit('httpx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_many_requests_share_few_pools_and_leave_one() -> None:
+    way = WayOut(httpcore.AsyncConnectionPool)
+    taken = [way.take() for _ in range(2 * POOL_REQUESTS + 1)]
+    assert [pool.requests for pool in way.pools] == [POOL_REQUESTS, POOL_REQUESTS, 1]
+    first, second, third = way.pools
+    assert way.give_back(third) is third
+    assert way.give_back(taken[0]) is None
+    assert way.take() is first
+    assert [way.give_back(pool) for pool in taken[:POOL_REQUESTS]] == [None] * POOL_REQUESTS
+    closed = [way.give_back(pool) for pool in taken[POOL_REQUESTS:-1]]
+    assert closed == [None] * (POOL_REQUESTS - 1) + [second]
+    assert way.pools == [first]
