@@ -161,13 +161,13 @@ class Launcher:
             current = [prepared.prepare(confine, lambda: self._leave(descriptors))]
             self.parents += current
         names = self.reserved.take(confine["reserved"])
-        fences = list(dict.fromkeys([*confine["fences"], *names]))
+        fences = list(dict.fromkeys([*confine["fences"], *names.held, *names.found]))
         request = {**request, "confine": {**confine, "fences": fences}}
         try:
-            for ended in current[0].hand_over(request, descriptors, names):
+            for ended in current[0].hand_over(request, descriptors, names.held):
                 self.reserved.give_back(ended)
         except OSError:
-            self.reserved.give_back(names)
+            self.reserved.give_back(names.held)
             raise
 
     def _leave(self, descriptors: list[int]) -> None:

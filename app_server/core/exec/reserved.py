@@ -27,25 +27,35 @@ class _Held:
     count: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Names that exist now, so that they can be fenced."""
+
+    held: tuple[bytes, ...]
+    """To be given back."""
+    found: tuple[bytes, ...]
+    """Somebody else's."""
+
+
 @dataclass(slots=True)
 class ReservedNames:
     holders: dict[bytes, _Held] = field(default_factory=dict)
 
-    def take(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Holds these names; gives those that exist now, so that they can be fenced."""
+    def take(self, names: Iterable[bytes]) -> Taken:
+        """Holds these names, but for those that somebody else has taken meanwhile."""
         taken: list[bytes] = []
+        found: list[bytes] = []
         for name in names:
-            held = self.holders.get(name)
-            if held is not None:
-                held.count += 1
+            holder = self.holders.get(name)
+            if holder is not None:
+                holder.count += 1
                 taken.append(name)
-                continue
-            folder = _hold(name)
-            if folder is not None:
+            elif (folder := _hold(name)) is not None:
                 self.holders[name] = _Held(folder)
-            if folder is not None or os.path.lexists(name):
                 taken.append(name)
-        return tuple(taken)
+            elif os.path.lexists(name):
+                found.append(name)
+        return Taken(tuple(taken), tuple(found))
 
     def give_back(self, names: Iterable[bytes]) -> None:
         for name in names:
