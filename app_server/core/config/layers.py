@@ -15,7 +15,7 @@ from dataclasses import field
 import tomli
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_NAMES, canonical_feature
-from app_server.core.config.reader import derive_error, shown
+from app_server.core.config.reader import derive_error, shortened, shown
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from protocol.base import Json
 from protocol.records import dataclass
@@ -58,7 +58,7 @@ def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrid
     profiles = everything.get("profiles")
     profile = profiles.get(name) if isinstance(profiles, Mapping) else None
     if not isinstance(profile, Mapping):
-        raise derive_error(f"config profile `{name}` not found")
+        raise derive_error(f"config profile `{shortened(name)}` not found")
     chosen = {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
     return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
 

@@ -173,7 +173,11 @@ def nearest(word: str, known: set[str]) -> str:
 
 def shown(value: str) -> str:
     """A value as it may stand in a message: on one line and short."""
-    return repr(value if len(value) <= 60 else value[:60] + "…")
+    return repr(shortened(value))
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= 60 else name[:60] + "…"
 
 
 def _part(part: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
 from app_server.core.config.layers import Layered
 from app_server.core.config.providers import OPENAI
-from app_server.core.config.reader import Table, derive_error, nearest, shown
+from app_server.core.config.reader import Table, derive_error, nearest, shortened, shown
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.config.sections import (
     read_history,
@@ -133,7 +133,7 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
 def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig:
     provider = providers.get(provider_id)
     if provider is None:
-        raise derive_error(f"Model provider `{provider_id}` not found")
+        raise derive_error(f"Model provider `{shortened(provider_id)}` not found")
     return provider
 
 

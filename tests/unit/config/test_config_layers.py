@@ -65,6 +65,14 @@ def test_a_missing_provider_is_an_error(tmp_path: Path) -> None:
         load(tmp_path, FILE, request=RequestOverrides(model_provider="missing"))
 
 
+@pytest.mark.parametrize("key", ["profile", "model_provider", "approval_policy", "sandbox_mode"])
+def test_a_value_of_any_length_makes_a_short_message(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, f'{key} = "{"[" * 5000}"\n')
+    assert "[[[" in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
 def test_dotted_keys_reach_into_tables_and_leave_their_neighbours(tmp_path: Path) -> None:
     text = 'sandbox_mode = "workspace-write"\n[sandbox_workspace_write]\nexclude_slash_tmp = true\n'
     config = load(
