@@ -17,6 +17,7 @@ from app_server import __version__
 from app_server.handlers.user_agent import UserAgent
 from protocol.jsonrpc import (
     INVALID_REQUEST,
+    Message,
     Notification,
     ParseError,
     Request,
@@ -78,14 +79,15 @@ def greet(
     if not _ready(read_fd, 0):
         loading.start()
     line, unread, ended = _first_line(read_fd)
-    client = _plain_initialize(line) if line is not None else None
+    first = _message(line) if line is not None else None
+    client = _plain_initialize(first)
     if client is not None:
         agent.introduce(client.name, client.version)
         # Less than a pipe holds, so this cannot block.
         os.write(write_fd, dump_response(client.id, _result(agent)) + b"\n")
         if early is not None and loading.ident is None:
             unread, ended = _answer_early(read_fd, write_fd, unread, early())
-    elif line is not None and (refusal := _refusal(line)) is not None:
+    elif (refusal := _refusal(first)) is not None:
         ended = ended or not _write(write_fd, refusal + b"\n")
     elif line is not None:
         unread = line + b"\n" + unread
@@ -119,11 +121,7 @@ def _answer_early(read_fd: int, write_fd: int, unread: bytes, answer: EarlyAnswe
                 return kept + unread, True
             unread += more
             continue
-        try:
-            message = parse_message(line)
-        except ParseError:
-            return kept + unread, False
-        match message:
+        match message := _message(line):
             case Notification(method=method) if method == INITIALIZED and not kept:  # it can wait
                 kept, unread = line + end, rest
             case Request():
@@ -210,12 +208,16 @@ class _Client:
     version: str
 
 
-def _plain_initialize(line: bytes) -> _Client | None:
-    """The client, if the line is a request that leaves nothing to check."""
+def _message(line: bytes) -> Message | None:
+    """None where it is none; the full server says what is wrong with it."""
     try:
-        message = parse_message(line)
+        return parse_message(line)
     except ParseError:
         return None
+
+
+def _plain_initialize(message: Message | None) -> _Client | None:
+    """The client, if the message is a request that leaves nothing to check."""
     match message:
         case Request(
             id=id,
@@ -227,12 +229,8 @@ def _plain_initialize(line: bytes) -> _Client | None:
     return None
 
 
-def _refusal(line: bytes) -> bytes | None:
+def _refusal(message: Message | None) -> bytes | None:
     """The answer to a first request that comes too early or greets without a name; None if it is neither."""
-    try:
-        message = parse_message(line)
-    except ParseError:
-        return None
     match message:
         case Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
             if "clientInfo" in params or "client_info" in params:

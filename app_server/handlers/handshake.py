@@ -51,7 +51,7 @@ async def warm_up(context: HandlerContext) -> None:
     """Make ready what the first turn needs, without anybody waiting for it."""
     context.background.start_soon(context.models.warm_up, name="warm-up")
     context.runner.warm_up()
-    context.background.start_soon(_ready_commands, context, name="sandbox probe")
+    context.background.start_soon(_ready_commands, context, name="ready commands")
 
 
 async def _ready_commands(context: HandlerContext) -> None:

@@ -67,9 +67,8 @@ def test_a_patch_is_a_plan_or_an_error_for_the_model(data: bytes) -> None:
         assert refused.for_model()
     else:
         assert plan.document("call", recover=False)
-        assert bool(plan.changes()) == bool(
-            plan.edits
-        )  # one without edits is refused by its emptiness, later
+        # One without edits is refused by its emptiness, later.
+        assert bool(plan.changes()) == bool(plan.edits)
 
 
 @thorough

@@ -26,29 +26,25 @@ class GatheringStream(httpcore.AsyncNetworkStream):
         self._stream = stream
         self._socket = stream.get_extra_info("socket")
         self._held: list[bytes] = []
-        self._size = 0
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if not buffer:
             return
         self._held.append(buffer)
-        self._size += len(buffer)
-        if self._size > AT_ONCE_BYTES:
+        if sum(map(len, self._held)) > AT_ONCE_BYTES:
             await self._flush(timeout)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._held:
-            try:
-                await self._flush(timeout)
-            except httpcore.WriteError:
-                pass  # a server that takes no more may have said why, which httpcore would read, too
+        try:
+            await self._flush(timeout)
+        except httpcore.WriteError:
+            pass  # a server that takes no more may have said why, which httpcore would read, too
         return await self._stream.read(max_bytes, timeout)
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        if self._held:
-            await self._flush(timeout)
+        await self._flush(timeout)
         return GatheringStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     async def aclose(self) -> None:
@@ -60,10 +56,10 @@ class GatheringStream(httpcore.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
     async def _flush(self, timeout: float | None) -> None:
-        data = b"".join(self._held)
-        self._held.clear()
-        self._size = 0
-        await self._stream.write(data, timeout)
+        if self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            await self._stream.write(data, timeout)
 
 
 def _is_readable(connection: socket.socket | None) -> bool:

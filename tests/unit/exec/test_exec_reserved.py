@@ -55,7 +55,11 @@ def test_two_servers_share_a_directory(name: bytes) -> None:
     assert taken.held == theirs.held == (name,)
     one.give_back(taken.held)
     assert os.path.isdir(name)
-    other.give_back(theirs.held)
+    again = one.take([name])
+    assert again.held == (name,)
+    other.give_back_all()
+    assert os.path.isdir(name)
+    one.give_back(again.held)
     assert not os.path.lexists(name)
 
 
@@ -77,8 +81,12 @@ def test_a_link_is_not_followed(tmp_path: Path, name: bytes) -> None:
     target.mkdir()
     os.utime(target, ns=(MARK_NS, MARK_NS))
     os.symlink(target, name)
-    taken = ReservedNames().take([name])
-    assert (taken.held, taken.found) == ((), (name,))
+    names = ReservedNames()
+    assert names.take([name]) == Taken(held=(), found=(name,))
+    target.rmdir()
+    assert names.take([name]) == Taken(held=(), found=(name,))
+    names.give_back_all()
+    assert os.path.islink(name)
 
 
 def test_what_a_killed_launcher_left_is_removed_by_the_next_and_nothing_else(tmp_path: Path) -> None:
