@@ -35,7 +35,18 @@ Part = InputText | InputImage | OutputText
 
 
 def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes) -> bytes:
-    head = {"model": settings.model}
+    head, tail = cache.around(
+        *(settings, prompt.instructions, prompt.output_schema),
+        *prompt.tools,
+        write=lambda: _around(prompt, settings),
+    )
+    return b"%b%b],%b" % (head, b"".join(b",%b" % message for message in _messages(prompt, cache)), tail)
+
+
+def _around(prompt: Prompt, settings: RequestSettings) -> tuple[bytes, bytes]:
+    """Up to the instructions, which are the first message, and from the end of the messages."""
+    system = {"role": "system", "content": prompt.instructions}
+    head = b'{"model":%b,"messages":[%b' % (json_bytes(settings.model), json_bytes(system))
     tail: dict[str, Json] = {
         "stream": True,
         "tools": [_tool(tool) for tool in prompt.tools if isinstance(tool, FunctionTool)],
@@ -45,8 +56,7 @@ def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes) -> by
         tail["response_format"] = {"type": "json_schema", "json_schema": schema}
     if settings.live_chat:
         tail["stream_options"] = {"include_usage": True}
-    messages = b",".join(_messages(prompt, cache))
-    return b'%b,"messages":[%b],%b' % (json_bytes(head)[:-1], messages, json_bytes(tail)[1:])
+    return head, json_bytes(tail)[1:]
 
 
 def _messages(prompt: Prompt, cache: ItemBytes) -> list[bytes]:
@@ -61,8 +71,7 @@ def _messages(prompt: Prompt, cache: ItemBytes) -> list[bytes]:
     written = cache.of(items, f"chat {plain}", write)
     for place, thought in _thoughts(items).items():
         written[place] = b'%b,"reasoning":%b}' % (written[place][:-1], json_bytes(thought))
-    system = json_bytes({"role": "system", "content": prompt.instructions})
-    return [system, *(message for message in written if message)]
+    return [message for message in written if message]
 
 
 def _tool(tool: FunctionTool) -> Json:

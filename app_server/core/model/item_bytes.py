@@ -1,4 +1,4 @@
-"""Each item of the history as JSON, made once: a long conversation is sent again with every request."""
+"""A request's items and what stands around them as JSON, made once: nearly all of it is sent again with the next."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from protocol.responses import ResponseItem
 
 
 class ItemBytes:
-    """Keeps the bytes of the last request's items. Items are immutable, and told apart by identity."""
+    """Keeps the bytes of the last request. Items are immutable, and told apart by identity."""
 
     def __init__(self) -> None:
+        self._what: tuple[object, ...] = ()
+        self._around = (b"", b"")
         self._kept: dict[int, tuple[ResponseItem, bytes]] = {}
         self._form = ""
         self._items: list[ResponseItem] = []
@@ -37,6 +39,14 @@ class ItemBytes:
             self._items.append(item)
             self._bytes.append(data)
         return self._bytes.copy()
+
+    def around(self, *what: object, write: Callable[[], tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+        """`write()`: what comes before the items and after them. `what` is all that it depends on, told apart by
+        identity, too: what is equal here need not be the same in JSON, as 1 and true.
+        """
+        if len(what) != len(self._what) or any(map(is_not, what, self._what)):
+            self._what, self._around = what, write()
+        return self._around
 
     def _again(self, items: Sequence[ResponseItem], write: Callable[[ResponseItem], bytes]) -> list[bytes]:
         kept: dict[int, tuple[ResponseItem, bytes]] = {}

@@ -33,6 +33,17 @@ def responses_body(
     prompt: Prompt, settings: RequestSettings, family: ModelFamily, cache: ItemBytes, *, stored: bool
 ) -> bytes:
     """`stored`: the provider keeps the conversation and wants its own item ids back."""
+    head, tail = cache.around(
+        *(settings, family, stored, prompt.instructions, prompt.parallel_tool_calls, prompt.output_schema),
+        *prompt.tools,
+        write=lambda: _around(prompt, settings, family, stored=stored),
+    )
+    return b'%b,"input":[%b],%b' % (head, b",".join(_input(prompt, cache, stored=stored)), tail)
+
+
+def _around(
+    prompt: Prompt, settings: RequestSettings, family: ModelFamily, *, stored: bool
+) -> tuple[bytes, bytes]:
     reasoning = reasoning_options(settings, family)
     head = {"model": settings.model, "instructions": prompt.instructions}
     tail: dict[str, Json] = {
@@ -47,8 +58,7 @@ def responses_body(
     }
     if text := text_options(prompt, settings, family):
         tail["text"] = text
-    items = b",".join(_input(prompt, cache, stored=stored))
-    return b'%b,"input":[%b],%b' % (json_bytes(head)[:-1], items, json_bytes(tail)[1:])
+    return json_bytes(head)[:-1], json_bytes(tail)[1:]
 
 
 def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[str, Json] | None:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 HIGH_WATER = 2048
 """Events waiting for a listener above which producers pause; a listener that keeps up leaves a handful."""
 
-GIVE_WAY = 4
+GIVE_WAY = 6
 """So many rounds of the event loop a turn gets before what it said is stored. It has said something because something
 came; what follows from that, a command to start or a request to send, lets others work while events are written.
 """
@@ -54,12 +54,13 @@ class Outbox:
         self._warned = False
 
     # --- saying
-    def emit(self, id: str, msg: EventMsg) -> None:
-        """Tell the listeners, and the rollout where it keeps events of this kind."""
+    def emit(self, id: str, msg: EventMsg, *, soon: bool = True) -> None:
+        """Tell the listeners, and the rollout where it keeps events of this kind; not `soon`: with what comes next."""
         if is_persisted(msg):
             self._lines.append(msg)
         self._events.append(SessionEvent(id, msg))
-        self._wake()
+        if soon:
+            self._wake()
 
     def record(self, line: Line) -> None:
         """Keep it in the rollout only."""

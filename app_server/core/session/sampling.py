@@ -199,7 +199,7 @@ class Sampler:
                     pass
                 case RateLimits():
                     self.tokens.rate_limits = event.snapshot
-                    self._emit_tokens()
+                    self._emit_tokens(soon=False)
                 case Completed():
                     if event.usage is not None:
                         self.tokens.add(event.usage, self.context_window)
@@ -248,8 +248,9 @@ class Sampler:
             case _:
                 pass
 
-    def _emit_tokens(self) -> None:
-        self._emit(TokenCountEvent(info=self.tokens.info, rate_limits=self.tokens.rate_limits))
+    def _emit_tokens(self, *, soon: bool = True) -> None:
+        event = TokenCountEvent(info=self.tokens.info, rate_limits=self.tokens.rate_limits)
+        self.outbox.emit(self.turn_id, event, soon=soon)
 
     def _emit(self, msg: EventMsg) -> None:
         self.outbox.emit(self.turn_id, msg)

@@ -221,6 +221,29 @@ def test_an_item_is_written_once_and_only_while_it_is_sent() -> None:
     assert len(written) == 6
 
 
+def test_what_stands_around_the_items_is_written_anew_when_anything_of_it_changes() -> None:
+    cache, how, family = ItemBytes(), settings("gpt-5"), find_family("gpt-5")
+    of = prompt(user("a"), tools=[SHELL])
+    bodies = [
+        of,
+        replace(of, instructions="others"),
+        replace(of, tools=[SHELL, PATCH]),
+        replace(of, tools=[PATCH, SHELL]),
+        replace(of, output_schema={"const": 1}),
+        replace(of, output_schema={"const": True}),
+        replace(of, parallel_tool_calls=not of.parallel_tool_calls),
+    ]
+    for one in bodies:
+        fresh = responses_body(one, how, family, ItemBytes(), stored=False)
+        assert responses_body(one, how, family, cache, stored=False) == fresh
+        assert responses_body(one, how, family, cache, stored=False) == fresh
+        assert chat_body(one, how, cache) == chat_body(one, how, ItemBytes())
+    other = replace(how, conversation_id="another")
+    assert responses_body(of, other, family, cache, stored=False) == responses_body(
+        of, other, family, ItemBytes(), stored=False
+    )
+
+
 def test_command_outputs_are_plain_beside_a_freeform_patch_tool() -> None:
     items: list[ResponseItem] = [
         call("c1"),

@@ -13,11 +13,12 @@ import httpcore
 import pytest
 
 from app_server.core.errors import ModelError, StreamDisconnected
+from app_server.core.model.address import address
 from app_server.core.model.client import ModelClient
+from app_server.core.model.connections import MAX_IDLE_CONNECTIONS, WayOut
 from app_server.core.model.errors import ConnectionFailed, HeadersTimedOut, UnexpectedStatus
 from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta
 from app_server.core.model.http import Fault, HttpFailure, HttpRequest, LazyHttp
-from app_server.core.model.http_transport import POOL_REQUESTS, WayOut
 from protocol.base import Json
 from tests.unit.model.provider_server import (
     END,
@@ -222,15 +223,50 @@ def test_http_is_imported_late() -> None:
     assert subprocess.run([sys.executable, "-c", code, "httpx", "httpcore"], check=False).returncode == 0
 
 
-async def test_many_requests_share_few_pools_and_leave_one() -> None:
-    way = WayOut(httpcore.AsyncConnectionPool)
-    taken = [way.take() for _ in range(2 * POOL_REQUESTS + 1)]
-    assert [pool.requests for pool in way.pools] == [POOL_REQUESTS, POOL_REQUESTS, 1]
-    first, second, third = way.pools
-    assert way.give_back(third) is third
-    assert way.give_back(taken[0]) is None
-    assert way.take() is first
-    assert [way.give_back(pool) for pool in taken[:POOL_REQUESTS]] == [None] * POOL_REQUESTS
-    closed = [way.give_back(pool) for pool in taken[POOL_REQUESTS:-1]]
-    assert closed == [None] * (POOL_REQUESTS - 1) + [second]
-    assert way.pools == [first]
+async def test_requests_at_once_have_a_connection_each(provider: ProviderServer, http: LazyHttp) -> None:
+    at_once = MAX_IDLE_CONNECTIONS + 5
+    for _ in range(at_once):
+        provider.answer(head(), chunk(CREATED), Wait(anyio.Event()))
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for _ in range(at_once):
+                group.start_soon(ask, client_of(provider, http))
+            await Gate(provider).at(at_once).wait()
+            group.cancel_scope.cancel()
+    assert sorted(request.connection for request in provider.asked) == list(range(1, at_once + 1))
+
+
+async def test_connections_that_served_are_kept_up_to_a_bound(provider: ProviderServer) -> None:
+    way = WayOut(httpcore.AsyncConnectionPool())
+    to = address(provider.url)
+    taken = []
+    for _ in range(MAX_IDLE_CONNECTIONS + 2):
+        provider.answer(*whole(200, b"{}"))
+        one = await way.take(to)
+        response = await one.connection.handle_async_request(
+            httpcore.Request("GET", provider.url, headers={"host": "x"})
+        )
+        await response.aread()
+        await response.aclose()
+        taken.append(one)
+    for one in taken:
+        await way.give_back(one)
+    assert [one.connection.is_closed() for one in taken] == [True, True] + [False] * MAX_IDLE_CONNECTIONS
+    again = await way.take(to)
+    assert again.reused
+    assert again.connection is taken[-1].connection
+    elsewhere = await way.take(address("http://127.0.0.1:9"))
+    assert not elsewhere.reused
+    await way.give_back(again)
+    await way.aclose()
+    assert all(one.connection.is_closed() for one in taken)
+
+
+async def test_a_connection_that_never_came_about_is_not_kept() -> None:
+    way = WayOut(httpcore.AsyncConnectionPool())
+    to = address("http://127.0.0.1:1")
+    one = await way.take(to)
+    with pytest.raises(httpcore.ConnectError):
+        await one.connection.handle_async_request(httpcore.Request("GET", "http://127.0.0.1:1"))
+    await way.give_back(one)
+    assert not (await way.take(to)).reused
