@@ -1,9 +1,10 @@
 """The launcher: a small process that starts every command. Run as `python -I -S launcher.py FD`.
 
-It reads requests from the server's socket and forks a supervisor per command, straight for unconfined
-commands, through a prepared parent (see `prepared`) for confined ones. It keeps the names that plans
-reserve, takes over what outlives its commands, and when the server is gone it ends everything that it
-started. Standard library only; its own package is found by path, since it runs without site-packages.
+It reads requests from the server's socket and gives each to a supervisor that waits for it: one of its own
+(`supervisor_pool`) for unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It
+keeps the names that plans reserve, takes over what outlives its commands, and when the server is gone it ends
+everything that it started. Standard library only; its own package is found by path, since it runs without
+site-packages.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if __name__ == "__main__":
 
 from app_server.core.exec import descendants, prepared, supervisor, wire
 from app_server.core.exec.reserved import ReservedNames
-from app_server.core.exec.spare import Spare
+from app_server.core.exec.supervisor_pool import FREE, SupervisorPool
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, privileges
@@ -43,13 +44,14 @@ class Launcher:
     server: socket.socket
     wakeup: int
     parents: list[prepared.PreparedParent] = field(default_factory=list)
+    pool: SupervisorPool = field(init=False)
     supervisors: set[int] = field(default_factory=set)
-    spare: Spare = field(init=False)
+    """Those that see their last commands to the end, once the server is gone."""
     reserved: ReservedNames = field(default_factory=ReservedNames)
 
     def __post_init__(self) -> None:
-        self.spare = Spare(os.fork, self._supervise)
-        self.spare.replace()
+        self.pool = SupervisorPool(os.fork, self._supervise)
+        self.pool.replace()
 
     def serve(self) -> None:
         """Handles requests until the server closes its end."""
@@ -61,7 +63,7 @@ class Launcher:
                     return
                 self._handle(*message)
             else:
-                self.spare.replace()
+                self.pool.replace()
                 for parent in self.parents:
                     parent.replace()
 
@@ -71,13 +73,14 @@ class Launcher:
         A command that was just handed over needs the processors for its own start, so the next child is forked when
         something else happens, as a rule the command's end, or this time is over.
         """
-        wanting = self.spare.wanting or any(parent.wanting for parent in self.parents)
+        wanting = self.pool.wanting or any(parent.wanting for parent in self.parents)
         return PATIENCE_MS if wanting else None
 
     def farewell(self) -> None:
         """The server is gone: every command ends, and so does what they left behind."""
         self.server.close()
-        self.spare.dismiss()
+        self.supervisors = self.pool.pids
+        self.pool.dismiss()
         for parent in self.parents:
             parent.retire()
         deadline = time.monotonic() + FAREWELL_SECONDS
@@ -100,13 +103,14 @@ class Launcher:
         ready.
         """
         poll = select.poll()
-        numbers = [self.wakeup, *(parent.channel.fileno() for parent in self.parents)]
+        numbers = [self.wakeup, *self.pool.busy, *(parent.channel.fileno() for parent in self.parents)]
         for number in numbers if self.server.fileno() < 0 else [*numbers, self.server.fileno()]:
             poll.register(number, select.POLLIN)
         ready = {number for number, _ in poll.poll(milliseconds)}
         if self.wakeup in ready:
             supervisor.drain(self.wakeup)
             self.supervisors.difference_update(pid for pid, _ in supervisor.reap())
+        self.pool.hear(ready)
         for parent in [one for one in self.parents if one.channel.fileno() in ready]:
             self._hear(parent)
         return ready
@@ -135,21 +139,26 @@ class Launcher:
                 os.close(number)
 
     def _run_direct(self, request: wire.Value, descriptors: list[int]) -> None:
-        self.supervisors.add(self.spare.hand_over(request, descriptors))
+        self.pool.hand_over(request, descriptors)
 
     def _supervise(self, commands: socket.socket) -> None:
-        """The life of a supervisor without namespaces: it waits for its command, and sees it to its end."""
+        """The life of a supervisor without namespaces: it sees one command after the other to its end, until one
+        leaves something behind.
+        """
         self._leave([])
         if sys.platform == "linux":
             privileges.become_reaper()
         wakeup = supervisor.watch_children()
-        message = wire.receive(commands)
-        if message is not None:
-            commands.close()
+        while (message := wire.receive(commands)) is not None:
             request, descriptors = message
             confine = request["confine"]
             before = None if confine is None else layers.without_namespaces(confine)
             supervisor.supervise(request, descriptors, wakeup, before, whole=False)
+            os.chdir("/")
+            if supervisor.has_children():
+                return
+            with contextlib.suppress(OSError):  # the launcher has ended, and no command will come
+                commands.send(FREE)
 
     def _run_prepared(self, request: wire.Value, descriptors: list[int]) -> None:
         confine = request["confine"]
@@ -173,7 +182,7 @@ class Launcher:
     def _leave(self, descriptors: list[int]) -> None:
         """In a new child: lets go of the launcher's sockets, and of a command that is not this child's."""
         self.server.close()
-        self.spare.dismiss()
+        self.pool.dismiss()
         for number in descriptors:
             os.close(number)
         for parent in self.parents:

@@ -1,7 +1,7 @@
 """Watches over one command inside the launcher: starts it, reaps, ends its tree, reports once.
 
-Runs in a process of its own per command, forked by the launcher: outside namespaces as the reaper that
-orphans are handed to, inside a pid namespace as its process 1. The channel is the command's lifeline:
+Runs in a process that has no other command at the time: outside namespaces as the reaper that orphans are
+handed to, inside a pid namespace as its process 1. The channel is the command's lifeline:
 when the server closes or shuts down its end, by intent or by dying, the tree is killed. What outlives a
 normal end of an unconfined command is left to the launcher, which ends it when the server goes.
 """
@@ -16,7 +16,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from app_server.core.exec import descendants, wire
 
@@ -39,7 +39,7 @@ def supervise(
     *,
     whole: bool,
 ) -> None:
-    """Runs the command of `request` and reports on the channel, the first of `descriptors`.
+    """Runs the command of `request` and reports on the channel, the first of `descriptors`, all of which it closes.
 
     `wakeup` is what `watch_children` gave. `before` confines the process that executes the command.
     `whole` says that this is process 1 of a pid namespace.
@@ -49,9 +49,11 @@ def supervise(
         child = start(request, stdio, before)
     except OSError as error:
         report(channel, ("failed", error.errno or 0, str(error.strerror or error)))
+        os.close(channel)
         return
-    for number in set(stdio):
-        os.close(number)
+    finally:
+        for number in set(stdio):
+            os.close(number)
     status = _until_end(channel, wakeup, child)
     killed = status is None
     if killed or whole or before is not None:  # nothing that is confined outlives its command
@@ -61,6 +63,7 @@ def supervise(
         channel,
         ("exit", os.waitstatus_to_exitcode(status) if status is not None else -signal.SIGKILL, killed),
     )
+    os.close(channel)
 
 
 def report(channel: int, value: wire.Value) -> None:
@@ -115,6 +118,16 @@ def reap() -> list[tuple[int, int]]:
     return found
 
 
+def has_children() -> bool:
+    """Whether something is left of what was started here; what has ended is reaped."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
 def end_tree(child: int, whole: bool) -> int | None:
     """Kills everything below this process and waits for it; the wait status of `child` if it had not been
     reaped.
@@ -145,16 +158,23 @@ def start(request: dict[str, wire.Value], stdio: list[int], before: Callable[[],
     os.chdir(cwd)
     environment: dict[bytes, bytes] = request["env"]
     program = find_program(request["argv"][0], environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
-    if request["tty"] or before is not None:
-        return _fork(program, request["argv"], environment, _three(stdio), before, request["tty"])
-    return _spawn(program, request["argv"], environment, _three(stdio))
+    with _three(stdio) as three:
+        if request["tty"] or before is not None:
+            return _fork(program, request["argv"], environment, three, before, request["tty"])
+        return _spawn(program, request["argv"], environment, three)
 
 
-def _three(stdio: list[int]) -> tuple[int, int, int]:
+@contextlib.contextmanager
+def _three(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
     """stdin, stdout and stderr: a terminal for all, or no input and one pipe for each output."""
     if len(stdio) == 1:
-        return stdio[0], stdio[0], stdio[0]
-    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), stdio[0], stdio[1]
+        yield stdio[0], stdio[0], stdio[0]
+        return
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield nothing, stdio[0], stdio[1]
+    finally:
+        os.close(nothing)
 
 
 def find_program(name: bytes, search: bytes) -> bytes:

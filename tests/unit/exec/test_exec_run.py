@@ -184,3 +184,39 @@ async def test_nothing_survives_a_killed_server(tmp_path: Path, marked: Find) ->
     server.wait()
     server.stdout.close()
     await gone(marked, number)
+
+
+async def test_supervisors_are_kept_for_the_next_command_unless_something_is_left(
+    bench: Bench, marked: Find
+) -> None:
+    parents = [(await bench.sh("echo $PPID")).stdout for _ in range(12)]
+    assert len(set(parents)) < len(parents)
+    number = mark()
+    busy = (await bench.sh(f"sleep {number} & echo $PPID")).stdout
+    assert busy not in [(await bench.sh("echo $PPID")).stdout for _ in range(12)]
+    assert marked(number)
+    await bench.runner.close()
+    assert not marked(number)
+
+
+SUPERVISOR = """
+import os, socket
+from app_server.core.exec import supervisor
+wakeup = supervisor.watch_children()
+def run(argv):
+    channel, remote = socket.socketpair()
+    out, writer = os.pipe()
+    request = {"cwd": b"/", "env": {}, "argv": argv, "tty": False}
+    supervisor.supervise(request, [remote.detach(), writer, os.dup(writer)], wakeup, None, whole=False)
+    assert channel.recv(1000) and channel.recv(1000) == b"", "it must report, and let go of the channel"
+    os.close(out)
+    return len(os.listdir("/proc/self/fd"))
+commands = ([b"/bin/true"], [b"/bin/sh", b"-c", b"exit 3"], [b"/nothing"])
+print({run(argv) for argv in commands for _ in range(5)}.__len__())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+def test_a_supervisor_keeps_nothing_of_its_commands() -> None:
+    told = subprocess.run([sys.executable, "-c", SUPERVISOR], check=True, capture_output=True, text=True)
+    assert told.stdout == "1\n"

@@ -8,7 +8,6 @@ that escaped into sessions of their own.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import Any
 
@@ -30,6 +29,7 @@ from app_server.core.sandbox.confine.syscalls import (
     MS_NOEXEC,
     MS_NOSUID,
     MS_PRIVATE,
+    MS_RDONLY,
     MS_REC,
     attach,
     call,
@@ -43,9 +43,6 @@ PER_COMMAND = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"))
 MORE_LINKS = (("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"))
-
-KERNEL_SETTINGS = (b"sys", b"sysrq-trigger", b"irq", b"bus", b"asound", b"acpi", b"fs", b"scsi", b"mtrr")
-"""Below /proc, writable by user 0 without any capability: read-only for commands."""
 
 KERNEL_SECRETS = (b"kcore", b"keys", b"timer_list", b"latency_stats", b"sched_debug")
 """Below /proc, readable by user 0: covered by /dev/null."""
@@ -102,9 +99,11 @@ def prepare_mounts() -> None:
 
 def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
     """In a new process 1: gives it its own /proc, terminals and shared memory, and a home without secrets."""
-    mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    # Read-only as the rest: user 0 of this namespace is user 0 of the host where the kernel's settings are concerned.
+    mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     if os.geteuid() == 0:
-        _close_kernel_files()
+        for name in KERNEL_SECRETS:
+            home.cover(b"/proc/" + name)
     mount(b"shm", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, SHARED_MEMORY)
     mount(b"devpts", b"/dev/pts", b"devpts", MS_NOSUID | MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
     return home.show(server_home, secrets)
@@ -140,13 +139,3 @@ def _fence(path: bytes) -> None:
     tree = open_tree(path, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW)
     set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
     attach(tree, path)
-
-
-def _close_kernel_files() -> None:
-    """User 0 of this namespace is user 0 of the host where /proc is concerned."""
-    for name in KERNEL_SETTINGS:
-        with contextlib.suppress(FileNotFoundError):
-            _fence(b"/proc/" + name)
-    for name in KERNEL_SECRETS:
-        with contextlib.suppress(FileNotFoundError):
-            home.cover(b"/proc/" + name)
