@@ -1,7 +1,12 @@
-"""What surrounds the agent, put together for the engine: who the client is, MCP servers, what follows a turn."""
+"""The engine and what surrounds it, put together: who the client is, models, MCP servers, what follows a turn.
+
+Imports all of the agent, so import it late: see `lazy_engine`.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
@@ -10,6 +15,9 @@ from anyio.abc import TaskGroup
 
 from app_server.core.auth.manager import AuthManager, AuthMethod
 from app_server.core.config.types import Config, OtelExporter
+from app_server.core.engine import Engine
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.snapshot import Git
 from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
@@ -21,6 +29,7 @@ from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.model.settings import ClientIdentity
 from app_server.core.notify.message import turn_complete
 from app_server.core.notify.program import NotifyProgram
+from app_server.core.opening import Surroundings
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
@@ -156,3 +165,27 @@ class Surrounding:
         if command not in self._programs:
             self._programs[command] = NotifyProgram(command, self._environment)
         return self._programs[command]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    engine: Engine
+    models: Models
+    extras: Surrounding
+
+
+def assemble(
+    surroundings: Surroundings,
+    runner: CommandRunner,
+    git: Git,
+    auth: AuthManager,
+    user_agent: UserAgent,
+    client: Client,
+    background: TaskGroup,
+) -> Assembled:
+    environment = surroundings.environment
+    models = Models(LazyHttp(environment), auth, user_agent, environment)
+    extras = Surrounding(
+        user_agent, client, auth, environment, background, python=sys.executable, wall_clock=time.time
+    )
+    return Assembled(Engine(surroundings, runner, models, git, extras), models, extras)

@@ -13,9 +13,10 @@ import pwd
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,22 +27,24 @@ from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides
-from app_server.core.engine import Engine, Surroundings
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
-from app_server.core.model.http import LazyHttp
-from app_server.extras import Models, Surrounding
+from app_server.core.opening import Surroundings
 from app_server.greeting import Greeting, own_user_agent
 from app_server.handlers.context import Client, HandlerContext
-from app_server.handlers.handshake import warm_up
+from app_server.handlers.handshake import start_warm_up
 from app_server.handlers.router import MethodRouter
+from app_server.lazy_engine import LazyEngine
 from app_server.limits import Limits
 from app_server.rpc.connection import Connection
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.contract import Transport, TransportClosed
 from protocol.ids import new_conversation_id
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from app_server.extras import Assembled
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +94,7 @@ async def _serve_client(
         context = _context(settings, surroundings, outgoing, runner, background, greeting)
         try:
             if context.client.initialized:
-                await warm_up(context)
+                start_warm_up(context)
             router = MethodRouter(context)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
@@ -118,23 +121,19 @@ def _context(
     user_agent = greeting.user_agent if greeting else own_user_agent(settings.environment)
     git = Git(scratch=settings.home / "tmp")
     client = Client(initialized=greeting is not None and greeting.done)
-    models = Models(LazyHttp(settings.environment), auth, user_agent, settings.environment)
-    extras = Surrounding(
-        user_agent,
-        client,
-        auth,
-        settings.environment,
-        background,
-        python=sys.executable,
-        wall_clock=time.time,
-    )
-    engine = Engine(surroundings, runner, models, git, extras)
+
+    def load() -> Callable[[], Assembled]:
+        from app_server.extras import assemble  # noqa: PLC0415 - slow to import
+
+        return lambda: assemble(surroundings, runner, git, auth, user_agent, client, background)
+
+    engine = LazyEngine(load)
     return HandlerContext(
         home=settings.home,
         cwd=settings.cwd,
         cli=settings.cli,
         surroundings=surroundings,
-        manager=ConversationManager(engine, outgoing, background, settings.limits.conversations),
+        manager=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
         outgoing=outgoing,
         runner=runner,
         auth=auth,
@@ -144,8 +143,8 @@ def _context(
         background=background,
         new_id=surroundings.new_id,
         random=os.urandom,
-        models=models,
-        closing=(models.aclose, extras.close),
+        models=engine,
+        closing=(engine.aclose,),
         client=client,
     )
 

@@ -6,6 +6,8 @@ Every import counts, also one inside a function or under TYPE_CHECKING.
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,7 @@ OUTER = (
     {"stdio_server"},
     {"process", "demo"},
     {"server"},
+    {"lazy_engine"},
     {"early_list", "extras", "greeting", "limits", "logs"},
     {"handlers"},
     {"conversations"},
@@ -29,6 +32,7 @@ OUTER = (
 
 CORE = (
     {"engine"},
+    {"opening"},
     {"session"},
     {"tools"},
     {"approvals", "context", "mcp", "rollout"},
@@ -161,3 +165,13 @@ def test_pure_modules_do_nothing(name: str) -> None:
         acting |= {f"{module} imports {each}" for each in imports(module) if each.split(".")[0] in EFFECTS}
         reached.extend(each for each in imports(module) if each in modules() and each not in reached)
     assert acting == set()
+
+
+def test_the_engine_is_imported_late() -> None:
+    """A client that only asks for what is stored does not wait for the agent."""
+    late = [
+        f"app_server.core.{name}"
+        for name in ("engine", "tools.runtime", "session.session", "model.client", "mcp.manager")
+    ]
+    code = "import sys, app_server.stdio_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
+    assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0

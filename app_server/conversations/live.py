@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
 from app_server.core.session.coalesce import SessionEvent
-from app_server.core.session.session import Session
 from app_server.projection.approvals import Asking, answer, asks, question
 from app_server.projection.outbound import EventProjection
 from app_server.rpc.outgoing import Outgoing, describe
 from protocol.events.notices import ShutdownCompleteEvent
 from protocol.events.turn import RawResponseItemEvent
 from protocol.ops import InterruptOp, Op, ShutdownOp
+
+if TYPE_CHECKING:
+    from app_server.core.session.session import Session
 
 log = logging.getLogger(__name__)
 

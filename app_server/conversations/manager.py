@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -11,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
-from app_server.core.engine import Engine, Opened, Origin, StoredRollout
+from app_server.core.opening import Opened, Origin, StoredRollout
 from app_server.rpc.errors import not_found, overloaded
 from app_server.rpc.outgoing import Outgoing
 
@@ -23,12 +24,12 @@ class ConversationManager:
 
     def __init__(
         self,
-        engine: Engine,
+        open: Callable[[Config, Origin], Awaitable[Opened]],
         outgoing: Outgoing,
         group: TaskGroup,
         most: int,
     ) -> None:
-        self._engine, self._outgoing, self._group, self._most = engine, outgoing, group, most
+        self._open, self._outgoing, self._group, self._most = open, outgoing, group, most
         self._live: dict[str, LiveConversation] = {}
         self._subscriptions: dict[str, LiveConversation] = {}
 
@@ -39,7 +40,7 @@ class ConversationManager:
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
-        opened = await self._engine.open(config, origin)
+        opened = await self._open(config, origin)
         live = self._live[opened.conversation_id] = LiveConversation(
             opened.conversation_id, opened.session, self._outgoing
         )

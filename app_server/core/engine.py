@@ -7,9 +7,7 @@ session exist. Nothing here waits for the network, for MCP servers or for git.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
-from datetime import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +24,15 @@ from app_server.core.git.info import read_git_info
 from app_server.core.git.snapshot import Git
 from app_server.core.mcp.manager import McpManager
 from app_server.core.model.client import ModelClient
+from app_server.core.opening import (
+    Fork,
+    GivenHistory,
+    NewConversation,
+    Opened,
+    Origin,
+    StoredRollout,
+    Surroundings,
+)
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.rollout.names import new_rollout_path, utc_timestamp
 from app_server.core.rollout.resume import Rebuild, append_all, read_for_fork, rebuild_history, reopen
@@ -41,70 +48,11 @@ from app_server.core.telemetry.contract import ConversationTelemetry
 from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
-from protocol.policy import ReasoningEffort
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.rollout import CompactedItem, SessionMetaLine
 
 OPENING_ID = "auto-compact-0"
 """The id that the opening's events carry; the reference numbers them with the turns that it starts by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewConversation:
-    """Begins with nothing but its opening."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRollout:
-    """Goes on from a file."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class GivenHistory:
-    """Begins with items that the client hands over."""
-
-    items: tuple[ResponseItem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """Begins, under an id of its own, where a stored one stands."""
-
-    path: Path
-
-
-Origin = NewConversation | StoredRollout | GivenHistory | Fork
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """An open conversation, and what its client is told of it."""
-
-    conversation_id: ConversationId
-    session: Session
-    model: str
-    effort: ReasoningEffort | None
-    rollout_path: Path
-    initial_messages: tuple[EventMsg, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the process is: passed in, never looked up below the composition root."""
-
-    home: Path
-    environment: Mapping[str, str] = field(repr=False)
-    version: str
-    shell_path: str
-    now: Callable[[], datetime]
-    """Local time with its zone."""
-    clock: Callable[[], float]
-    """Monotonic seconds."""
-    new_conversation_id: Callable[[], ConversationId]
-    new_id: Callable[[], str]
 
 
 class ModelClients(Protocol):

@@ -7,6 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
+import anyio
 from anyio.abc import TaskGroup
 
 from app_server.conversations.manager import ConversationManager
@@ -14,10 +15,10 @@ from app_server.core.auth.login import LoginFlow
 from app_server.core.auth.manager import AuthManager
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
-from app_server.core.engine import Surroundings
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
+from app_server.core.opening import Surroundings
 from app_server.handlers.user_agent import UserAgent
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
@@ -63,7 +64,12 @@ class HandlerContext:
     closing: tuple[Callable[[], Awaitable[None]], ...] = ()
     """What is to be ended when the client has left, in this order."""
     client: Client = field(default_factory=Client)
+    conversation_opened: anyio.Event = field(default_factory=anyio.Event)
+    """Set once the first one was told to the client."""
     logins: dict[str, LoginFlow] = field(default_factory=dict)
+
+    async def tell_opened(self) -> None:
+        self.conversation_opened.set()
 
     async def close(self) -> None:
         for close in self.closing:

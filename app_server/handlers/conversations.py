@@ -9,14 +9,15 @@ import anyio.to_thread
 
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.engine import GivenHistory, NewConversation, Opened, StoredRollout
 from app_server.core.errors import ConversationError
+from app_server.core.opening import GivenHistory, NewConversation, Opened, StoredRollout
 from app_server.core.rollout.archive import archivable, archive_rollout
 from app_server.core.rollout.errors import ArchiveRefused
 from app_server.core.rollout.head import ConversationSummary as Stored
 from app_server.core.rollout.head import read_summary
 from app_server.core.rollout.listing import find_rollout, list_conversations
 from app_server.handlers.context import HandlerContext
+from app_server.handlers.then import Answer
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.methods import SESSION_CONFIGURED
 from protocol.v1.conversation import (
@@ -38,29 +39,29 @@ from protocol.v1.conversation import (
 log = logging.getLogger(__name__)
 
 
-async def new_conversation(context: HandlerContext, params: NewConversationParams) -> NewConversationResponse:
+async def new_conversation(context: HandlerContext, params: NewConversationParams) -> Answer:
     config = context.config(overrides(params))
     live, opened = await context.manager.open(config, NewConversation())
-    return NewConversationResponse(
+    response = NewConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
         reasoning_effort=opened.effort,
         rollout_path=str(live.rollout_path),
     )
+    return Answer(response, context.tell_opened)
 
 
-async def resume_conversation(
-    context: HandlerContext, params: ResumeConversationParams
-) -> ResumeConversationResponse:
+async def resume_conversation(context: HandlerContext, params: ResumeConversationParams) -> Answer:
     config = context.config(overrides(params.overrides) if params.overrides else None)
     live, opened = await _reopen(context, params, config)
     await _announce(context, live, opened, config)
-    return ResumeConversationResponse(
+    response = ResumeConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
         initial_messages=opened.initial_messages,
         rollout_path=str(live.rollout_path),
     )
+    return Answer(response, context.tell_opened)
 
 
 async def _reopen(

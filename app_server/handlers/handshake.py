@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
+import anyio
 import anyio.lowlevel
 
 from app_server.core.errors import CoreError
 from app_server.handlers.context import HandlerContext
-from app_server.handlers.then import Answer
 from app_server.rpc.errors import invalid_request
 from protocol.events.commands import Duration, ExecCommandBeginEvent, ExecCommandEndEvent, UnknownCommand
 from protocol.methods import NoParams
@@ -34,27 +34,32 @@ SHAPES_OF_COMMANDS = (
 """What the first command would have to wait for, as validators are built on first use."""
 
 
-async def initialize(context: HandlerContext, params: InitializeParams) -> Answer:
+QUIET_SECONDS = 0.5
+"""So long what a client asks first, as a rule for its stored conversations, has the processor for itself; less where it
+opens one.
+"""
+
+
+async def initialize(context: HandlerContext, params: InitializeParams) -> InitializeResponse:
     if context.client.initialized:
         raise invalid_request("Already initialized", "already_initialized")
     context.client.initialized = True
     context.client.elicitation = bool(params.capabilities and params.capabilities.elicitation)
     context.user_agent.introduce(params.client_info.name, params.client_info.version)
-
-    async def then() -> None:
-        await warm_up(context)
-
-    return Answer(InitializeResponse(user_agent=context.user_agent.text()), then)
+    start_warm_up(context)
+    return InitializeResponse(user_agent=context.user_agent.text())
 
 
-async def warm_up(context: HandlerContext) -> None:
+def start_warm_up(context: HandlerContext) -> None:
     """Make ready what the first turn needs, without anybody waiting for it."""
-    context.background.start_soon(context.models.warm_up, name="warm-up")
+    context.background.start_soon(_warm_up, context, name="warm-up")
+
+
+async def _warm_up(context: HandlerContext) -> None:
+    with anyio.move_on_after(QUIET_SECONDS):
+        await context.conversation_opened.wait()
+    context.background.start_soon(context.models.warm_up, name="warm-up of models")
     context.runner.warm_up()
-    context.background.start_soon(_ready_commands, context, name="ready commands")
-
-
-async def _ready_commands(context: HandlerContext) -> None:
     try:
         await context.runner.sandbox_state()
     except (CoreError, OSError) as error:

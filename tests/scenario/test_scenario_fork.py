@@ -12,7 +12,7 @@ import pytest
 
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
-from app_server.core.engine import Engine, Fork, Opened, Surroundings
+from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.mcp.manager import McpManager
@@ -21,6 +21,7 @@ from app_server.core.mcp.spawn import GuardedSpawner
 from app_server.core.model.client import ModelClient
 from app_server.core.model.http import LazyHttp
 from app_server.core.model.settings import ClientIdentity
+from app_server.core.opening import Fork, Opened, Surroundings
 from app_server.core.rollout.names import journal_path
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted

@@ -1,0 +1,47 @@
+"""The engine, loaded when the first conversation is opened or the server has nothing else to do.
+
+A client that only asks for what is stored does not wait for a quarter of all imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from app_server.core.config.types import Config
+from app_server.core.opening import Opened, Origin
+
+if TYPE_CHECKING:
+    from app_server.extras import Assembled
+
+
+class LazyEngine:
+    """Opens conversations and asks for models."""
+
+    def __init__(self, load: Callable[[], Callable[[], Assembled]]) -> None:
+        self._load = load
+        """Called in a thread: imports it, and gives what then puts it together."""
+        self._assembled: Assembled | None = None
+
+    async def open(self, config: Config, origin: Origin) -> Opened:
+        """As `Engine.open`."""
+        return await (await self._ready()).engine.open(config, origin)
+
+    async def names(self, config: Config) -> tuple[str, ...]:
+        return await (await self._ready()).models.names(config)
+
+    async def warm_up(self) -> None:
+        await (await self._ready()).models.warm_up()
+
+    async def aclose(self) -> None:
+        if self._assembled is not None:
+            await self._assembled.models.aclose()
+            await self._assembled.extras.close()
+
+    async def _ready(self) -> Assembled:
+        if self._assembled is None:
+            assemble = await anyio.to_thread.run_sync(self._load)
+            self._assembled = self._assembled or assemble()
+        return self._assembled
