@@ -64,12 +64,9 @@ class HandlerContext:
     closing: tuple[Callable[[], Awaitable[None]], ...] = ()
     """What is to be ended when the client has left, in this order."""
     client: Client = field(default_factory=Client)
-    conversation_opened: anyio.Event = field(default_factory=anyio.Event)
-    """Set once the first one was told to the client."""
+    turns_ahead: anyio.Event = field(default_factory=anyio.Event)
+    """Set with the first conversation: what its turns need should be made ready."""
     logins: dict[str, LoginFlow] = field(default_factory=dict)
-
-    async def tell_opened(self) -> None:
-        self.conversation_opened.set()
 
     async def close(self) -> None:
         for close in self.closing:

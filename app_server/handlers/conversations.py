@@ -39,16 +39,16 @@ from protocol.v1.conversation import (
 log = logging.getLogger(__name__)
 
 
-async def new_conversation(context: HandlerContext, params: NewConversationParams) -> Answer:
+async def new_conversation(context: HandlerContext, params: NewConversationParams) -> NewConversationResponse:
+    context.turns_ahead.set()
     config = context.config(overrides(params))
     live, opened = await context.manager.open(config, NewConversation())
-    response = NewConversationResponse(
+    return NewConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
         reasoning_effort=opened.effort,
         rollout_path=str(live.rollout_path),
     )
-    return Answer(response, context.tell_opened)
 
 
 async def resume_conversation(context: HandlerContext, params: ResumeConversationParams) -> Answer:
@@ -61,7 +61,11 @@ async def resume_conversation(context: HandlerContext, params: ResumeConversatio
         initial_messages=opened.initial_messages,
         rollout_path=str(live.rollout_path),
     )
-    return Answer(response, context.tell_opened)
+
+    async def then() -> None:  # reading a long conversation needs the processor more
+        context.turns_ahead.set()
+
+    return Answer(response, then)
 
 
 async def _reopen(

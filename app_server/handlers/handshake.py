@@ -57,7 +57,7 @@ def start_warm_up(context: HandlerContext) -> None:
 
 async def _warm_up(context: HandlerContext) -> None:
     with anyio.move_on_after(QUIET_SECONDS):
-        await context.conversation_opened.wait()
+        await context.turns_ahead.wait()
     context.background.start_soon(context.models.warm_up, name="warm-up of models")
     context.runner.warm_up()
     try:
