@@ -22,26 +22,26 @@ class LazyEngine:
 
     def __init__(self, load: Callable[[], Callable[[], Assembled]]) -> None:
         self._load = load
-        """Called in a thread: imports it, and gives what then puts it together."""
+        """Imports it, and gives what then puts it together. May be called in a thread, and more than once."""
         self._assembled: Assembled | None = None
 
     async def open(self, config: Config, origin: Origin) -> Opened:
-        """As `Engine.open`."""
-        return await (await self._ready()).engine.open(config, origin)
+        """As `Engine.open`. Whatever is asked meanwhile waits, so that answers keep the order of their requests."""
+        return await self._ready(self._load).engine.open(config, origin)
 
     async def names(self, config: Config) -> tuple[str, ...]:
-        return await (await self._ready()).models.names(config)
+        return await self._ready(self._load).models.names(config)
 
     async def warm_up(self) -> None:
-        await (await self._ready()).models.warm_up()
+        assemble = await anyio.to_thread.run_sync(self._load)
+        await self._ready(lambda: assemble).models.warm_up()
 
     async def aclose(self) -> None:
         if self._assembled is not None:
             await self._assembled.models.aclose()
             await self._assembled.extras.close()
 
-    async def _ready(self) -> Assembled:
+    def _ready(self, load: Callable[[], Callable[[], Assembled]]) -> Assembled:
         if self._assembled is None:
-            assemble = await anyio.to_thread.run_sync(self._load)
-            self._assembled = self._assembled or assemble()
+            self._assembled = load()()
         return self._assembled

@@ -88,6 +88,8 @@ class Talk:
     """What the client was told, in order."""
     cut: bool = False
     """A client left in the middle of it, so more may be stored than was told."""
+    busy: bool = False
+    """Something was said in it, and its turn is not over."""
     ids_before: int = 0
 
 
@@ -147,12 +149,14 @@ class Load:
         (kind,) = self.chance.choices(list(KINDS), list(KINDS.values()))
         self.kinds[talk.id] = kind
         start = len(client.log)
+        talk.busy = True
         say = {"conversationId": talk.id, "items": [text_item(f"{kind} {self.chance.randrange(1 << 40)}")]}
         await client.call("sendUserMessage", say)
         if kind.startswith("stop-"):
             await client.rest_of_turn(talk.id, until=MOMENTS[kind], start=start)
             await client.call("interruptConversation", {"conversationId": talk.id})
         await client.rest_of_turn(talk.id, until=one_of(ENDS, talk.id), start=start)
+        talk.busy = False
 
     def take_in(self, client: Client) -> None:
         """What one client was told."""
@@ -169,6 +173,9 @@ class Load:
             talk.cut = talk.cut or sum(e["type"] == "task_started" for _, e in events) != sum(
                 e["type"] in ENDS for _, e in events
             )
+        for talk in self.talks.values():
+            # A turn may have begun of which not even the begin was told.
+            talk.cut, talk.busy = talk.cut or talk.busy, False
 
 
 def one_of(kinds: Sequence[str], conversation: str) -> Matcher:
