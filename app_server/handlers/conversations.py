@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import anyio.lowlevel
 import anyio.to_thread
 
 from app_server.conversations.live import LiveConversation
@@ -39,17 +38,9 @@ from protocol.v1.conversation import (
 
 log = logging.getLogger(__name__)
 
-GIVE_WAY = 8
-"""So many rounds of the event loop the first conversation leaves to getting ready: the launcher starts, and tries the
-sandbox, while the engine is loaded.
-"""
-
 
 async def new_conversation(context: HandlerContext, params: NewConversationParams) -> NewConversationResponse:
-    if not context.turns_ahead.is_set():
-        context.turns_ahead.set()
-        for _ in range(GIVE_WAY):
-            await anyio.lowlevel.checkpoint()
+    context.turns_ahead.set()
     config = context.config(overrides(params))
     live, opened = await context.manager.open(config, NewConversation())
     return NewConversationResponse(

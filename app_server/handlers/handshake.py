@@ -52,18 +52,23 @@ async def initialize(context: HandlerContext, params: InitializeParams) -> Initi
 
 def start_warm_up(context: HandlerContext) -> None:
     """Make ready what the first turn needs, without anybody waiting for it."""
-    context.background.start_soon(_warm_up, context, name="warm-up")
+    context.background.start_soon(_warm_up_commands, context, name="warm-up of commands")
+    context.background.start_soon(_warm_up_engine, context, name="warm-up of the engine")
 
 
-async def _warm_up(context: HandlerContext) -> None:
-    with anyio.move_on_after(QUIET_SECONDS):
-        await context.turns_ahead.wait()
-    context.background.start_soon(context.models.warm_up, name="warm-up of models")
+async def _warm_up_commands(context: HandlerContext) -> None:
+    """Other processes do most of it."""
     context.runner.warm_up()
     try:
         await context.runner.sandbox_state()
     except (CoreError, OSError) as error:
         log.warning("the sandbox could not be tried: %s", error)  # the first command tells its user
+
+
+async def _warm_up_engine(context: HandlerContext) -> None:
+    with anyio.move_on_after(QUIET_SECONDS):
+        await context.turns_ahead.wait()
+    context.background.start_soon(context.models.warm_up, name="warm-up of models")
     for shape in SHAPES_OF_COMMANDS:
         shape.model_rebuild()
         await anyio.lowlevel.checkpoint()
