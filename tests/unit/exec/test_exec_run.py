@@ -212,7 +212,7 @@ def run(argv):
     os.close(out)
     return len(os.listdir("/proc/self/fd"))
 commands = ([b"/bin/true"], [b"/bin/sh", b"-c", b"exit 3"], [b"/nothing"])
-print({run(argv) for argv in commands for _ in range(5)}.__len__())
+print(len({run(argv) for argv in commands for _ in range(5)}))
 """
 
 
