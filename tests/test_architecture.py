@@ -34,6 +34,7 @@ CORE = (
     {"engine"},
     {"opening"},
     {"session"},
+    {"turn"},
     {"tools"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
@@ -67,7 +68,8 @@ PURE_MODULES = {
     },
     "app_server.core.rollout": {"lines", "names", "policy"},
     "app_server.core.sandbox": {"denial", "macos", "plan"},
-    "app_server.core.session": {"assemble", "coalesce", "findings", "items", "state"},
+    "app_server.core.session": {"review_format", "state"},
+    "app_server.core.turn": {"assemble", "coalesce", "items", "settings", "token_counts"},
 }
 
 PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODULES.items() for name in names})
@@ -171,7 +173,7 @@ def test_the_engine_is_imported_late() -> None:
     """A client that only asks for what is stored does not wait for the agent."""
     late = [
         f"app_server.core.{name}"
-        for name in ("engine", "tools.runtime", "session.session", "model.client", "mcp.manager")
+        for name in ("engine", "tools.runtime", "turn.loop", "session.session", "model.client", "mcp.manager")
     ]
     code = "import sys, app_server.stdio_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
-from app_server.core.session.coalesce import SessionEvent
+from app_server.core.turn.coalesce import SessionEvent
 from app_server.projection.approvals import Asking, answer, asks, question
 from app_server.projection.outbound import EventProjection
 from app_server.rpc.outgoing import Outgoing, describe

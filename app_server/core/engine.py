@@ -38,13 +38,13 @@ from app_server.core.rollout.names import new_rollout_path, utc_timestamp
 from app_server.core.rollout.resume import Rebuild, append_all, read_for_fork, rebuild_history, reopen
 from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.session.elicitations import Elicitations
-from app_server.core.session.outbox import Outbox
 from app_server.core.session.services import Instructions, Services, TurnCompleted
 from app_server.core.session.session import Session
-from app_server.core.session.state import SessionState, Settings
-from app_server.core.session.task_factory import TaskFactory
-from app_server.core.session.transcript import StoredTranscript
+from app_server.core.session.state import SessionState
 from app_server.core.telemetry.contract import ConversationTelemetry
+from app_server.core.turn.outbox import Outbox
+from app_server.core.turn.settings import Settings
+from app_server.core.turn.transcript import StoredTranscript
 from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
@@ -197,7 +197,7 @@ class Engine:
             outbox.emit("", WarningEvent(message=warning))
         for old, present in config.old_names:
             outbox.emit("", _old_name_notice(old, present))
-        session = Session(services, state, TaskFactory(services, state), writer.close)
+        session = Session(services, state, writer.close)
         return Opened(
             conversation_id=conversation_id,
             session=session,

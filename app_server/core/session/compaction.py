@@ -14,13 +14,14 @@ from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import opening_messages
 from app_server.core.context.prompts import prompt as prompt_text
 from app_server.core.errors import ContextWindowExceeded
-from app_server.core.session.items import last_assistant_text
-from app_server.core.session.requests import RequestShape
-from app_server.core.session.samplers import SamplerFactory
+from app_server.core.session.model_calls import internal_call, shape_of
 from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.session.transcript import IsolatedTranscript
+from app_server.core.turn.items import last_assistant_text
+from app_server.core.turn.request_shape import RequestShape
+from app_server.core.turn.settings import Turn
+from app_server.core.turn.transcript import IsolatedTranscript
 from protocol.events.messages import AgentMessageEvent
 from protocol.events.notices import WarningEvent
 from protocol.events.tokens import TokenCountEvent
@@ -46,15 +47,8 @@ class Compactor:
         state: SessionState,
         turn: Turn,
         shape: RequestShape,
-        samplers: SamplerFactory,
     ) -> None:
-        self._services, self._state, self._turn, self._shape, self._samplers = (
-            services,
-            state,
-            turn,
-            shape,
-            samplers,
-        )
+        self._services, self._state, self._turn, self._shape = services, state, turn, shape
 
     async def run(self) -> None:
         """Ask for a summary and put it in the history's place. Raises ModelError; then nothing has changed."""
@@ -74,10 +68,12 @@ class Compactor:
     async def _summary(self, items: list[ResponseItem]) -> str:
         instruction = user_text(self._services.config.compact_prompt or prompt_text("compact"))
         scratch = ConversationHistory([*items, instruction])
-        sampler = self._samplers.silent(self._turn, self._shape, IsolatedTranscript(scratch))
+        model_call = internal_call(
+            self._services, self._state, self._turn, self._shape, IsolatedTranscript(scratch)
+        )
         while True:
             try:
-                reply = await sampler.sample(lambda: self._shape.prompt(scratch.for_prompt(), (), None))
+                reply = await model_call.request(lambda: self._shape.prompt(scratch.for_prompt(), (), None))
             except ContextWindowExceeded:
                 if len(scratch) <= 1:
                     raise
@@ -98,8 +94,9 @@ class Compactor:
 class CompactTask:
     """A compaction that the user asked for."""
 
-    def __init__(self, compactor: Compactor, services: Services, turn: Turn, shape: RequestShape) -> None:
-        self._compactor, self._services, self._turn, self._shape = compactor, services, turn, shape
+    def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
+        self._services, self._turn, self._shape = services, turn, shape_of(services, turn)
+        self._compactor = Compactor(services, state, turn, self._shape)
 
     async def run(self, active: ActiveTask) -> str | None:
         started = TaskStartedEvent(model_context_window=self._shape.context_window)

@@ -11,13 +11,18 @@ from typing import Protocol
 
 from app_server.core.context.compaction import message_text
 from app_server.core.context.environment import difference
-from app_server.core.session import lookups
+from app_server.core.session import queries
+from app_server.core.session.compaction import CompactTask
+from app_server.core.session.regular import RegularTask
+from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState, Turn
-from app_server.core.session.task_factory import TaskFactory
+from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
-from app_server.core.session.transcript import StoredTranscript
+from app_server.core.session.undo import UndoTask
 from app_server.core.session.user_input import as_message
+from app_server.core.session.user_shell import UserShellTask
+from app_server.core.turn.settings import Turn
+from app_server.core.turn.transcript import StoredTranscript
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import (
     AddToHistoryOp,
@@ -50,7 +55,6 @@ class Actor(Protocol):
 
     services: Services
     state: SessionState
-    tasks: TaskFactory
 
     @property
     def active(self) -> ActiveTask | None: ...
@@ -75,17 +79,17 @@ async def perform(actor: Actor, id: str, op: Op) -> None:
         case ExecApprovalOp() | PatchApprovalOp():
             await _approval(actor, op)
         case CompactOp():
-            await actor.start(id, actor.tasks.compact(_turn(actor, id)))
+            await actor.start(id, CompactTask(actor.services, actor.state, _turn(actor, id)))
         case UndoOp():
-            await actor.start(id, actor.tasks.undo(_turn(actor, id)))
+            await actor.start(id, UndoTask(actor.services, actor.state, _turn(actor, id)))
         case ReviewOp():
-            await actor.start(id, actor.tasks.review(_turn(actor, id), op.review_request), Joins.THIS_TURN)
+            task = ReviewTask(actor.services, actor.state, _turn(actor, id), op.review_request)
+            await actor.start(id, task, Joins.THIS_TURN)
         case RunUserShellCommandOp():
-            turn = _turn(actor, id)
-            await actor.start(id, actor.tasks.user_shell(turn, op.command))
+            await actor.start(id, UserShellTask(actor.services, actor.state, _turn(actor, id), op.command))
         case AddToHistoryOp() | GetHistoryEntryRequestOp() | ListMcpToolsOp() | ListCustomPromptsOp():
             services = actor.services
-            actor.background(lambda: lookups.answer(services, id, op), name=op.type)
+            actor.background(lambda: queries.answer(services, id, op), name=op.type)
         case ResolveElicitationOp():
             actor.services.elicitations.resolve(op)
         case InterruptOp() | ShutdownOp():
@@ -127,7 +131,7 @@ async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schem
         return
     turn = _turn(actor, id, schema)
     _tell_changes(actor, turn)
-    await actor.start(id, actor.tasks.regular(turn, message), Joins.THIS_TURN)
+    await actor.start(id, RegularTask(actor.services, actor.state, turn, message), Joins.THIS_TURN)
 
 
 def _tell_changes(actor: Actor, turn: Turn) -> None:

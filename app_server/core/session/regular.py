@@ -11,17 +11,17 @@ from app_server.core.context.compaction import message_text
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.compaction import Compactor
-from app_server.core.session.requests import RequestShape
-from app_server.core.session.samplers import SamplerFactory
+from app_server.core.session.model_calls import shape_of, visible_call
 from app_server.core.session.services import Services
 from app_server.core.session.snapshots import TurnSnapshot
-from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.session.transcript import StoredTranscript
-from app_server.core.session.turn import TurnLoop
 from app_server.core.tools.contract import Tool, ToolTurn, TurnSettings
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
+from app_server.core.turn.loop import TurnLoop
+from app_server.core.turn.settings import Turn
+from app_server.core.turn.transcript import StoredTranscript
 from protocol.responses import MessageItem, ResponseItem
 
 SERVERS_HEAD_START = 1.0
@@ -32,10 +32,9 @@ it. The first request waits for the rest of their time."""
 class RegularTask:
     """One turn with everything: tools, snapshot, compaction, notification."""
 
-    def __init__(
-        self, services: Services, state: SessionState, turn: Turn, shape: RequestShape, message: MessageItem
-    ) -> None:
-        self._services, self._state, self._turn, self._shape = services, state, turn, shape
+    def __init__(self, services: Services, state: SessionState, turn: Turn, message: MessageItem) -> None:
+        self._services, self._state, self._turn = services, state, turn
+        self._shape = shape_of(services, turn)
         self._said = [message]
         self._loop: TurnLoop | None = None
         self._transcript = StoredTranscript(state.history, services.outbox)
@@ -62,7 +61,6 @@ class RegularTask:
         tool_turn = tool_turn_of(services, self._state, turn, diffs)
         tools: dict[str, Tool] = {}
         specs: list[ToolSpec] = []
-        samplers = SamplerFactory(services, self._state)
         runtime = ToolRuntime(tools, tool_turn, snapshot.taken)
 
         def prompt(items: Sequence[ResponseItem]) -> Prompt:
@@ -88,11 +86,11 @@ class RegularTask:
             outbox=services.outbox,
             transcript=self._transcript,
             tokens=self._state.tokens,
-            sampler=samplers.telling(turn, shape, self._transcript, runtime),
+            model_call=visible_call(services, self._state, turn, shape, self._transcript, runtime),
             prompt=prompt,
             take_input=take_input,
             prepare=prepare,
-            compact=Compactor(services, self._state, turn, shape, samplers).run,
+            compact=Compactor(services, self._state, turn, shape).run,
             compact_limit=shape.compact_limit,
             diff=diff,
             before_recording=snapshot.record,

@@ -16,19 +16,20 @@ from pydantic import ValidationError
 from app_server.core.config.types import Config
 from app_server.core.context.environment import user_text
 from app_server.core.context.history import ConversationHistory
+from app_server.core.context.prompts import prompt as prompt_text
 from app_server.core.model.prompt import Prompt
 from app_server.core.patch.turn_diff import TurnDiffTracker
-from app_server.core.session.findings import findings_block
+from app_server.core.session.model_calls import shape_of, visible_call
 from app_server.core.session.regular import tool_turn_of
-from app_server.core.session.requests import RequestShape
-from app_server.core.session.samplers import SamplerFactory
+from app_server.core.session.review_format import findings_block
 from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.session.transcript import IsolatedTranscript, StoredTranscript
-from app_server.core.session.turn import TurnLoop
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
+from app_server.core.turn.loop import TurnLoop
+from app_server.core.turn.settings import Turn
+from app_server.core.turn.transcript import IsolatedTranscript, StoredTranscript
 from protocol.base import Json
 from protocol.events.review import (
     EnteredReviewModeEvent,
@@ -36,22 +37,25 @@ from protocol.events.review import (
     ReviewOutputEvent,
     ReviewRequest,
 )
+from protocol.policy import ReasoningEffort, ReasoningSummary
 from protocol.responses import ResponseItem
 
 
 class ReviewTask:
-    """Runs the reviewer and brings its findings back."""
+    """Asks the review model, which thinks little and writes much, whatever the conversation's settings are."""
 
-    def __init__(
-        self, services: Services, state: SessionState, turn: Turn, shape: RequestShape, request: ReviewRequest
-    ) -> None:
-        self._services, self._state, self._turn, self._shape, self._request = (
-            services,
-            state,
+    def __init__(self, services: Services, state: SessionState, turn: Turn, request: ReviewRequest) -> None:
+        self._services, self._state, self._request = services, state, request
+        self._turn = turn = replace(
             turn,
-            shape,
-            request,
+            settings=replace(
+                turn.settings,
+                model=services.config.review_model,
+                effort=ReasoningEffort.LOW,
+                summary=ReasoningSummary.DETAILED,
+            ),
         )
+        self._shape = replace(shape_of(services, turn), instructions=prompt_text("review"))
         self._transcript = IsolatedTranscript(
             ConversationHistory([turn.settings.environment(services.instructions.shell).message()])
         )
@@ -93,7 +97,6 @@ class ReviewTask:
         ready = anyio.Event()
         ready.set()
         runtime = ToolRuntime(tools.by_name(), tool_turn, ready)
-        samplers = SamplerFactory(services, self._state)
 
         def prompt(items: Sequence[ResponseItem]) -> Prompt:
             return shape.prompt(items, tools.specs(), None)
@@ -104,7 +107,9 @@ class ReviewTask:
             outbox=services.outbox,
             transcript=self._transcript,
             tokens=self._state.tokens,
-            sampler=samplers.telling(turn, shape, self._transcript, runtime, show_messages=False),
+            model_call=visible_call(
+                services, self._state, turn, shape, self._transcript, runtime, show_messages=False
+            ),
             prompt=prompt,
             take_input=active.take_input,
             prepare=_nothing,

@@ -17,7 +17,6 @@ from app_server.core.errors import CoreError
 from app_server.core.session.operations import perform, remember
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
-from app_server.core.session.task_factory import TaskFactory
 from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from protocol.events.turn import TaskCompleteEvent, TurnAbortedEvent, TurnAbortReason
@@ -29,10 +28,8 @@ log = logging.getLogger(__name__)
 class Session:
     """One conversation, alive."""
 
-    def __init__(
-        self, services: Services, state: SessionState, tasks: TaskFactory, close: Callable[[], None]
-    ) -> None:
-        self.services, self.state, self.tasks = services, state, tasks
+    def __init__(self, services: Services, state: SessionState, close: Callable[[], None]) -> None:
+        self.services, self.state = services, state
         self._close = close
         self._next_id = 0
         self._queue: deque[Submission] = deque()

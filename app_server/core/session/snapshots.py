@@ -13,8 +13,9 @@ import anyio
 
 from app_server.core.git.ghost import SnapshotUnavailable, take_snapshot
 from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState, Turn
-from app_server.core.session.transcript import Transcript
+from app_server.core.session.state import SessionState
+from app_server.core.turn.settings import Turn
+from app_server.core.turn.transcript import Transcript
 from protocol.events.notices import BackgroundEventEvent
 from protocol.responses import GhostCommit, GhostSnapshot
 

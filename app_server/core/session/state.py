@@ -4,96 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from app_server.core.config.types import Config
 from app_server.core.context.environment import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
-from protocol.base import Json
-from protocol.events.tokens import RateLimitSnapshot, TokenUsage, TokenUsageInfo
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
+from app_server.core.turn.settings import Settings
+from app_server.core.turn.token_counts import TokenCounts
 from protocol.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the next turn starts from; a `user_turn` changes it for the turns after it too."""
-
-    cwd: str
-    approval_policy: AskForApproval
-    sandbox_policy: SandboxPolicy
-    model: str
-    effort: ReasoningEffort | None
-    summary: ReasoningSummary
-
-    @classmethod
-    def of(cls, config: Config) -> Settings:
-        return cls(
-            cwd=str(config.cwd),
-            approval_policy=config.approval_policy,
-            sandbox_policy=config.sandbox_policy,
-            model=config.model,
-            effort=config.model_reasoning_effort,
-            summary=config.model_reasoning_summary,
-        )
-
-    def environment(self, shell: str | None) -> EnvironmentContext:
-        return EnvironmentContext(self.cwd, self.approval_policy, self.sandbox_policy, shell)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One turn: its id and what holds while it runs."""
-
-    id: str
-    settings: Settings
-    output_schema: Json = None
-
-
-@dataclass(slots=True)
-class TokenCounts:
-    """Usage so far and the provider's limits, as the client is shown them."""
-
-    info: TokenUsageInfo | None = None
-    rate_limits: RateLimitSnapshot | None = None
-
-    def add(self, usage: TokenUsage, context_window: int | None) -> None:
-        total = plus(self.info.total_token_usage, usage) if self.info else usage
-        self.info = TokenUsageInfo(
-            total_token_usage=total, last_token_usage=usage, model_context_window=context_window
-        )
-
-    def fill(self, context_window: int) -> None:
-        """The provider said that the window is full: count it so."""
-        before = self.info.total_token_usage if self.info else TokenUsage()
-        last = TokenUsage(total_tokens=max(context_window - before.total_tokens, 0))
-        self.info = TokenUsageInfo(
-            total_token_usage=TokenUsage(total_tokens=context_window),
-            last_token_usage=last,
-            model_context_window=context_window,
-        )
-
-    def estimate(self, tokens: int, context_window: int | None) -> None:
-        """After a compaction: what the rebuilt history is likely to cost."""
-        total = self.info.total_token_usage if self.info else TokenUsage()
-        self.info = TokenUsageInfo(
-            total_token_usage=total,
-            last_token_usage=TokenUsage(total_tokens=tokens),
-            model_context_window=context_window or (self.info.model_context_window if self.info else None),
-        )
-
-    @property
-    def in_context(self) -> int | None:
-        """Tokens that the last request and its answer took."""
-        return self.info.last_token_usage.total_tokens if self.info else None
-
-
-def plus(a: TokenUsage, b: TokenUsage) -> TokenUsage:
-    return TokenUsage(
-        input_tokens=a.input_tokens + b.input_tokens,
-        cached_input_tokens=a.cached_input_tokens + b.cached_input_tokens,
-        output_tokens=a.output_tokens + b.output_tokens,
-        reasoning_output_tokens=a.reasoning_output_tokens + b.reasoning_output_tokens,
-        total_tokens=a.total_tokens + b.total_tokens,
-    )
 
 
 @dataclass(slots=True)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from app_server.core.errors import GitError
 from app_server.core.git.undo import restore_snapshot
+from app_server.core.session.model_calls import shape_of
 from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
+from app_server.core.turn.settings import Turn
 from protocol.events.notices import UndoCompletedEvent, UndoStartedEvent
 from protocol.events.turn import TaskStartedEvent
 from protocol.responses import GhostSnapshot
@@ -18,12 +20,14 @@ SHORT_ID = 7
 
 
 class UndoTask:
-    def __init__(self, services: Services, state: SessionState, turn: Turn, window: int | None) -> None:
-        self._services, self._state, self._turn, self._window = services, state, turn, window
+    def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
+        self._services, self._state, self._turn = services, state, turn
 
     async def run(self, active: ActiveTask) -> str | None:
         outbox, id = self._services.outbox, self._turn.id
-        outbox.emit(id, TaskStartedEvent(model_context_window=self._window))
+        outbox.emit(
+            id, TaskStartedEvent(model_context_window=shape_of(self._services, self._turn).context_window)
+        )
         outbox.emit(id, UndoStartedEvent(message="Undo in progress..."))
         outbox.emit(id, await self._undo())
         return None

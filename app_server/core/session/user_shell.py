@@ -7,12 +7,14 @@ it run without one, as for any other command.
 from __future__ import annotations
 
 from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.session.model_calls import shape_of
 from app_server.core.session.regular import tool_turn_of
 from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState, Turn
+from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
+from app_server.core.turn.settings import Turn
 from protocol.events.turn import TaskStartedEvent
 
 TIMEOUT_MS = 60 * 60 * 1000
@@ -22,20 +24,14 @@ TIMEOUT_MS = 60 * 60 * 1000
 class UserShellTask:
     """`task_started`, the command's events, the end. Nothing of it enters the history."""
 
-    def __init__(
-        self, services: Services, state: SessionState, turn: Turn, command: str, window: int | None
-    ) -> None:
-        self._services, self._state, self._turn, self._command, self._window = (
-            services,
-            state,
-            turn,
-            command,
-            window,
-        )
+    def __init__(self, services: Services, state: SessionState, turn: Turn, command: str) -> None:
+        self._services, self._state, self._turn, self._command = services, state, turn, command
 
     async def run(self, active: ActiveTask) -> str | None:
         services, turn = self._services, self._turn
-        services.outbox.emit(turn.id, TaskStartedEvent(model_context_window=self._window))
+        services.outbox.emit(
+            turn.id, TaskStartedEvent(model_context_window=shape_of(services, turn).context_window)
+        )
         command = Command(
             call_id=services.new_id(),
             argv=(services.instructions.shell_path, "-lc", self._command),

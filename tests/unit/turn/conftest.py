@@ -16,16 +16,16 @@ from app_server.core.errors import CoreError
 from app_server.core.model.prompt import FunctionTool, Prompt, ToolSpec
 from app_server.core.rollout.names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.session.assemble import ReplyAssembler
-from app_server.core.session.coalesce import SessionEvent
-from app_server.core.session.outbox import Outbox
-from app_server.core.session.sampling import Sampler
-from app_server.core.session.state import TokenCounts
-from app_server.core.session.transcript import StoredTranscript
-from app_server.core.session.turn import TurnLoop
 from app_server.core.telemetry.contract import NO_TELEMETRY
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.runtime import ToolRuntime
+from app_server.core.turn.assemble import ReplyAssembler
+from app_server.core.turn.coalesce import SessionEvent
+from app_server.core.turn.loop import TurnLoop
+from app_server.core.turn.model_call import ModelCall
+from app_server.core.turn.outbox import Outbox
+from app_server.core.turn.token_counts import TokenCounts
+from app_server.core.turn.transcript import StoredTranscript
 from protocol.base import Json
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
@@ -86,10 +86,10 @@ class Bench:
     def answers(self, *answers: ScriptedAnswer) -> None:
         self.http.outcomes.extend(answers)
 
-    def sampler(self, *, retries: int = 0, window: int | None = None, tools: bool = True) -> Sampler:
+    def model_call(self, *, retries: int = 0, window: int | None = None, tools: bool = True) -> ModelCall:
         ready = anyio.Event()
         ready.set()
-        return Sampler(
+        return ModelCall(
             turn_id="7",
             model=client_for(self.http, stream_max_retries=retries),
             settings=SETTINGS,
@@ -113,7 +113,7 @@ class Bench:
             telemetry=NO_TELEMETRY,
         )
 
-    def loop(self, sampler: Sampler, *, compact_limit: int | None = None) -> TurnLoop:
+    def loop(self, model_call: ModelCall, *, compact_limit: int | None = None) -> TurnLoop:
         async def nothing() -> None:
             pass
 
@@ -130,9 +130,9 @@ class Bench:
             turn_id="7",
             conversation_id=CONVERSATION,
             outbox=self.outbox,
-            transcript=sampler.transcript,
+            transcript=model_call.transcript,
             tokens=self.tokens,
-            sampler=sampler,
+            model_call=model_call,
             prompt=self.prompt_of,
             take_input=self.take_input,
             prepare=nothing,

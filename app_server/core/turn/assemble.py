@@ -15,7 +15,7 @@ from app_server.core.model.events import (
     ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
 )
-from app_server.core.session.items import older_events, turn_item
+from app_server.core.turn.items import older_events, turn_item
 from protocol.events.deltas import (
     AgentMessageContentDeltaEvent,
     AgentMessageDeltaEvent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.session.coalesce import SessionEvent, coalesce
+from app_server.core.turn.coalesce import SessionEvent, coalesce
 from protocol.events.deltas import AgentMessageContentDeltaEvent, AgentMessageDeltaEvent
 from protocol.events.notices import BackgroundEventEvent
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from app_server.core.context.history import ConversationHistory
-from app_server.core.session.outbox import Outbox
+from app_server.core.turn.outbox import Outbox
 from protocol.events.turn import RawResponseItemEvent
 from protocol.responses import OtherItem, ResponseItem
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from app_server.core.rollout.policy import is_persisted
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.session.coalesce import SessionEvent, coalesce
+from app_server.core.turn.coalesce import SessionEvent, coalesce
 from protocol.events.msg import EventMsg
 from protocol.events.notices import WarningEvent
 from protocol.responses import ResponseItem

@@ -6,12 +6,12 @@ import anyio
 import pytest
 
 from app_server.core.context.environment import user_text
-from app_server.core.session.turn import ContextStillFull
+from app_server.core.turn.loop import ContextStillFull
 from protocol.events.notices import ErrorEvent
 from protocol.responses import MessageItem
 from tests.unit.model.scripted import COMPLETED, answer, event, message_done
-from tests.unit.session.conftest import Bench
-from tests.unit.session.test_session_sampling import note
+from tests.unit.turn.conftest import Bench
+from tests.unit.turn.test_turn_model_call import note
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ async def test_a_turn_goes_on_as_long_as_the_model_calls(bench: Bench) -> None:
     bench.answers(
         answer(note("a"), COMPLETED), answer(note("b"), COMPLETED), answer(message_done("done"), COMPLETED)
     )
-    last = await bench.loop(bench.sampler()).run([user_text("go")])
+    last = await bench.loop(bench.model_call()).run([user_text("go")])
     assert last == "done"
     assert bench.tool.ran == ["a", "b"]
     assert len(bench.inputs(2)) == 5
@@ -40,7 +40,7 @@ async def test_words_join_ahead_of_the_next_request_behind_the_outputs(bench: Be
 
     bench.tool.hold = somebody_speaks
     bench.answers(answer(note("a"), COMPLETED), answer(message_done("both"), COMPLETED))
-    await bench.loop(bench.sampler()).run([user_text("go")])
+    await bench.loop(bench.model_call()).run([user_text("go")])
     assert [item.get("role", item["type"]) for item in bench.inputs(1)] == [
         "user",
         "function_call",
@@ -52,7 +52,7 @@ async def test_words_join_ahead_of_the_next_request_behind_the_outputs(bench: Be
 async def test_words_during_the_last_reply_are_left_for_the_next_turn(bench: Bench) -> None:
     late = user_text("one more thing")
     bench.answers(answer(message_done("done"), COMPLETED))
-    loop = bench.loop(bench.sampler())
+    loop = bench.loop(bench.model_call())
     taken: list[MessageItem] = []
 
     def take() -> list[MessageItem]:
@@ -67,7 +67,7 @@ async def test_words_during_the_last_reply_are_left_for_the_next_turn(bench: Ben
 
 async def test_a_context_over_its_limit_is_compacted_once(bench: Bench) -> None:
     bench.answers(answer(message_done("long"), costing(900)), answer(message_done("short"), costing(10)))
-    last = await bench.loop(bench.sampler(), compact_limit=500).run([user_text("go")])
+    last = await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
     assert last == "short"
     assert bench.compacted == 1
 
@@ -75,7 +75,7 @@ async def test_a_context_over_its_limit_is_compacted_once(bench: Bench) -> None:
 async def test_a_context_that_stays_over_its_limit_ends_the_turn(bench: Bench) -> None:
     bench.answers(answer(message_done("long"), costing(900)), answer(message_done("still"), costing(800)))
     with pytest.raises(ContextStillFull, match=r"limit 500, current 800"):
-        await bench.loop(bench.sampler(), compact_limit=500).run([user_text("go")])
+        await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
     assert bench.compacted == 1
 
 
@@ -83,7 +83,7 @@ async def test_a_compaction_that_fails_is_told_and_tried_once(bench: Bench) -> N
     bench.compaction_fails = True
     bench.answers(answer(message_done("long"), costing(900)), answer(message_done("still"), costing(800)))
     with pytest.raises(ContextStillFull):
-        await bench.loop(bench.sampler(), compact_limit=500).run([user_text("go")])
+        await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
     assert bench.compacted == 1
     told = [event.msg.message for event in await bench.events() if isinstance(event.msg, ErrorEvent)]
     assert told == ["no summary"]
@@ -97,7 +97,7 @@ async def test_a_limit_that_is_reached_again_later_is_compacted_again(bench: Ben
         answer(note("c"), costing(700)),
         answer(message_done("ok"), costing(20)),
     )
-    await bench.loop(bench.sampler(), compact_limit=500).run([user_text("go")])
+    await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
     assert bench.compacted == 2
 
 
@@ -105,7 +105,7 @@ async def test_an_interrupted_turn_leaves_its_words_and_whole_pairs(bench: Bench
     forever = anyio.Event()
     bench.tool.hold = forever.wait
     bench.answers(answer(note("a"), COMPLETED))
-    loop = bench.loop(bench.sampler())
+    loop = bench.loop(bench.model_call())
     async with anyio.create_task_group() as group:
         group.start_soon(loop.run, [user_text("go")])
         await anyio.wait_all_tasks_blocked()

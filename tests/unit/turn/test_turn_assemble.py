@@ -12,8 +12,8 @@ from app_server.core.model.events import (
     ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
 )
-from app_server.core.session.assemble import ReplyAssembler, Visible
-from app_server.core.session.items import last_assistant_text
+from app_server.core.turn.assemble import ReplyAssembler, Visible
+from app_server.core.turn.items import last_assistant_text
 from protocol.events.deltas import AgentMessageContentDeltaEvent
 from protocol.events.msg import EventMsg
 from protocol.events.turn import ItemCompletedEvent, ItemStartedEvent

@@ -31,12 +31,12 @@ from app_server.core.model.events import (
 from app_server.core.model.prompt import Prompt
 from app_server.core.model.retry import backoff
 from app_server.core.model.settings import RequestSettings
-from app_server.core.session.assemble import ReplyAssembler
-from app_server.core.session.outbox import Outbox
-from app_server.core.session.state import TokenCounts
-from app_server.core.session.transcript import Transcript
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
+from app_server.core.turn.assemble import ReplyAssembler
+from app_server.core.turn.outbox import Outbox
+from app_server.core.turn.token_counts import TokenCounts
+from app_server.core.turn.transcript import Transcript
 from protocol.events.msg import EventMsg
 from protocol.events.notices import StreamErrorEvent
 from protocol.events.tokens import TokenCountEvent
@@ -70,7 +70,7 @@ EVENT_KINDS: Mapping[type, str] = {
 
 
 @dataclass(slots=True)
-class Reply:
+class ModelReply:
     """What has come of one attempt so far."""
 
     entries: list[ResponseItem | CallRun] = field(default_factory=list)
@@ -88,14 +88,14 @@ class Reply:
             out += entry.settled(now) if isinstance(entry, CallRun) else [entry]
         return out
 
-    def up_to_last_call(self) -> Reply:
+    def up_to_last_call(self) -> ModelReply:
         """Without what followed the last call: of that the next attempt makes something new."""
         last = max((n for n, entry in enumerate(self.entries) if isinstance(entry, CallRun)), default=-1)
-        return Reply(self.entries[: last + 1])
+        return ModelReply(self.entries[: last + 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampler:
+class ModelCall:
     """Asks the model within one turn."""
 
     turn_id: str
@@ -111,10 +111,10 @@ class Sampler:
     """None: whatever the model calls is not run."""
     clock: Callable[[], float]
     telemetry: ConversationTelemetry
-    current: list[Reply] = field(default_factory=list)
+    current: list[ModelReply] = field(default_factory=list)
     """The attempt under way, so that an interrupted turn can keep what came of it."""
 
-    async def sample(self, prompt: Callable[[], Prompt]) -> Reply:
+    async def request(self, prompt: Callable[[], Prompt]) -> ModelReply:
         """One answered request; `prompt` is asked anew for each attempt. Raises ModelError when it is given up."""
         retries, most = 0, self.model.provider.stream_max_retries
         while True:
@@ -144,8 +144,8 @@ class Sampler:
                 # The settings of the request that would have followed: readers take them from the last such line.
                 self.outbox.record(self.context_line)
 
-    async def _attempt(self, prompt: Prompt) -> Reply:
-        reply = Reply()
+    async def _attempt(self, prompt: Prompt) -> ModelReply:
+        reply = ModelReply()
         self.current[:] = [reply]
         failure: ModelError | None = None
         async with anyio.create_task_group() as calls:
@@ -158,7 +158,7 @@ class Sampler:
         self.current.clear()
         return reply
 
-    async def _read(self, prompt: Prompt, reply: Reply, calls: TaskGroup) -> None:
+    async def _read(self, prompt: Prompt, reply: ModelReply, calls: TaskGroup) -> None:
         assembler = self.assembler()
         reporting, began = self.telemetry is not NO_TELEMETRY, self.clock()
         async with self.model.stream(prompt, self.settings) as batches:
@@ -186,7 +186,7 @@ class Sampler:
         return now
 
     def _take(
-        self, batch: Sequence[ModelEvent], reply: Reply, assembler: ReplyAssembler, calls: TaskGroup
+        self, batch: Sequence[ModelEvent], reply: ModelReply, assembler: ReplyAssembler, calls: TaskGroup
     ) -> None:
         for event in batch:
             match event:
@@ -209,7 +209,7 @@ class Sampler:
                 case _:
                     assembler.take(event)
 
-    def _item(self, item: ResponseItem, reply: Reply, calls: TaskGroup) -> None:
+    def _item(self, item: ResponseItem, reply: ModelReply, calls: TaskGroup) -> None:
         match item:
             case WebSearchCall():
                 return  # the provider ran it; clients see it, the history does not need it

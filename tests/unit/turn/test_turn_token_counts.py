@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.session.state import TokenCounts
+from app_server.core.turn.token_counts import TokenCounts
 from protocol.events.tokens import TokenUsage
 
 numbers = st.integers(0, 10_000)

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.session.outbox import GIVE_WAY, Line, Outbox
+from app_server.core.turn.outbox import GIVE_WAY, Line, Outbox
 from protocol.events.messages import AgentMessageEvent
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from tests.unit.model.scripted import (
     refused,
     text_delta,
 )
-from tests.unit.session.conftest import Bench
+from tests.unit.turn.conftest import Bench
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def test_items_are_collected_in_the_models_order(bench: Bench) -> None:
     bench.answers(
         answer(CREATED, message_done("first"), note("a"), message_done("then"), note("b"), COMPLETED)
     )
-    reply = await bench.sampler().sample(bench.prompt)
+    reply = await bench.model_call().request(bench.prompt)
     items = reply.items(0.0)
     expected = [MessageItem, FunctionCall, FunctionCallOutput, MessageItem, FunctionCall, FunctionCallOutput]
     assert [type(item) for item in items] == expected
@@ -53,7 +53,7 @@ async def test_items_are_collected_in_the_models_order(bench: Bench) -> None:
 
 async def test_a_broken_stream_is_asked_for_again_with_the_same_request(bench: Bench) -> None:
     bench.answers(answer(CREATED, text_delta("par"), CUT), answer(message_done("whole"), COMPLETED))
-    reply = await bench.sampler(retries=1).sample(bench.prompt)
+    reply = await bench.model_call(retries=1).request(bench.prompt)
     assert len(reply.items(0.0)) == 1
     assert bench.inputs(0) == bench.inputs(1)
     assert [e.msg.message for e in await bench.events() if e.msg.type == "stream_error"] == [
@@ -66,7 +66,7 @@ async def test_what_a_broken_reply_called_is_in_the_next_request_and_not_done_ag
         answer(message_done("let me see"), note("a"), text_delta("and"), CUT),
         answer(message_done("so"), COMPLETED),
     )
-    reply = await bench.sampler(retries=1).sample(bench.prompt)
+    reply = await bench.model_call(retries=1).request(bench.prompt)
     assert bench.tool.ran == ["a"]
     assert kinds(bench.inputs(1)) == ["assistant", "function_call", "function_call_output"]
     assert [item.type for item in reply.items(0.0)] == ["message"]
@@ -78,7 +78,7 @@ async def test_a_call_that_still_runs_when_the_stream_breaks_is_brought_to_its_e
     bench.tool.hold = release.wait
     bench.answers(answer(note("a"), CUT), answer(message_done("ok"), COMPLETED))
     async with anyio.create_task_group() as group:
-        group.start_soon(bench.sampler(retries=1).sample, bench.prompt)
+        group.start_soon(bench.model_call(retries=1).request, bench.prompt)
         await anyio.wait_all_tasks_blocked()
         assert len(bench.http.requests) == 1, "the retry waits for the call"
         release.set()
@@ -88,7 +88,7 @@ async def test_a_call_that_still_runs_when_the_stream_breaks_is_brought_to_its_e
 async def test_what_was_done_is_kept_when_the_attempts_are_used_up(bench: Bench) -> None:
     bench.answers(answer(note("a"), CUT))
     with pytest.raises(StreamDisconnected):
-        await bench.sampler().sample(bench.prompt)
+        await bench.model_call().request(bench.prompt)
     assert [item.type for item in bench.history.items] == ["function_call", "function_call_output"]
 
 
@@ -96,14 +96,14 @@ async def test_what_was_done_is_kept_when_the_attempts_are_used_up(bench: Bench)
 async def test_what_no_retry_can_help_is_not_retried(bench: Bench, code: str) -> None:
     bench.answers(answer(failed(code)))
     with pytest.raises(ModelError):
-        await bench.sampler(retries=5).sample(bench.prompt)
+        await bench.model_call(retries=5).request(bench.prompt)
     assert "stream_error" not in await bench.kinds()
 
 
 async def test_a_full_window_is_counted_as_full(bench: Bench) -> None:
     bench.answers(answer(failed("context_length_exceeded")))
     with pytest.raises(ContextWindowExceeded):
-        await bench.sampler(window=1000).sample(bench.prompt)
+        await bench.model_call(window=1000).request(bench.prompt)
     assert bench.tokens.info is not None
     assert bench.tokens.info.total_token_usage.total_tokens == 1000
     assert (await bench.kinds())[-1] == "token_count"
@@ -112,16 +112,16 @@ async def test_a_full_window_is_counted_as_full(bench: Bench) -> None:
 async def test_a_refused_request_costs_no_stream_retry(bench: Bench) -> None:
     bench.answers(refused(400, {"error": {"message": "no"}}))
     with pytest.raises(ModelError):
-        await bench.sampler(retries=3).sample(bench.prompt)
+        await bench.model_call(retries=3).request(bench.prompt)
     assert len(bench.http.requests) == 1
 
 
 async def test_the_wait_that_the_provider_asks_for_ends_at_once_with_the_turn(bench: Bench) -> None:
     bench.answers(answer(failed("rate_limit_exceeded", "Please try again in 3600s.")))
-    sampler = bench.sampler(retries=5)
+    model_call = bench.model_call(retries=5)
     with anyio.fail_after(5), anyio.CancelScope() as turn:
         async with anyio.create_task_group() as group:
-            group.start_soon(sampler.sample, bench.prompt)
+            group.start_soon(model_call.request, bench.prompt)
             await anyio.wait_all_tasks_blocked()
             assert "stream_error" in await bench.kinds(), "it waits"
             turn.cancel()
@@ -137,12 +137,12 @@ async def test_an_interrupted_reply_keeps_its_calls_and_says_what_was_aborted(be
 
     bench.tool.hold = second_call_hangs
     bench.answers(answer(message_done("on it"), note("a"), note("b"), text_delta("and"), forever))
-    sampler = bench.sampler()
+    model_call = bench.model_call()
     async with anyio.create_task_group() as group:
-        group.start_soon(sampler.sample, bench.prompt)
+        group.start_soon(model_call.request, bench.prompt)
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    sampler.abandon()
+    model_call.abandon()
     outputs = [item.output.content for item in bench.history.items if isinstance(item, FunctionCallOutput)]
     assert outputs[0] == "noted a"
     assert "aborted by user" in outputs[1]
@@ -152,20 +152,20 @@ async def test_an_interrupted_reply_keeps_its_calls_and_says_what_was_aborted(be
 
 async def test_abandoning_twice_or_with_nothing_under_way_is_nothing(bench: Bench) -> None:
     bench.answers(answer(message_done("done"), COMPLETED))
-    sampler = bench.sampler()
-    sampler.abandon()
-    await sampler.sample(bench.prompt)
-    sampler.abandon()
+    model_call = bench.model_call()
+    model_call.abandon()
+    await model_call.request(bench.prompt)
+    model_call.abandon()
     assert len(bench.history) == 0, "what was answered is the turn's to record"
 
 
 async def test_calls_without_an_id_get_one_and_without_tools_none_runs(bench: Bench) -> None:
     bench.answers(answer(note(""), note(""), COMPLETED), answer(note("x"), COMPLETED))
-    reply = await bench.sampler().sample(bench.prompt)
+    reply = await bench.model_call().request(bench.prompt)
     ids = [item.call_id for item in reply.items(0.0) if isinstance(item, FunctionCall)]
     assert len(set(ids)) == 2
     assert all(ids)
-    assert not (await bench.sampler(tools=False).sample(bench.prompt)).calls
+    assert not (await bench.model_call(tools=False).request(bench.prompt)).calls
 
 
 async def test_what_the_history_does_not_need_is_left_out(bench: Bench) -> None:
@@ -174,6 +174,6 @@ async def test_what_the_history_does_not_need_is_left_out(bench: Bench) -> None:
     )
     stray = item_done(type="function_call_output", call_id="x", output="?")
     bench.answers(answer(search, stray, item_done(type="dream"), message_done("ok"), COMPLETED))
-    reply = await bench.sampler().sample(bench.prompt)
+    reply = await bench.model_call().request(bench.prompt)
     assert [item.type for item in reply.items(0.0)] == ["message"]
     assert "web_search_end" in await bench.kinds()

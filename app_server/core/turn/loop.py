@@ -15,11 +15,11 @@ from dataclasses import field
 
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
-from app_server.core.session.items import last_assistant_text, older_events, user_message
-from app_server.core.session.outbox import Outbox
-from app_server.core.session.sampling import Sampler
-from app_server.core.session.state import TokenCounts
-from app_server.core.session.transcript import Transcript
+from app_server.core.turn.items import last_assistant_text, older_events, user_message
+from app_server.core.turn.model_call import ModelCall
+from app_server.core.turn.outbox import Outbox
+from app_server.core.turn.token_counts import TokenCounts
+from app_server.core.turn.transcript import Transcript
 from protocol.events.notices import ErrorEvent
 from protocol.events.patches import TurnDiffEvent
 from protocol.events.turn import ItemCompletedEvent, ItemStartedEvent, TaskStartedEvent
@@ -46,7 +46,7 @@ class TurnLoop:
     outbox: Outbox
     transcript: Transcript
     tokens: TokenCounts
-    sampler: Sampler
+    model_call: ModelCall
     prompt: Callable[[Sequence[ResponseItem]], Prompt]
     take_input: Callable[[], list[MessageItem]]
     """What the user said since it was last called."""
@@ -64,19 +64,19 @@ class TurnLoop:
 
     async def run(self, opening: Sequence[MessageItem]) -> str | None:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
-        self.outbox.emit(self.turn_id, TaskStartedEvent(model_context_window=self.sampler.context_window))
+        self.outbox.emit(self.turn_id, TaskStartedEvent(model_context_window=self.model_call.context_window))
         for message in opening:
             self._say(message)
         await self.prepare()
         while True:
             if pending := self.take_input():
                 self.transcript.record(self.turn_id, pending)
-            reply = await self.sampler.sample(self._prompt)
+            reply = await self.model_call.request(self._prompt)
             if diff := await self.diff():
                 self.outbox.emit(self.turn_id, TurnDiffEvent(unified_diff=diff))
             if reply.calls:
                 await self.before_recording()
-            items = reply.items(self.sampler.clock())
+            items = reply.items(self.model_call.clock())
             self.transcript.record(self.turn_id, items)
             if await self._made_room():
                 continue
@@ -85,7 +85,7 @@ class TurnLoop:
 
     def interrupted(self) -> None:
         """Keep what is done; called once the turn's tasks have ended."""
-        self.sampler.abandon()
+        self.model_call.abandon()
         if pending := self.take_input():
             # Said but not yet sent: the next turn's request carries it.
             self.transcript.record(self.turn_id, pending)

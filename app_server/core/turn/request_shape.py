@@ -9,7 +9,7 @@ from app_server.core.context.prompts import prompt as prompt_text
 from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.model.settings import RequestSettings
-from app_server.core.session.state import Settings, Turn
+from app_server.core.turn.settings import Settings, Turn
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.rollout import TurnContextItem

@@ -1,0 +1,81 @@
+"""Model calls of a turn: `visible_call` shows clients what the model says, `internal_call` is for the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState
+from app_server.core.tools.runtime import ToolRuntime
+from app_server.core.turn.assemble import ReplyAssembler
+from app_server.core.turn.model_call import ModelCall
+from app_server.core.turn.request_shape import RequestShape, context_line, request_shape
+from app_server.core.turn.settings import Turn
+from app_server.core.turn.transcript import Transcript
+from protocol.events.msg import EventMsg
+
+
+def shape_of(services: Services, turn: Turn) -> RequestShape:
+    """What the turn's requests have in common."""
+    return request_shape(services.config, turn.settings, services.conversation_id)
+
+
+def visible_call(
+    services: Services,
+    state: SessionState,
+    turn: Turn,
+    shape: RequestShape,
+    transcript: Transcript,
+    tools: ToolRuntime,
+    *,
+    show_messages: bool = True,
+) -> ModelCall:
+    """A call whose replies clients see; `show_messages` False hides the assistant's messages."""
+
+    def emit(msg: EventMsg) -> None:
+        services.outbox.emit(turn.id, msg)
+
+    return _model_call(services, state, turn, shape, transcript, tools, emit, show_messages)
+
+
+def internal_call(
+    services: Services, state: SessionState, turn: Turn, shape: RequestShape, transcript: Transcript
+) -> ModelCall:
+    """A call without tools whose replies no client sees."""
+    return _model_call(services, state, turn, shape, transcript, None, lambda msg: None, False)
+
+
+def _model_call(
+    services: Services,
+    state: SessionState,
+    turn: Turn,
+    shape: RequestShape,
+    transcript: Transcript,
+    tools: ToolRuntime | None,
+    emit: Callable[[EventMsg], None],
+    show_messages: bool,
+) -> ModelCall:
+    def assembler() -> ReplyAssembler:
+        return ReplyAssembler(
+            emit,
+            services.new_id,
+            conversation_id=services.conversation_id,
+            turn_id=turn.id,
+            raw_reasoning=services.config.show_raw_agent_reasoning,
+            show_messages=show_messages,
+        )
+
+    return ModelCall(
+        turn_id=turn.id,
+        model=services.model,
+        settings=shape.settings,
+        outbox=services.outbox,
+        transcript=transcript,
+        tokens=state.tokens,
+        context_window=shape.context_window,
+        context_line=context_line(turn),
+        assembler=assembler,
+        tools=tools,
+        clock=services.clock,
+        telemetry=services.telemetry,
+    )
