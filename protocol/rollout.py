@@ -84,7 +84,24 @@ class TurnContextItem(EngineModel):
     summary: ReasoningSummary = ReasoningSummary.AUTO
 
 
-RolloutItem = SessionMetaLine | ResponseItem | CompactedItem | TurnContextItem | EventMsg
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as a rollout stores it: the older event, which every reader knows, and fields beside it that other
+    readers pass over.
+    """
+
+    type: str
+    body: bytes
+    """The older event as JSON; or an object with its `type` alone, for a kind that older readers do not know."""
+    extra: Mapping[str, Json]
+
+    def to_json(self) -> bytes:
+        if not self.extra:
+            return self.body
+        return self.body[:-1] + b"," + json.dumps(self.extra, separators=(",", ":")).encode("ascii")[1:]
+
+
+RolloutItem = SessionMetaLine | ResponseItem | CompactedItem | TurnContextItem | EventMsg | StoredEvent
 LineType = Literal["session_meta", "response_item", "compacted", "turn_context", "event_msg"]
 
 
@@ -113,6 +130,8 @@ def line_type(payload: RolloutItem) -> LineType:
             return "compacted"
         case TurnContextItem():
             return "turn_context"
+        case StoredEvent():
+            return "event_msg"
         case _:
             return "event_msg" if EVENTS.get(payload.type) is type(payload) else "response_item"
 

@@ -14,10 +14,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
-from app_server.core.turn.coalesce import SessionEvent
 from app_server.projection.approvals import Asking, answer, asks, question
 from app_server.projection.outbound import EventProjection
 from app_server.rpc.outgoing import Outgoing, describe
+from protocol.engine.events import SessionEvent
 from protocol.events.notices import ShutdownCompleteEvent
 from protocol.events.turn import RawResponseItemEvent
 from protocol.ops import InterruptOp, Op, ShutdownOp
@@ -115,14 +115,15 @@ class LiveConversation:
         group.cancel_scope.cancel()  # the session has ended: open questions have nobody to ask for them
 
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:
-        msg = event.msg
+        msg = event.event
         if isinstance(msg, RawResponseItemEvent) and not any(self._listeners.values()):
             return
         if self._handed_over and isinstance(msg, ShutdownCompleteEvent):
             return
-        self._outgoing.send(self._projection.line(event.id, msg))
+        for line in self._projection.lines(event):
+            self._outgoing.send(line)
         if asks(msg):
-            group.start_soon(self._ask, event.id, msg, name="question")
+            group.start_soon(self._ask, event.operation_id, msg, name="question")
 
     async def _ask(self, turn_id: str, event: Asking) -> None:
         asked = question(self.id, event)

@@ -42,6 +42,7 @@ from app_server.core.session.services import Instructions, Services, TurnComplet
 from app_server.core.session.session import Session
 from app_server.core.session.state import SessionState
 from app_server.core.telemetry.contract import ConversationTelemetry
+from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
 from app_server.core.turn.transcript import StoredTranscript
@@ -115,7 +116,7 @@ class Engine:
         opened = self._session(config, conversation_id, writer, instructions, (), telemetry)
         items = given if given is not None else self._opening(config, instructions)
         state, outbox = opened.session.state, opened.session.services.outbox
-        StoredTranscript(state.history, outbox).record(OPENING_ID, items)
+        StoredTranscript(state.history, outbox).record(OperationEmitter(outbox, OPENING_ID), items)
         outbox.store()
         return opened
 
@@ -186,6 +187,7 @@ class Engine:
             clock=self._around.clock,
             now=self._around.now,
             new_id=self._around.new_id,
+            new_turn_id=lambda: str(self._around.new_conversation_id()),
             rollout_path=writer.path,
             history_file=MessageHistory(self._around.home, config.history),
             turn_completed=self._extras.turn_completed(config, conversation_id),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from protocol.base import Json
+from protocol.engine.events import EngineEvent
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
-from protocol.events.msg import EventMsg
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.ids import ConversationId
 from protocol.methods import APPLY_PATCH_APPROVAL, ELICITATION_REQUEST, EXEC_COMMAND_APPROVAL
@@ -35,7 +35,7 @@ class Question:
     params: bytes
 
 
-def asks(msg: EventMsg) -> TypeGuard[Asking]:
+def asks(msg: EngineEvent) -> TypeGuard[Asking]:
     return isinstance(
         msg, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
     )

@@ -28,10 +28,11 @@ from app_server.core.rollout.journal import leftover_items
 from app_server.core.rollout.lines import cut_line, parse_line
 from app_server.core.rollout.names import journal_path
 from app_server.core.rollout.objects import is_blank, parse_object
+from app_server.core.rollout.policy import is_persisted
 from protocol.events.msg import EventMsg, parse_event_msg
 from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
-from protocol.rollout import CompactedItem, RolloutItem, SessionMetaLine, TurnContextItem
+from protocol.rollout import CompactedItem, RolloutItem, SessionMetaLine, StoredEvent, TurnContextItem
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
@@ -127,6 +128,8 @@ class _Collector:
         elif kind == b"turn_context":
             self._turn_context = payload
             return
+        elif kind == b"event_msg" and name:
+            return  # of turns and items; the conversation API shows none of these on a resume
         else:
             self.take_batches()
             self._take_any(line)
@@ -160,7 +163,7 @@ class _Collector:
             self.items.append(stored.payload)
         elif isinstance(stored.payload, TurnContextItem):
             self._turn_context = stored.payload.to_json()
-        elif not isinstance(stored.payload, OtherItem):
+        elif not isinstance(stored.payload, OtherItem | StoredEvent) and is_persisted(stored.payload):
             self.messages.append(stored.payload)
 
 

@@ -13,7 +13,7 @@ from app_server.core.context.environment import user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import opening_messages
 from app_server.core.context.prompts import prompt as prompt_text
-from app_server.core.errors import ContextWindowExceeded
+from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.session.model_calls import internal_call, shape_of
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
@@ -22,16 +22,15 @@ from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.request_shape import RequestShape
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import IsolatedTranscript
-from protocol.events.messages import AgentMessageEvent
+from protocol.engine.events import TurnKind
+from protocol.engine.items import ContextCompaction
 from protocol.events.notices import WarningEvent
 from protocol.events.tokens import TokenCountEvent
-from protocol.events.turn import TaskStartedEvent
 from protocol.responses import GhostSnapshot, ResponseItem
 from protocol.rollout import CompactedItem
 
 log = logging.getLogger(__name__)
 
-DONE = "Compact task completed"
 LESS_ACCURATE = (
     "Heads up: Long conversations and multiple compactions can cause the model to be less accurate. "
     "Start a new conversation when possible to keep conversations small and targeted."
@@ -52,6 +51,17 @@ class Compactor:
 
     async def run(self) -> None:
         """Ask for a summary and put it in the history's place. Raises ModelError; then nothing has changed."""
+        item = ContextCompaction(self._services.new_turn_id())
+        self._turn.emitter.start(item)
+        try:
+            await self._compact()
+        except CoreError:
+            self._turn.emitter.cut(item.id)
+            raise
+        self._turn.emitter.complete(item)
+        self._turn.emitter.emit(WarningEvent(message=LESS_ACCURATE))
+
+    async def _compact(self) -> None:
         history = self._state.history
         summary = await self._summary(history.for_prompt())
         opening = opening_messages(
@@ -63,7 +73,7 @@ class Compactor:
         # Snapshots are no memory of the model's; an undo still needs them.
         rebuilt += [item for item in history.items if isinstance(item, GhostSnapshot)]
         history.replace(rebuilt)
-        self._tell(summary, rebuilt)
+        self._record_summary(summary, rebuilt)
 
     async def _summary(self, items: list[ResponseItem]) -> str:
         instruction = user_text(self._services.config.compact_prompt or prompt_text("compact"))
@@ -82,25 +92,22 @@ class Compactor:
                 continue
             return last_assistant_text(reply.items(self._services.clock())) or ""
 
-    def _tell(self, summary: str, rebuilt: list[ResponseItem]) -> None:
-        outbox, tokens, id = self._services.outbox, self._state.tokens, self._turn.id
+    def _record_summary(self, summary: str, rebuilt: list[ResponseItem]) -> None:
+        tokens = self._state.tokens
         tokens.estimate(estimate_history(rebuilt, self._shape.instructions), self._shape.context_window)
-        outbox.emit(id, TokenCountEvent(info=tokens.info, rate_limits=tokens.rate_limits))
-        outbox.record(CompactedItem(message=summary))
-        outbox.emit(id, AgentMessageEvent(message=DONE))
-        outbox.emit(id, WarningEvent(message=LESS_ACCURATE))
+        self._turn.emitter.emit(TokenCountEvent(info=tokens.info, rate_limits=tokens.rate_limits))
+        self._services.outbox.record(CompactedItem(message=summary))
 
 
 class CompactTask:
     """A compaction that the user asked for."""
 
     def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
-        self._services, self._turn, self._shape = services, turn, shape_of(services, turn)
+        self._turn, self._shape = turn, shape_of(services, turn)
         self._compactor = Compactor(services, state, turn, self._shape)
 
     async def run(self, active: ActiveTask) -> str | None:
-        started = TaskStartedEvent(model_context_window=self._shape.context_window)
-        self._services.outbox.emit(self._turn.id, started)
+        self._turn.emitter.turn_started(TurnKind.COMPACT, self._shape.context_window)
         await self._compactor.run()
         return None
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
+from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.request_shape import RequestShape, context_line, request_shape
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import Transcript
-from protocol.events.msg import EventMsg
 
 
 def shape_of(services: Services, turn: Turn) -> RequestShape:
@@ -32,17 +30,14 @@ def visible_call(
 ) -> ModelCall:
     """A call whose replies clients see; `show_messages` False hides the assistant's messages."""
 
-    def emit(msg: EventMsg) -> None:
-        services.outbox.emit(turn.id, msg)
-
-    return _model_call(services, state, turn, shape, transcript, tools, emit, show_messages)
+    return _model_call(services, state, turn, shape, transcript, tools, turn.emitter, show_messages)
 
 
 def internal_call(
     services: Services, state: SessionState, turn: Turn, shape: RequestShape, transcript: Transcript
 ) -> ModelCall:
     """A call without tools whose replies no client sees."""
-    return _model_call(services, state, turn, shape, transcript, None, lambda msg: None, False)
+    return _model_call(services, state, turn, shape, transcript, None, None, False)
 
 
 def _model_call(
@@ -52,21 +47,19 @@ def _model_call(
     shape: RequestShape,
     transcript: Transcript,
     tools: ToolRuntime | None,
-    emit: Callable[[EventMsg], None],
+    shown_by: TurnEmitter | None,
     show_messages: bool,
 ) -> ModelCall:
     def assembler() -> ReplyAssembler:
         return ReplyAssembler(
-            emit,
+            shown_by,
             services.new_id,
-            conversation_id=services.conversation_id,
-            turn_id=turn.id,
             raw_reasoning=services.config.show_raw_agent_reasoning,
             show_messages=show_messages,
         )
 
     return ModelCall(
-        turn_id=turn.id,
+        emitter=turn.emitter,
         model=services.model,
         settings=shape.settings,
         outbox=services.outbox,

@@ -17,12 +17,14 @@ from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
-from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
+from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
 from app_server.core.session.undo import UndoTask
 from app_server.core.session.user_input import as_message
 from app_server.core.session.user_shell import UserShellTask
+from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.settings import Turn
-from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.transcript import Emits, StoredTranscript
+from app_server.core.turn.user_words import UserWords
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import (
     AddToHistoryOp,
@@ -32,20 +34,17 @@ from protocol.ops import (
     InterruptOp,
     ListCustomPromptsOp,
     ListMcpToolsOp,
-    Op,
     OverrideTurnContextOp,
     PatchApprovalOp,
     ResolveElicitationOp,
     ReviewOp,
     RunUserShellCommandOp,
     ShutdownOp,
-    Submission,
     UndoOp,
     UserInputOp,
     UserTurnOp,
 )
 from protocol.policy import ReviewDecision
-from protocol.responses import MessageItem
 
 log = logging.getLogger(__name__)
 
@@ -61,34 +60,43 @@ class Actor(Protocol):
 
     async def interrupt(self, reason: TurnAbortReason = ...) -> None: ...
 
-    async def start(self, id: str, task: SessionTask, joins: Joins = ...) -> None: ...
+    def emitter(self, submission: PendingOperation) -> TurnEmitter: ...
+
+    async def start(
+        self, emitter: TurnEmitter, task: SessionTask, input_policy: InputPolicy = ...
+    ) -> None: ...
 
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None: ...
 
 
-async def perform(actor: Actor, id: str, op: Op) -> None:
+async def perform(actor: Actor, submission: PendingOperation) -> None:
     """Carry it out, or begin to. Raises CoreError where it cannot be."""
+    op = submission.op
     match op:
         case UserInputOp():
-            await _user_input(actor, id, op, None)
+            await _user_input(actor, submission, op, None)
         case UserTurnOp():
             _apply(actor, op)
-            await _user_input(actor, id, op, op.final_output_json_schema)
+            await _user_input(actor, submission, op, op.final_output_json_schema)
         case OverrideTurnContextOp():
             _apply(actor, op)
         case ExecApprovalOp() | PatchApprovalOp():
             await _approval(actor, op)
         case CompactOp():
-            await actor.start(id, CompactTask(actor.services, actor.state, _turn(actor, id)))
+            turn = _turn(actor, submission)
+            await actor.start(turn.emitter, CompactTask(actor.services, actor.state, turn))
         case UndoOp():
-            await actor.start(id, UndoTask(actor.services, actor.state, _turn(actor, id)))
+            turn = _turn(actor, submission)
+            await actor.start(turn.emitter, UndoTask(actor.services, actor.state, turn))
         case ReviewOp():
-            task = ReviewTask(actor.services, actor.state, _turn(actor, id), op.review_request)
-            await actor.start(id, task, Joins.THIS_TURN)
+            turn = _turn(actor, submission)
+            task = ReviewTask(actor.services, actor.state, turn, op.review_request)
+            await actor.start(turn.emitter, task, InputPolicy.STEER)
         case RunUserShellCommandOp():
-            await actor.start(id, UserShellTask(actor.services, actor.state, _turn(actor, id), op.command))
+            turn = _turn(actor, submission)
+            await actor.start(turn.emitter, UserShellTask(actor.services, actor.state, turn, op.command))
         case AddToHistoryOp() | GetHistoryEntryRequestOp() | ListMcpToolsOp() | ListCustomPromptsOp():
-            services = actor.services
+            services, id = actor.services, submission.id
             actor.background(lambda: queries.answer(services, id, op), name=op.type)
         case ResolveElicitationOp():
             actor.services.elicitations.resolve(op)
@@ -96,13 +104,13 @@ async def perform(actor: Actor, id: str, op: Op) -> None:
             raise AssertionError("the session itself serves these")
 
 
-def remember(actor: Actor, turn_id: str, message: MessageItem) -> None:
+def remember(actor: Actor, emitter: Emits, words: UserWords) -> None:
     """Words that came too late for their turn: the next request carries them."""
-    StoredTranscript(actor.state.history, actor.services.outbox).record(turn_id, [message])
+    StoredTranscript(actor.state.history, actor.services.outbox).record(emitter, [words.message])
 
 
-def _turn(actor: Actor, id: str, output_schema: object = None) -> Turn:
-    return Turn(id, actor.state.settings, output_schema)
+def _turn(actor: Actor, submission: PendingOperation, output_schema: object = None) -> Turn:
+    return Turn(actor.emitter(submission), actor.state.settings, output_schema)
 
 
 def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
@@ -118,30 +126,33 @@ def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
         actor.state.settings = replace(actor.state.settings, effort=None)
 
 
-async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schema: object) -> None:
+async def _user_input(
+    actor: Actor, submission: PendingOperation, op: UserInputOp | UserTurnOp, schema: object
+) -> None:
     active = actor.active
-    if active is not None and (active.ending or active.joins is Joins.NEXT_TURN):
+    if active is not None and (active.ending or active.input_policy is InputPolicy.QUEUE):
         # The words begin a turn of their own once that task has ended.
-        active.postponed.append(Submission(id=id, op=op))
+        active.postponed.append(submission)
         return
-    message = await as_message(op.items)
-    actor.services.telemetry.user_prompt(message_text(message))
+    words = UserWords(await as_message(op.items), op.items)
+    actor.services.telemetry.user_prompt(message_text(words.message))
     if active is not None and active is actor.active and not active.ending:
-        active.add_input(Submission(id=id, op=op), message)
+        active.add_input(submission, words)
         return
-    turn = _turn(actor, id, schema)
-    _tell_changes(actor, turn)
-    await actor.start(id, RegularTask(actor.services, actor.state, turn, message), Joins.THIS_TURN)
+    turn = _turn(actor, submission, schema)
+    _record_changes(actor, turn)
+    task = RegularTask(actor.services, actor.state, turn, words)
+    await actor.start(turn.emitter, task, InputPolicy.STEER)
 
 
-def _tell_changes(actor: Actor, turn: Turn) -> None:
+def _record_changes(actor: Actor, turn: Turn) -> None:
     """The model is told what changed since the last turn; the opening messages stand for the first."""
     now = turn.settings.environment(None)
-    before, actor.state.told = actor.state.told, now
+    before, actor.state.last_sent_context = actor.state.last_sent_context, now
     changed = difference(before, now) if before is not None else None
     if changed is not None:
         transcript = StoredTranscript(actor.state.history, actor.services.outbox)
-        transcript.record(turn.id, [changed.message()])
+        transcript.record(turn.emitter, [changed.message()])
 
 
 async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:

@@ -22,7 +22,9 @@ from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.loop import TurnLoop
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import StoredTranscript
-from protocol.responses import MessageItem, ResponseItem
+from app_server.core.turn.user_words import UserWords
+from protocol.engine.events import TurnKind
+from protocol.responses import ResponseItem
 
 SERVERS_HEAD_START = 1.0
 """Seconds for which the first turn lets MCP servers go first, so that one which fails at once is told of before
@@ -32,10 +34,10 @@ it. The first request waits for the rest of their time."""
 class RegularTask:
     """One turn with everything: tools, snapshot, compaction, notification."""
 
-    def __init__(self, services: Services, state: SessionState, turn: Turn, message: MessageItem) -> None:
+    def __init__(self, services: Services, state: SessionState, turn: Turn, words: UserWords) -> None:
         self._services, self._state, self._turn = services, state, turn
         self._shape = shape_of(services, turn)
-        self._said = [message]
+        self._opening, self._words = words, [words]
         self._loop: TurnLoop | None = None
         self._transcript = StoredTranscript(state.history, services.outbox)
 
@@ -46,9 +48,10 @@ class RegularTask:
         async with anyio.create_task_group() as side:
             side.start_soon(snapshot.take, name="snapshot")
             loop = self._loop = self._turn_loop(active, snapshot)
-            last = await loop.run(list(self._said))
+            last = await loop.run(self._opening)
             await snapshot.record()
-        self._services.turn_completed(self._turn.id, [message_text(message) for message in self._said], last)
+        texts = [message_text(words.message) for words in self._words]
+        self._services.turn_completed(self._turn.operation_id, texts, last)
         return last
 
     def interrupted(self) -> None:
@@ -66,9 +69,9 @@ class RegularTask:
         def prompt(items: Sequence[ResponseItem]) -> Prompt:
             return shape.prompt(items, specs, turn.output_schema)
 
-        def take_input() -> list[MessageItem]:
+        def take_input() -> list[UserWords]:
             taken = active.take_input()
-            self._said += taken
+            self._words += taken
             return taken
 
         async def prepare() -> None:
@@ -81,9 +84,8 @@ class RegularTask:
             return await anyio.to_thread.run_sync(diffs.unified_diff) if diffs.touched else None
 
         return TurnLoop(
-            turn_id=turn.id,
-            conversation_id=services.conversation_id,
-            outbox=services.outbox,
+            kind=TurnKind.REGULAR,
+            emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
             model_call=visible_call(services, self._state, turn, shape, self._transcript, runtime),
@@ -102,10 +104,10 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
     """What the tools of this turn see of it."""
     settings = turn.settings
     return ToolTurn(
-        id=turn.id,
+        id=turn.operation_id,
         settings=TurnSettings(settings.cwd, settings.approval_policy, settings.sandbox_policy),
         config=services.config,
-        emit=lambda msg: services.outbox.emit(turn.id, msg),
+        items=turn.emitter,
         broker=services.broker,
         approved=services.approved,
         runner=services.runner,

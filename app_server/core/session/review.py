@@ -30,13 +30,11 @@ from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.loop import TurnLoop
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import IsolatedTranscript, StoredTranscript
+from app_server.core.turn.user_words import UserWords
 from protocol.base import Json
-from protocol.events.review import (
-    EnteredReviewModeEvent,
-    ExitedReviewModeEvent,
-    ReviewOutputEvent,
-    ReviewRequest,
-)
+from protocol.engine.events import TurnKind
+from protocol.engine.items import EnteredReview, ExitedReview
+from protocol.events.review import ReviewOutputEvent, ReviewRequest
 from protocol.policy import ReasoningEffort, ReasoningSummary
 from protocol.responses import ResponseItem
 
@@ -63,14 +61,10 @@ class ReviewTask:
         self._left = False
 
     async def run(self, active: ActiveTask) -> str | None:
-        entered = EnteredReviewModeEvent(
-            prompt=self._request.prompt, user_facing_hint=self._request.user_facing_hint
-        )
-        self._services.outbox.emit(self._turn.id, entered)
         last = None
         try:
             self._loop = self._turn_loop(active)
-            last = await self._loop.run([user_text(self._request.prompt)])
+            last = await self._loop.run(UserWords(user_text(self._request.prompt)))
             self._leave(parse_review(last) if last is not None else None)
         except Exception:
             self._leave(None)
@@ -82,13 +76,19 @@ class ReviewTask:
             self._loop.interrupted()
         self._leave(None)
 
+    async def _enter(self) -> None:
+        request = self._request
+        self._turn.emitter.show(
+            EnteredReview(self._services.new_turn_id(), request.prompt, request.user_facing_hint)
+        )
+
     def _leave(self, output: ReviewOutputEvent | None) -> None:
         if self._left:
             return
         self._left = True
-        services, id = self._services, self._turn.id
-        services.outbox.emit(id, ExitedReviewModeEvent(review_output=output))
-        StoredTranscript(self._state.history, services.outbox).record(id, [user_text(note(output))])
+        services, emitter = self._services, self._turn.emitter
+        emitter.show(ExitedReview(services.new_turn_id(), output))
+        StoredTranscript(self._state.history, services.outbox).record(emitter, [user_text(note(output))])
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
@@ -102,9 +102,8 @@ class ReviewTask:
             return shape.prompt(items, tools.specs(), None)
 
         return TurnLoop(
-            turn_id=turn.id,
-            conversation_id=services.conversation_id,
-            outbox=services.outbox,
+            kind=TurnKind.REVIEW,
+            emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
             model_call=visible_call(
@@ -112,7 +111,7 @@ class ReviewTask:
             ),
             prompt=prompt,
             take_input=active.take_input,
-            prepare=_nothing,
+            prepare=self._enter,
             compact=_nothing,
             compact_limit=None,
             diff=_no_diff,

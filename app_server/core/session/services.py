@@ -52,6 +52,8 @@ class Services:
     clock: Callable[[], float]
     """Monotonic seconds."""
     new_id: Callable[[], str]
+    new_turn_id: Callable[[], str]
+    """A UUIDv7 as text."""
     rollout_path: Path
     history_file: MessageHistory
     history_order: anyio.Lock = field(default_factory=anyio.Lock)

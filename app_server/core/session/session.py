@@ -17,10 +17,14 @@ from app_server.core.errors import CoreError
 from app_server.core.session.operations import perform, remember
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
-from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
+from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
+from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
+from app_server.core.turn.errors import turn_error
+from protocol.engine.errors import ErrorClass, TurnError
+from protocol.engine.events import TurnStatus
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
-from protocol.events.turn import TaskCompleteEvent, TurnAbortedEvent, TurnAbortReason
-from protocol.ops import InterruptOp, Op, ShutdownOp, Submission
+from protocol.events.turn import TurnAbortReason
+from protocol.ops import InterruptOp, Op, ShutdownOp
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +36,7 @@ class Session:
         self.services, self.state = services, state
         self._close = close
         self._next_id = 0
-        self._queue: deque[Submission] = deque()
+        self._queue: deque[PendingOperation] = deque()
         self._submitted = anyio.Event()
         self._active: ActiveTask | None = None
         self._group: TaskGroup | None = None
@@ -45,7 +49,7 @@ class Session:
             raise CoreError("the conversation has ended")
         id = str(self._next_id)
         self._next_id += 1
-        self._queue.append(Submission(id=id, op=op))
+        self._queue.append(PendingOperation(id, op, self.services.new_turn_id()))
         self._submitted.set()
         return id
 
@@ -97,9 +101,9 @@ class Session:
                 case _:
                     await self._operate(submission)
 
-    async def _operate(self, submission: Submission) -> None:
+    async def _operate(self, submission: PendingOperation) -> None:
         try:
-            await perform(self, submission.id, submission.op)
+            await perform(self, submission)
         except CoreError as error:
             self.services.outbox.emit(submission.id, ErrorEvent(message=str(error)))
         except Exception as error:
@@ -123,12 +127,20 @@ class Session:
         self.ended.set()
 
     # --- tasks
-    async def start(self, id: str, task: SessionTask, joins: Joins = Joins.NEXT_TURN) -> None:
+    def emitter(self, submission: PendingOperation) -> TurnEmitter:
+        """For the turn that the operation begins."""
+        return TurnEmitter(
+            self.services.outbox, submission.id, submission.turn_id, lambda: self.services.now().timestamp()
+        )
+
+    async def start(
+        self, emitter: TurnEmitter, task: SessionTask, input_policy: InputPolicy = InputPolicy.QUEUE
+    ) -> None:
         """Begin a task; one that runs is ended first, as replaced."""
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
-        active = self._active = ActiveTask(id=id, task=task, joins=joins)
-        self._group.start_soon(self._run_task, active, name=f"task {id}")
+        active = self._active = ActiveTask(emitter=emitter, task=task, input_policy=input_policy)
+        self._group.start_soon(self._run_task, active, name=f"task {active.id}")
 
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         """Work on the side that the operation loop need not wait for, and whose failure ends nothing."""
@@ -144,23 +156,27 @@ class Session:
 
     async def _run_task(self, active: ActiveTask) -> None:
         outbox = self.services.outbox
-        completed, last = False, None
+        outcome: str | TurnError | None = None
+        completed = False
         try:
             with active.scope:
-                last = await self._result(active)
+                outcome = await self._outcome(active)
                 completed = True
         finally:
             # No await from here on: nothing may come between the task's end and the word of it.
             waiting = active.postponed
             if completed:
-                outbox.emit(active.id, TaskCompleteEvent(last_agent_message=last))
-                waiting += active.take_leftover()
+                if isinstance(outcome, TurnError):
+                    active.emitter.turn_ended(TurnStatus.FAILED, error=outcome)
+                else:
+                    active.emitter.turn_ended(TurnStatus.COMPLETED, last_agent_message=outcome)
+                waiting += active.drain_pending()
             else:
                 self.background(self.services.terminals.close, name="terminals")
                 active.task.interrupted()
-                outbox.emit(active.id, TurnAbortedEvent(reason=active.reason))
-            for message in active.take_input():
-                remember(self, active.id, message)
+                active.emitter.turn_ended(TurnStatus.INTERRUPTED, reason=active.reason)
+            for words in active.take_input():
+                remember(self, OperationEmitter(outbox, active.id), words)
             self._queue.extendleft(reversed(waiting))
             self._submitted.set()
             self._active = None
@@ -168,17 +184,17 @@ class Session:
             active.ended.set()
         self.background(outbox.flush, name="flush")
 
-    async def _result(self, active: ActiveTask) -> str | None:
-        """What the task says; what it raises is told as an error event."""
+    async def _outcome(self, active: ActiveTask) -> str | TurnError | None:
+        """The last thing the assistant said, or why the turn failed."""
         try:
             return await active.task.run(active)
         except* CoreError as core_errors:
-            message = str(_first(core_errors))
+            failure = turn_error(_first(core_errors))
         except* Exception as errors:
             log.error("a task failed", exc_info=errors)
             message = f"internal error: {type(_first(errors)).__name__}; the log has the details"
-        self.services.outbox.emit(active.id, ErrorEvent(message=message))
-        return None
+            failure = TurnError(message, ErrorClass.OTHER)
+        return failure
 
 
 def _first(group: BaseException) -> BaseException:

@@ -45,7 +45,7 @@ class TurnSnapshot:
         if not self.taken.is_set():
             await self.taken.wait()
         if self._commit is not None:
-            self._transcript.record(self._turn.id, [GhostSnapshot(ghost_commit=self._commit)])
+            self._transcript.record(self._turn.emitter, [GhostSnapshot(ghost_commit=self._commit)])
             self._commit = None
 
     async def _take(self) -> None:
@@ -59,4 +59,4 @@ class TurnSnapshot:
         # One word on it is enough for a conversation.
         if message not in self._state.notices:
             self._state.notices.add(message)
-            self._services.outbox.emit(self._turn.id, BackgroundEventEvent(message=message))
+            self._turn.emitter.emit(BackgroundEventEvent(message=message))

@@ -18,7 +18,7 @@ class SessionState:
     settings: Settings
     history: ConversationHistory = field(default_factory=ConversationHistory)
     tokens: TokenCounts = field(default_factory=TokenCounts)
-    told: EnvironmentContext | None = None
+    last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
     granted_roots: set[str] = field(default_factory=set)
     """Directories that the user let patches write to for the rest of the session."""

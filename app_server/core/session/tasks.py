@@ -8,17 +8,27 @@ from typing import Protocol
 
 import anyio
 
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.user_words import UserWords
 from protocol.events.turn import TurnAbortReason
-from protocol.ops import Submission
+from protocol.ops import Op
 from protocol.records import dataclass
-from protocol.responses import MessageItem
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOperation:
+    """One operation under its id, and the id of the turn that it begins, if it begins one."""
+
+    id: str
+    op: Op
+    turn_id: str
 
 
 class SessionTask(Protocol):
     """Something that takes time. `run` is cancelled to interrupt it."""
 
     async def run(self, active: ActiveTask) -> str | None:
-        """Returns the last thing the assistant said. A CoreError becomes an error event."""
+        """Returns the last thing the assistant said. What it raises makes the turn a failed one."""
         ...
 
     def interrupted(self) -> None:
@@ -26,37 +36,44 @@ class SessionTask(Protocol):
         ...
 
 
-class Joins(Enum):
+class InputPolicy(Enum):
     """What becomes of a user's words that arrive while the task runs."""
 
-    THIS_TURN = "this turn"
-    NEXT_TURN = "next turn"
+    STEER = "steer"
+    """They join the turn."""
+    QUEUE = "queue"
+    """They begin a turn of their own afterwards."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ActiveTask:
     """The task under way."""
 
-    id: str
+    emitter: TurnEmitter
     task: SessionTask
-    joins: Joins
+    input_policy: InputPolicy
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     reason: TurnAbortReason = TurnAbortReason.INTERRUPTED
     ending: bool = False
-    postponed: list[Submission] = field(default_factory=list)
+    postponed: list[PendingOperation] = field(default_factory=list)
     """Operations that wait for the task's end."""
-    _input: list[tuple[Submission, MessageItem]] = field(default_factory=list)
+    _input: list[tuple[PendingOperation, UserWords]] = field(default_factory=list)
 
-    def add_input(self, submission: Submission, message: MessageItem) -> None:
+    @property
+    def id(self) -> str:
+        """The id of the operation that began it."""
+        return self.emitter.operation_id
+
+    def add_input(self, submission: PendingOperation, words: UserWords) -> None:
         """The user's words join the turn, ahead of its next request to the model."""
-        self._input.append((submission, message))
+        self._input.append((submission, words))
 
-    def take_input(self) -> list[MessageItem]:
+    def take_input(self) -> list[UserWords]:
         taken, self._input = self._input, []
-        return [message for _, message in taken]
+        return [words for _, words in taken]
 
-    def take_leftover(self) -> list[Submission]:
+    def drain_pending(self) -> list[PendingOperation]:
         """Operations whose words came too late for this turn: each begins one of its own."""
         taken, self._input = self._input, []
         return [submission for submission, _ in taken]

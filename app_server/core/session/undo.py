@@ -11,8 +11,8 @@ from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.turn.settings import Turn
+from protocol.engine.events import TurnKind
 from protocol.events.notices import UndoCompletedEvent, UndoStartedEvent
-from protocol.events.turn import TaskStartedEvent
 from protocol.responses import GhostSnapshot
 
 SHORT_ID = 7
@@ -24,18 +24,14 @@ class UndoTask:
         self._services, self._state, self._turn = services, state, turn
 
     async def run(self, active: ActiveTask) -> str | None:
-        outbox, id = self._services.outbox, self._turn.id
-        outbox.emit(
-            id, TaskStartedEvent(model_context_window=shape_of(self._services, self._turn).context_window)
-        )
-        outbox.emit(id, UndoStartedEvent(message="Undo in progress..."))
-        outbox.emit(id, await self._undo())
+        emitter = self._turn.emitter
+        emitter.turn_started(TurnKind.UNDO, shape_of(self._services, self._turn).context_window)
+        emitter.emit(UndoStartedEvent(message="Undo in progress..."))
+        emitter.emit(await self._undo())
         return None
 
     def interrupted(self) -> None:
-        self._services.outbox.emit(
-            self._turn.id, UndoCompletedEvent(success=False, message="Undo cancelled.")
-        )
+        self._turn.emitter.emit(UndoCompletedEvent(success=False, message="Undo cancelled."))
 
     async def _undo(self) -> UndoCompletedEvent:
         items = list(self._state.history.items)

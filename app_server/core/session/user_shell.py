@@ -15,7 +15,7 @@ from app_server.core.session.tasks import ActiveTask
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.turn.settings import Turn
-from protocol.events.turn import TaskStartedEvent
+from protocol.engine.events import TurnKind
 
 TIMEOUT_MS = 60 * 60 * 1000
 """The user can interrupt; this is for what was forgotten."""
@@ -29,9 +29,7 @@ class UserShellTask:
 
     async def run(self, active: ActiveTask) -> str | None:
         services, turn = self._services, self._turn
-        services.outbox.emit(
-            turn.id, TaskStartedEvent(model_context_window=shape_of(services, turn).context_window)
-        )
+        turn.emitter.turn_started(TurnKind.USER_SHELL, shape_of(services, turn).context_window)
         command = Command(
             call_id=services.new_id(),
             argv=(services.instructions.shell_path, "-lc", self._command),

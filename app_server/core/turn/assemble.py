@@ -1,11 +1,13 @@
-"""A reply of the model while it streams: its events become ours, its items are collected. Does no I/O.
+"""A reply of the model while it streams: model events become items with deltas. Does no I/O.
 
-Order per item: `item_started` (when it is added, or else when it is done), deltas, `item_completed`, older events.
+One item is written at a time. It starts when the provider adds it, or with its first delta, or else when it is done;
+it keeps the id that it started with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from app_server.core.model.events import (
     OutputItemAdded,
@@ -15,19 +17,15 @@ from app_server.core.model.events import (
     ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
 )
-from app_server.core.turn.items import older_events, turn_item
-from protocol.events.deltas import (
-    AgentMessageContentDeltaEvent,
-    AgentMessageDeltaEvent,
-    AgentReasoningDeltaEvent,
-    AgentReasoningRawContentDeltaEvent,
-    ReasoningContentDeltaEvent,
-    ReasoningRawContentDeltaEvent,
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.items import shown_item
+from protocol.engine.events import (
+    AgentMessageDelta,
+    ReasoningSummaryPart,
+    ReasoningTextDelta,
 )
-from protocol.events.messages import AgentReasoningSectionBreakEvent
-from protocol.events.msg import EventMsg
-from protocol.events.turn import ItemCompletedEvent, ItemStartedEvent
-from protocol.items import AgentMessageItem, TurnItem
+from protocol.engine.events import ReasoningSummaryDelta as SummaryDelta
+from protocol.engine.items import AgentMessage, Item, Reasoning, WebSearch
 from protocol.responses import ResponseItem
 
 Visible = (
@@ -41,90 +39,90 @@ Visible = (
 
 
 class ReplyAssembler:
-    """Tells what the model says as it says it."""
+    """For one attempt; `emitter` None: nothing is shown."""
 
     def __init__(
         self,
-        emit: Callable[[EventMsg], None],
+        emitter: TurnEmitter | None,
         new_id: Callable[[], str],
         *,
-        conversation_id: str,
-        turn_id: str,
         raw_reasoning: bool,
         show_messages: bool = True,
     ) -> None:
-        self._emit, self._new_id = emit, new_id
-        self._conversation_id, self._turn_id = conversation_id, turn_id
-        self._raw_reasoning = raw_reasoning
-        self._show_messages = show_messages
-        self._started: str | None = None
+        self._emitter, self._new_id = emitter, new_id
+        self._raw_reasoning, self._show_messages = raw_reasoning, show_messages
+        self._id: str | None = None
         """The item that is being written."""
-        self._told = False
-        """Whether the client was sent pieces of it, under that id."""
+        self._pieces: list[str] = []
+        """Its deltas, for an item that is cut."""
 
     def text_delta(self, delta: str) -> None:
-        """The hot path: two events of the same text, the older form last."""
-        if not self._show_messages:
+        """The hot path: one event a piece."""
+        if self._emitter is None or not self._show_messages:
             return
-        emit = self._emit
-        if self._started is not None:
-            self._told = True
-            emit(
-                AgentMessageContentDeltaEvent.model_construct(
-                    thread_id=self._conversation_id, turn_id=self._turn_id, item_id=self._started, delta=delta
-                )
-            )
-        emit(AgentMessageDeltaEvent.model_construct(delta=delta))
+        if self._id is None:
+            self._begin(AgentMessage(self._new_id(), ()), announced=False)
+        assert self._id is not None
+        self._pieces.append(delta)
+        self._emitter.emit(AgentMessageDelta(self._id, delta))
 
     def take(self, event: Visible) -> None:
+        if self._emitter is None:
+            return
         match event:
             case OutputTextDelta():
                 self.text_delta(event.delta)
             case OutputItemAdded():
-                self._added(event.item)
+                if (item := self._shown(event.item, self._new_id())) is not None:
+                    self._begin(item)
             case OutputItemDone():
                 self._done(event.item)
             case ReasoningSummaryDelta():
-                if self._started is not None:
-                    self._emit(ReasoningContentDeltaEvent(**self._place(), delta=event.delta))
-                self._emit(AgentReasoningDeltaEvent(delta=event.delta))
+                id = self._reasoning()
+                self._pieces.append(event.delta)
+                self._emitter.emit(SummaryDelta(id, event.summary_index, event.delta))
             case ReasoningSummaryPartAdded():
-                self._emit(AgentReasoningSectionBreakEvent())
+                self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
             case ReasoningContentDelta() if self._raw_reasoning:
-                if self._started is not None:
-                    self._emit(ReasoningRawContentDeltaEvent(**self._place(), delta=event.delta))
-                self._emit(AgentReasoningRawContentDeltaEvent(delta=event.delta))
+                self._emitter.emit(ReasoningTextDelta(self._reasoning(), event.content_index, event.delta))
 
-    def _place(self) -> dict[str, str]:
-        self._told = True
-        return {"thread_id": self._conversation_id, "turn_id": self._turn_id, "item_id": self._started or ""}
+    def _reasoning(self) -> str:
+        """The id of the item that is being written, which is begun where the provider announced none."""
+        if self._id is None:
+            self._begin(Reasoning(self._new_id(), ()), announced=False)
+        assert self._id is not None
+        return self._id
 
-    def _added(self, item: ResponseItem) -> None:
-        shown = self._shown(item)
-        if shown is not None:
-            self._started, self._told = shown.id, False
-            self._emit(self._item_started(shown))
+    def _begin(self, item: Item, *, announced: bool = True) -> None:
+        assert self._emitter is not None
+        self._id, self._pieces = item.id, []
+        pieces = self._pieces
+        self._emitter.start(item, announced=announced, partial=lambda: _partial(item, pieces))
 
-    def _done(self, item: ResponseItem) -> None:
-        # An item without an id of the provider's is named anew when it is whole, as the reference does, unless
-        # pieces of it were told under the first name.
-        shown = self._shown(item, keep_id=self._told)
-        if shown is None:
+    def _done(self, response_item: ResponseItem) -> None:
+        assert self._emitter is not None
+        item = self._shown(response_item, self._id or self._new_id())
+        if item is None:
             return
-        if self._started is None:
-            self._emit(self._item_started(shown))
-        self._started = None
-        completed = ItemCompletedEvent(thread_id=self._conversation_id, turn_id=self._turn_id, item=shown)
-        self._emit(completed)
-        for event in older_events(shown, raw_reasoning=self._raw_reasoning):
-            self._emit(event)
+        if self._id is None:
+            self._begin(item, announced=False)
+        assert self._id is not None
+        self._emitter.complete(replace(item, id=self._id))
+        self._id = None
 
-    def _item_started(self, item: TurnItem) -> ItemStartedEvent:
-        return ItemStartedEvent(thread_id=self._conversation_id, turn_id=self._turn_id, item=item)
+    def _shown(
+        self, response_item: ResponseItem, fallback_id: str
+    ) -> AgentMessage | Reasoning | WebSearch | None:
+        item = shown_item(response_item, fallback_id, show_reasoning=self._raw_reasoning)
+        return None if isinstance(item, AgentMessage) and not self._show_messages else item
 
-    def _shown(self, item: ResponseItem, *, keep_id: bool = True) -> TurnItem | None:
-        kept = self._started if keep_id else None
-        shown = turn_item(item, kept or self._new_id())
-        if isinstance(shown, AgentMessageItem) and not self._show_messages:
-            return None
-        return shown
+
+def _partial(item: Item, pieces: list[str]) -> Item:
+    text = "".join(pieces)
+    match item:
+        case AgentMessage() if text:
+            return replace(item, content=(text,))
+        case Reasoning() if text:
+            return replace(item, summary=(text,))
+        case _:
+            return item

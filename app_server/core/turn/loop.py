@@ -1,6 +1,6 @@
 """The turn loop on one page: ask the model, run what it calls, ask again, until it asks for nothing.
 
-1. `task_started`, then the user's words as an item.
+1. The turn starts; the user's words are its first item.
 2. What the user said meanwhile joins the conversation, ahead of the next request.
 3. One request; its items and the outputs of its calls are recorded in the model's order.
 4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again; also
@@ -15,16 +15,17 @@ from dataclasses import field
 
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
-from app_server.core.turn.items import last_assistant_text, older_events, user_message
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.model_call import ModelCall
-from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import Transcript
+from app_server.core.turn.user_words import UserWords
+from protocol.engine.events import TurnKind
 from protocol.events.notices import ErrorEvent
 from protocol.events.patches import TurnDiffEvent
-from protocol.events.turn import ItemCompletedEvent, ItemStartedEvent, TaskStartedEvent
 from protocol.records import dataclass
-from protocol.responses import MessageItem, ResponseItem
+from protocol.responses import ResponseItem
 
 
 class ContextStillFull(CoreError):
@@ -41,14 +42,13 @@ class ContextStillFull(CoreError):
 class TurnLoop:
     """One turn of one conversation."""
 
-    turn_id: str
-    conversation_id: str
-    outbox: Outbox
+    kind: TurnKind
+    emitter: TurnEmitter
     transcript: Transcript
     tokens: TokenCounts
     model_call: ModelCall
     prompt: Callable[[Sequence[ResponseItem]], Prompt]
-    take_input: Callable[[], list[MessageItem]]
+    take_input: Callable[[], list[UserWords]]
     """What the user said since it was last called."""
     prepare: Callable[[], Awaitable[None]]
     """Awaited before the first request: what the model is offered may have to be found out first."""
@@ -62,22 +62,21 @@ class TurnLoop:
     show_user_message: bool = True
     _compacted: bool = field(default=False, init=False)
 
-    async def run(self, opening: Sequence[MessageItem]) -> str | None:
+    async def run(self, opening: UserWords) -> str | None:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
-        self.outbox.emit(self.turn_id, TaskStartedEvent(model_context_window=self.model_call.context_window))
-        for message in opening:
-            self._say(message)
+        self.emitter.turn_started(self.kind, self.model_call.context_window)
+        self._record_words(opening, announced=True)
         await self.prepare()
         while True:
-            if pending := self.take_input():
-                self.transcript.record(self.turn_id, pending)
+            for words in self.take_input():
+                self._record_words(words, announced=False)
             reply = await self.model_call.request(self._prompt)
             if diff := await self.diff():
-                self.outbox.emit(self.turn_id, TurnDiffEvent(unified_diff=diff))
+                self.emitter.emit(TurnDiffEvent(unified_diff=diff))
             if reply.calls:
                 await self.before_recording()
             items = reply.items(self.model_call.clock())
-            self.transcript.record(self.turn_id, items)
+            self.transcript.record(self.emitter, items)
             if await self._made_room():
                 continue
             if not reply.calls:
@@ -86,23 +85,18 @@ class TurnLoop:
     def interrupted(self) -> None:
         """Keep what is done; called once the turn's tasks have ended."""
         self.model_call.abandon()
-        if pending := self.take_input():
+        for words in self.take_input():
             # Said but not yet sent: the next turn's request carries it.
-            self.transcript.record(self.turn_id, pending)
+            self._record_words(words, announced=False)
 
     def _prompt(self) -> Prompt:
         return self.prompt(self.transcript.history.for_prompt())
 
-    def _say(self, message: MessageItem) -> None:
-        self.transcript.record(self.turn_id, [message])
-        if not self.show_user_message:
-            return
-        item = user_message(message, self.new_id())
-        place = {"thread_id": self.conversation_id, "turn_id": self.turn_id}
-        self.outbox.emit(self.turn_id, ItemStartedEvent(**place, item=item))
-        self.outbox.emit(self.turn_id, ItemCompletedEvent(**place, item=item))
-        for event in older_events(item, raw_reasoning=False):
-            self.outbox.emit(self.turn_id, event)
+    def _record_words(self, words: UserWords, *, announced: bool) -> None:
+        """`announced` False: the words join the turn, of which the conversation API does not tell."""
+        self.transcript.record(self.emitter, [words.message])
+        if self.show_user_message:
+            self.emitter.show(words.item(self.new_id()), announced=announced)
 
     async def _made_room(self) -> bool:
         """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
@@ -117,5 +111,5 @@ class TurnLoop:
             await self.compact()
         except CoreError as error:
             # The history is what it was, and may still fit: what the turn has done so far is not given up for it.
-            self.outbox.emit(self.turn_id, ErrorEvent(message=str(error)))
+            self.emitter.emit(ErrorEvent(message=str(error)))
         return True

@@ -34,11 +34,12 @@ from app_server.core.model.settings import RequestSettings
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.errors import turn_error
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import Transcript
-from protocol.events.msg import EventMsg
-from protocol.events.notices import StreamErrorEvent
+from protocol.engine.events import AttemptFailed
 from protocol.events.tokens import TokenCountEvent
 from protocol.records import dataclass
 from protocol.responses import (
@@ -98,7 +99,7 @@ class ModelReply:
 class ModelCall:
     """Asks the model within one turn."""
 
-    turn_id: str
+    emitter: TurnEmitter
     model: ModelClient
     settings: RequestSettings
     outbox: Outbox
@@ -127,8 +128,9 @@ class ModelCall:
                 if not error.retryable or retries >= most:
                     raise
                 retries += 1
-                log.info("attempt %d of turn %s failed: %s", retries, self.turn_id, error)
-                self._emit(StreamErrorEvent(message=f"Reconnecting... {retries}/{most}"))
+                log.info("attempt %d of turn %s failed: %s", retries, self.emitter.turn_id, error)
+                self.emitter.cut_text()
+                self.emitter.emit(AttemptFailed(turn_error(error), retries, most))
                 delay = error.retry_after
             await anyio.sleep(backoff(retries) if delay is None else delay)
 
@@ -138,7 +140,7 @@ class ModelCall:
             kept = reply.items(self.clock())
             calls = reply.calls
             self.current.clear()
-            self.transcript.record(self.turn_id, kept)
+            self.transcript.record(self.emitter, kept)
             self.transcript.take_back()
             if calls:
                 # The settings of the request that would have followed: readers take them from the last such line.
@@ -169,7 +171,7 @@ class ModelCall:
                     self._take(batch, reply, assembler, calls)
                     if reply.completed:
                         return
-                    await self.outbox.room()
+                    await self.outbox.wait_for_capacity()
                 raise StreamDisconnected("stream closed before response.completed")
             except ModelError as error:
                 self.telemetry.sse_event("", int((self.clock() - began) * 1000), error=str(error))
@@ -199,7 +201,7 @@ class ModelCall:
                     pass
                 case RateLimits():
                     self.tokens.rate_limits = event.snapshot
-                    self._emit_tokens(soon=False)
+                    self._emit_tokens(wake=False)
                 case Completed():
                     if event.usage is not None:
                         self.tokens.add(event.usage, self.context_window)
@@ -217,7 +219,9 @@ class ModelCall:
                 log.debug("the model sent an item of kind %s, which is not used", item.type)
                 return
             case FunctionCall(call_id="") | CustomToolCall(call_id=""):
-                item = item.model_copy(update={"call_id": f"call_{self.turn_id}_{len(reply.entries)}"})
+                item = item.model_copy(
+                    update={"call_id": f"call_{self.emitter.operation_id}_{len(reply.entries)}"}
+                )
         if isinstance(item, FunctionCall | CustomToolCall | LocalShellCall):
             if self.tools is None:
                 return
@@ -233,7 +237,7 @@ class ModelCall:
     def _keep_calls(self) -> None:
         for reply in self.current:
             if reply.calls:
-                self.transcript.record(self.turn_id, reply.up_to_last_call().items(self.clock()))
+                self.transcript.record(self.emitter, reply.up_to_last_call().items(self.clock()))
         self.current.clear()
         self.transcript.take_back()
 
@@ -248,9 +252,6 @@ class ModelCall:
             case _:
                 pass
 
-    def _emit_tokens(self, *, soon: bool = True) -> None:
+    def _emit_tokens(self, *, wake: bool = True) -> None:
         event = TokenCountEvent(info=self.tokens.info, rate_limits=self.tokens.rate_limits)
-        self.outbox.emit(self.turn_id, event, soon=soon)
-
-    def _emit(self, msg: EventMsg) -> None:
-        self.outbox.emit(self.turn_id, msg)
+        self.emitter.emit(event, wake=wake)

@@ -1,7 +1,8 @@
-"""Everything that a session says, in one order: lines for the rollout and events for whoever listens.
+"""Everything that a session emits, in one order: lines for the rollout and events for whoever subscribes.
 
-Saying never waits. A writer task stores what has piled up in one write and only then lets the events go, so no
-event is seen that a crash could take back. Producers that could run ahead of a slow listener ask for `room()`.
+Emitting never waits. A writer task stores what has piled up in one write and only then releases the events, so no
+event is seen that a crash could take back. Producers that could run ahead of a slow subscriber await
+`wait_for_capacity`.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from app_server.core.rollout.policy import is_persisted
+from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.turn.coalesce import SessionEvent, coalesce
-from protocol.events.msg import EventMsg
+from app_server.core.turn.coalesce import coalesce
+from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.events.notices import WarningEvent
 from protocol.responses import ResponseItem
-from protocol.rollout import CompactedItem, TurnContextItem
+from protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
 
 log = logging.getLogger(__name__)
 
 HIGH_WATER = 2048
-"""Events waiting for a listener above which producers pause; a listener that keeps up leaves a handful."""
+"""Events waiting for a subscriber above which producers pause; one that keeps up leaves a handful."""
 
-GIVE_WAY = 6
-"""So many rounds of the event loop a turn gets before what it said is stored. It has said something because something
+YIELD_ROUNDS = 6
+"""So many rounds of the event loop a turn gets before what it emitted is stored. It emitted something because something
 came; what follows from that, a command to start or a request to send, lets others work while events are written.
 """
 
-Line = ResponseItem | EventMsg | CompactedItem | TurnContextItem
+Line = ResponseItem | StoredEvent | CompactedItem | TurnContextItem
 
 
 class Outbox:
@@ -40,26 +41,31 @@ class Outbox:
     def __init__(self, writer: RolloutWriter) -> None:
         self._writer = writer
         self._lines: list[Line] = []
-        self._told: list[ResponseItem] = []
-        self._journal_changed = False
+        self._ahead: list[ResponseItem] = []
+        """Items of the write-ahead log: clients are told of them before the history holds them."""
+        self._ahead_changed = False
         self._events: list[SessionEvent] = []
         self._ready: list[SessionEvent] = []
         self._due = False
-        """Something was said that is not stored."""
+        """Something was emitted that is not stored."""
         # Who waits for what; events are made only by those who do wait, since most of the time nobody has to.
         self._storing: anyio.Event | None = None
         self._taking: anyio.Event | None = None
-        self._making_room: anyio.Event | None = None
+        self._capacity: anyio.Event | None = None
         self._closed = False
         self._warned = False
+        self.identity = False
+        """Whether turns and items are stored with their ids and times."""
 
-    # --- saying
-    def emit(self, id: str, msg: EventMsg, *, soon: bool = True) -> None:
-        """Tell the listeners, and the rollout where it keeps events of this kind; not `soon`: with what comes next."""
-        if is_persisted(msg):
-            self._lines.append(msg)
-        self._events.append(SessionEvent(id, msg))
-        if soon:
+    # --- emitting
+    def emit(
+        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+    ) -> None:
+        """Releases the event to subscribers once it is stored, if its kind is. `wake` False: with the next event."""
+        session_event = SessionEvent(operation_id, turn_id, event)
+        self._lines.extend(stored_events(session_event, identity=self.identity))
+        self._events.append(session_event)
+        if wake:
             self._wake()
 
     def record(self, line: Line) -> None:
@@ -68,25 +74,25 @@ class Outbox:
         self._wake()
 
     def record_items(self, items: Sequence[ResponseItem]) -> None:
-        """Keep items of the history; those that were journaled are safe from now on."""
+        """Keep items of the history; those in the write-ahead log are safe from now on."""
         self._lines.extend(items)
-        if self._told:
+        if self._ahead:
             recorded = {id(item) for item in items}
-            self._told = [item for item in self._told if id(item) not in recorded]
-            self._journal_changed = True
+            self._ahead = [item for item in self._ahead if id(item) not in recorded]
+            self._ahead_changed = True
         self._wake()
 
-    def journal(self, item: ResponseItem) -> None:
-        """Keep an item that the client is told of before the history holds it."""
-        self._told.append(item)
-        self._journal_changed = True
+    def log_ahead(self, item: ResponseItem) -> None:
+        """Keep an item that clients are told of before the history holds it."""
+        self._ahead.append(item)
+        self._ahead_changed = True
         self._wake()
 
-    def forget_journal(self) -> None:
-        """What was journaled will not be recorded after all: its request is made anew."""
-        if self._told:
-            self._told.clear()
-            self._journal_changed = True
+    def drop_log_ahead(self) -> None:
+        """What was logged ahead will not be recorded after all: its request is made anew."""
+        if self._ahead:
+            self._ahead.clear()
+            self._ahead_changed = True
             self._wake()
 
     def _wake(self) -> None:
@@ -96,13 +102,13 @@ class Outbox:
 
     # --- storing
     async def run(self) -> None:
-        """Store and release until `close`; what was said before that is stored."""
+        """Store and release until `close`; what was emitted before that is stored."""
         while True:
             if not self._due:
                 self._storing = anyio.Event()
                 await self._storing.wait()
                 self._storing = None
-                for _ in range(GIVE_WAY):
+                for _ in range(YIELD_ROUNDS):
                     await anyio.lowlevel.checkpoint()
             self._due = False
             self.store()
@@ -110,13 +116,13 @@ class Outbox:
                 return
 
     def store(self) -> None:
-        """Write what was said and let its events go, now."""
+        """Write what was emitted and release its events, now."""
         if self._lines:
             lines, self._lines = self._lines, []
             self._writer.append(lines)
-        if self._journal_changed:
-            self._journal_changed = False
-            self._writer.write_journal(self._told)
+        if self._ahead_changed:
+            self._ahead_changed = False
+            self._writer.write_journal(self._ahead)
         self._report_problem()
         if self._events:
             self._ready += self._events
@@ -131,16 +137,16 @@ class Outbox:
                 f"This conversation cannot be stored at the moment ({problem}). "
                 "It goes on, and is stored as soon as that is possible."
             )
-            self._events.append(SessionEvent("", WarningEvent(message=text)))
+            self._events.append(SessionEvent("", None, WarningEvent(message=text)))
             log.warning("rollout: %s", problem)
         self._warned = bool(problem)
 
     async def flush(self) -> None:
-        """Returns once everything said so far is on the disk."""
+        """Returns once everything emitted so far is on the disk."""
         self.store()
         await anyio.to_thread.run_sync(self._writer.flush, abandon_on_cancel=True)
 
-    # --- listening
+    # --- subscribing
     async def take(self) -> list[SessionEvent]:
         """The events since the last call, waiting for the first; empty once the session has ended."""
         while not self._ready:
@@ -150,29 +156,29 @@ class Outbox:
             await self._taking.wait()
             self._taking = None
         events, self._ready = self._ready, []
-        if self._making_room is not None:
-            self._making_room.set()
-            self._making_room = None
+        if self._capacity is not None:
+            self._capacity.set()
+            self._capacity = None
         return events
 
     def give_back(self, events: Sequence[SessionEvent]) -> None:
-        """Events that were taken and for which there is no listener any more."""
+        """Events that were taken and for which there is no subscriber any more."""
         self._ready[:0] = events
 
-    async def room(self) -> None:
-        """Waits while far more events are ready than anybody takes; first, deltas that lie side by side are joined."""
+    async def wait_for_capacity(self) -> None:
+        """Waits while far more events are ready than anybody takes; first, neighbouring deltas are joined."""
         if len(self._ready) + len(self._events) <= HIGH_WATER:
             return
         self._ready = coalesce(self._ready)
         while len(self._ready) > HIGH_WATER and not self._closed:
-            if self._making_room is None:
-                self._making_room = anyio.Event()
-            await self._making_room.wait()
+            if self._capacity is None:
+                self._capacity = anyio.Event()
+            await self._capacity.wait()
 
     def close(self) -> None:
-        """Nothing more will be said."""
+        """Nothing more will be emitted."""
         self._closed = True
         self._wake()
-        for waiter in (self._taking, self._making_room):
+        for waiter in (self._taking, self._capacity):
             if waiter is not None:
                 waiter.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app_server.core.config.types import Config
 from app_server.core.context.environment import EnvironmentContext
+from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
 from protocol.records import dataclass
@@ -37,8 +38,18 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn: its id and what holds while it runs."""
+    """One turn: what it is called, and what holds while it runs."""
 
-    id: str
+    emitter: TurnEmitter
     settings: Settings
     output_schema: Json = None
+
+    @property
+    def id(self) -> str:
+        """The turn's own id, a UUIDv7."""
+        return self.emitter.turn_id
+
+    @property
+    def operation_id(self) -> str:
+        """The id of the operation that began it."""
+        return self.emitter.operation_id

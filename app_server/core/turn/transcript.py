@@ -7,14 +7,21 @@ from typing import Protocol
 
 from app_server.core.context.history import ConversationHistory
 from app_server.core.turn.outbox import Outbox
+from protocol.engine.events import EngineEvent
 from protocol.events.turn import RawResponseItemEvent
 from protocol.responses import OtherItem, ResponseItem
+
+
+class Emits(Protocol):
+    """What emits events for a turn or for an operation."""
+
+    def emit(self, event: EngineEvent, *, wake: bool = True) -> None: ...
 
 
 class Transcript(Protocol):
     history: ConversationHistory
 
-    def record(self, turn_id: str, items: Sequence[ResponseItem]) -> None:
+    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
         """The items are part of the conversation from now on."""
         ...
 
@@ -33,18 +40,18 @@ class StoredTranscript:
     def __init__(self, history: ConversationHistory, outbox: Outbox) -> None:
         self.history, self._outbox = history, outbox
 
-    def record(self, turn_id: str, items: Sequence[ResponseItem]) -> None:
+    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
         self.history.record(items)
         self._outbox.record_items(items)
         for item in items:
             if not isinstance(item, OtherItem):
-                self._outbox.emit(turn_id, RawResponseItemEvent(item=item))
+                emitter.emit(RawResponseItemEvent(item=item))
 
     def announce(self, item: ResponseItem) -> None:
-        self._outbox.journal(item)
+        self._outbox.log_ahead(item)
 
     def take_back(self) -> None:
-        self._outbox.forget_journal()
+        self._outbox.drop_log_ahead()
 
 
 class IsolatedTranscript:
@@ -53,7 +60,7 @@ class IsolatedTranscript:
     def __init__(self, history: ConversationHistory) -> None:
         self.history = history
 
-    def record(self, turn_id: str, items: Sequence[ResponseItem]) -> None:
+    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
         self.history.record(items)
 
     def announce(self, item: ResponseItem) -> None:

@@ -1,0 +1,155 @@
+"""What of the engine's events a rollout keeps, and in which form. Pure.
+
+The events that 0.58 stores are stored as it does, so that it reads these files. A conversation that a client follows by
+turns and items is stored *with identity*: turns and items keep their ids and times, in fields and lines beside those
+events, which other readers pass over. Deltas and output while it runs are never kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from protocol.base import Json, Model
+from protocol.engine.codec import item_to_value
+from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from protocol.engine.items import (
+    AgentMessage,
+    CommandExecution,
+    ContextCompaction,
+    EnteredReview,
+    ExitedReview,
+    Item,
+    Reasoning,
+    UserMessage,
+)
+from protocol.engine.legacy import legacy_events
+from protocol.events.notices import UndoCompletedEvent
+from protocol.events.tokens import TokenCountEvent
+from protocol.events.turn import TurnAbortedEvent
+from protocol.rollout import StoredEvent
+
+TURN_ITEM = "turn_item"
+"""The kind of a line that holds an item which no older event stands for."""
+
+OUTPUT_CAP = 32 * 1024
+"""Characters of a command's output that its item keeps: clients read lines of 64 KiB (readers of asyncio's default)."""
+
+ALWAYS = (UserMessage, AgentMessage, Reasoning, EnteredReview, ExitedReview, ContextCompaction)
+"""Items whose older events are stored with and without identity."""
+
+
+def stored_events(event: SessionEvent, *, identity: bool) -> Sequence[StoredEvent]:
+    """The lines for one event, in their order; none for most kinds."""
+    inner = event.event
+    match inner:
+        case ItemCompleted():
+            return _item(inner, event.turn_id, identity=identity)
+        case TurnStarted():
+            return [turn_started_line(event.turn_id, inner)] if identity else ()
+        case TurnEnded():
+            return _turn_end(inner, event.turn_id, identity=identity)
+        case TokenCountEvent() | UndoCompletedEvent():
+            return [_stored(inner, {"turn_id": event.turn_id} if identity else {})]
+        case _:
+            return ()
+
+
+def turn_started_line(turn_id: str | None, event: TurnStarted) -> StoredEvent:
+    extra = {
+        "turn_id": turn_id,
+        "started_at": int(event.started_at),
+        "model_context_window": event.model_context_window,
+        "kind": event.kind.value,
+    }
+    return _bare("task_started", extra)
+
+
+def capped(text: str, cap: int = OUTPUT_CAP) -> str:
+    """`text`, or its head and tail where it is longer than `cap` characters."""
+    if len(text) <= cap:
+        return text
+    left = f"\n[… {len(text) - cap} characters left out …]\n"
+    return text[: cap // 2] + left + text[len(text) - cap // 2 :]
+
+
+def kept_item(item: Item) -> Item:
+    """An item as it is kept and shown once it has ended: output of commands is cut to `OUTPUT_CAP`."""
+    if isinstance(item, CommandExecution):
+        return replace(item, output=capped(item.output), stdout="", stderr="", shown_output="")
+    return item
+
+
+def _item(event: ItemCompleted, turn_id: str | None, *, identity: bool) -> Sequence[StoredEvent]:
+    item = event.item
+    times = {"started_at_ms": event.started_at_ms, "completed_at_ms": event.at_ms}
+    if event.cut or not isinstance(item, ALWAYS):
+        if not identity:
+            return ()
+        return [
+            _bare(
+                TURN_ITEM,
+                {"turn_id": turn_id, **times, "cut": event.cut, "item": item_to_value(kept_item(item))},
+            )
+        ]
+    shows_raw = isinstance(item, Reasoning) and item.show_content
+    older = legacy_events(item, raw_reasoning=shows_raw)
+    if not identity:
+        return [_stored(each, {}) for each in older]
+    if not older or not _told_by_older(item):
+        # The whole item goes with the last of its older events, or stands alone.
+        whole = {"turn_id": turn_id, **times, "item": item_to_value(item)}
+        return [
+            *(_stored(each, {"item_id": item.id}) for each in older),
+            _bare(TURN_ITEM, whole),
+        ]
+    extra = {"turn_id": turn_id, "item_id": item.id, **times}
+    if isinstance(item, AgentMessage) and item.phase is not None:
+        extra["phase"] = item.phase
+    return [_stored(each, extra) for each in older]
+
+
+def _told_by_older(item: Item) -> bool:
+    """Whether the older events say all that the item says, so that it can be read back from them."""
+    match item:
+        case UserMessage():
+            return item.client_id is None and len(item.content) == 1 and item.content[0].type == "text"
+        case AgentMessage():
+            return True
+        case Reasoning():
+            return not item.content
+        case _:
+            return False
+
+
+def _turn_end(event: TurnEnded, turn_id: str | None, *, identity: bool) -> Sequence[StoredEvent]:
+    times = {
+        "turn_id": turn_id,
+        "started_at": None if event.started_at is None else int(event.started_at),
+        "completed_at": int(event.ended_at),
+        "duration_ms": None if event.seconds is None else round(event.seconds * 1000),
+    }
+    if event.status is TurnStatus.INTERRUPTED:
+        assert event.reason is not None
+        return [_stored(TurnAbortedEvent(reason=event.reason), times if identity else {})]
+    if not identity:
+        return ()
+    error = None
+    if event.error is not None:
+        error = {
+            "message": event.error.message,
+            "class": event.error.error_class,
+            "http_status": event.error.http_status,
+            "details": event.error.details,
+        }
+    last = {"last_agent_message": event.last_agent_message}
+    return [_bare("task_complete", {**last, **times, **({"error": error} if error else {})})]
+
+
+def _stored(event: Model, extra: Mapping[str, Json]) -> StoredEvent:
+    return StoredEvent(str(vars(event)["type"]), event.to_json(), extra)
+
+
+def _bare(kind: str, extra: Mapping[str, Json]) -> StoredEvent:
+    return StoredEvent(kind, json.dumps({"type": kind}, separators=(",", ":")).encode(), extra)

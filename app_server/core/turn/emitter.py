@@ -1,0 +1,147 @@
+"""What one turn emits: its begin and end, and its items, each of which it brings to an end exactly once.
+
+The emitter knows which items are open. When an attempt is made anew or the turn ends, those that did not end by
+themselves are completed as cut, with what they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from app_server.core.turn.outbox import Outbox
+from protocol.engine.errors import TurnError
+from protocol.engine.events import (
+    EngineEvent,
+    ItemCompleted,
+    ItemStarted,
+    TurnEnded,
+    TurnKind,
+    TurnStarted,
+    TurnStatus,
+)
+from protocol.engine.items import (
+    AgentMessage,
+    CommandExecution,
+    DynamicToolCall,
+    FileChange,
+    Item,
+    ItemStatus,
+    McpToolCall,
+    Plan,
+    Reasoning,
+)
+from protocol.events.turn import TurnAbortReason
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OpenItem:
+    item: Item
+    started_ms: int
+    partial: Callable[[], Item] | None
+    """The item with what it has so far; None: it is as it was when it started."""
+
+    def cut(self) -> Item:
+        item = self.partial() if self.partial is not None else self.item
+        if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
+            return replace(item, status=ItemStatus.FAILED)
+        return item
+
+
+@dataclass(frozen=True, slots=True)
+class OperationEmitter:
+    """For an operation that begins no turn, and for what happens outside of operations (id "")."""
+
+    outbox: Outbox
+    operation_id: str
+
+    def emit(self, event: EngineEvent, *, wake: bool = True) -> None:
+        self.outbox.emit(self.operation_id, event, wake=wake)
+
+
+class TurnEmitter:
+    """For one turn, from the operation that begins it to its end."""
+
+    def __init__(self, outbox: Outbox, operation_id: str, turn_id: str, now: Callable[[], float]) -> None:
+        self._outbox, self.operation_id, self.turn_id, self._now = outbox, operation_id, turn_id, now
+        self._open: dict[str, OpenItem] = {}
+        self._started_at: float | None = None
+
+    # --- the turn
+    def emit(self, event: EngineEvent, *, wake: bool = True) -> None:
+        """`wake` False: the event is stored and sent with the next one."""
+        self._outbox.emit(self.operation_id, event, turn_id=self.turn_id, wake=wake)
+
+    def turn_started(self, kind: TurnKind, context_window: int | None) -> None:
+        self._started_at = self._now()
+        self.emit(TurnStarted(kind, context_window, self._started_at))
+
+    def turn_ended(
+        self,
+        status: TurnStatus,
+        *,
+        last_agent_message: str | None = None,
+        error: TurnError | None = None,
+        reason: TurnAbortReason | None = None,
+    ) -> None:
+        """Completes what is open, then ends the turn."""
+        for id in list(self._open):
+            self.cut(id)
+        ended_at = self._now()
+        self.emit(
+            TurnEnded(
+                status=status,
+                started_at=self._started_at,
+                ended_at=ended_at,
+                seconds=None if self._started_at is None else max(ended_at - self._started_at, 0.0),
+                last_agent_message=last_agent_message,
+                error=error,
+                reason=reason,
+            )
+        )
+
+    # --- its items
+    def start(self, item: Item, *, announced: bool = True, partial: Callable[[], Item] | None = None) -> None:
+        """The item is open until `complete`; `partial` gives what it has if it is cut before."""
+        at_ms = self._now_ms()
+        self._open[item.id] = OpenItem(item, at_ms, partial)
+        self.emit(ItemStarted(item, at_ms, announced))
+
+    def update(self, item: Item) -> None:
+        """What an open item is by now, without an event; this is what is completed if it is cut."""
+        open_item = self._open[item.id]
+        self._open[item.id] = OpenItem(item, open_item.started_ms, open_item.partial)
+
+    def complete(self, item: Item) -> None:
+        open_item = self._open.pop(item.id)
+        self.emit(ItemCompleted(item, open_item.started_ms, self._now_ms()))
+
+    def show(self, item: Item, *, announced: bool = True) -> None:
+        """An item that begins and ends at once."""
+        self.start(item, announced=announced)
+        self.complete(item)
+
+    def cut_text(self) -> None:
+        """The attempt is made anew: what the model was writing is completed with what there is of it."""
+        for id, open_item in list(self._open.items()):
+            if isinstance(open_item.item, AgentMessage | Reasoning | Plan):
+                self.cut(id)
+
+    # --- items that outlive their turn
+    def detach(self, item_id: str) -> OpenItem:
+        """The item goes on after the turn; whoever takes it over completes it by `complete_detached`."""
+        return self._open.pop(item_id)
+
+    def complete_detached(self, item: Item, begun: OpenItem, turn_id: str) -> None:
+        """Ends an item of an earlier turn, `turn_id`, during this one."""
+        event = ItemCompleted(item, begun.started_ms, self._now_ms())
+        self._outbox.emit(self.operation_id, event, turn_id=turn_id)
+
+    def cut(self, id: str) -> None:
+        """Complete an open item that will not come to its end."""
+        open_item = self._open.pop(id)
+        self.emit(ItemCompleted(open_item.cut(), open_item.started_ms, self._now_ms(), cut=True))
+
+    def _now_ms(self) -> int:
+        return int(self._now() * 1000)

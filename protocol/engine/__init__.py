@@ -1,0 +1,1 @@
+"""The engine's language: turns and items, each emitted once. No API's spelling; every API renders these."""

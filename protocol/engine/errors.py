@@ -1,0 +1,37 @@
+"""Why a turn or one attempt of it failed: a class of error beside the text. Pure.
+
+The classes are those that clients of the thread API tell apart; the conversation API shows the text alone.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from protocol.records import dataclass
+
+
+class ErrorClass(StrEnum):
+    CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
+    USAGE_LIMIT_EXCEEDED = "usage_limit_exceeded"
+    SERVER_OVERLOADED = "server_overloaded"
+    INTERNAL_SERVER_ERROR = "internal_server_error"
+    """The provider's, status 5xx."""
+    UNAUTHORIZED = "unauthorized"
+    BAD_REQUEST = "bad_request"
+    SANDBOX_ERROR = "sandbox_error"
+    HTTP_CONNECTION_FAILED = "http_connection_failed"
+    RESPONSE_STREAM_CONNECTION_FAILED = "response_stream_connection_failed"
+    RESPONSE_STREAM_DISCONNECTED = "response_stream_disconnected"
+    RESPONSE_TOO_MANY_FAILED_ATTEMPTS = "response_too_many_failed_attempts"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnError:
+    """One failure, in words for the user."""
+
+    message: str
+    error_class: ErrorClass | None = None
+    """None where nothing is known but the text."""
+    http_status: int | None = None
+    details: str | None = None

@@ -1,0 +1,210 @@
+"""What the engine emits. Per turn: `TurnStarted`, then items and deltas, then exactly one `TurnEnded`.
+
+Each thing is emitted once. What an API shows twice, or in another form, its outbound module makes of these. Events of
+the conversation API's vocabulary stand for themselves where they belong to no item: notices, token counts, questions,
+answers of queries.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from protocol.engine.errors import TurnError
+from protocol.engine.items import FileChange, Item
+from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
+from protocol.events.mcp import ElicitationRequestEvent, McpListToolsResponseEvent
+from protocol.events.notices import (
+    BackgroundEventEvent,
+    DeprecationNoticeEvent,
+    ErrorEvent,
+    ShutdownCompleteEvent,
+    UndoCompletedEvent,
+    UndoStartedEvent,
+    WarningEvent,
+)
+from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEvent
+from protocol.events.tokens import TokenCountEvent
+from protocol.events.tools import PlanUpdateEvent
+from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
+from protocol.records import dataclass
+
+
+class TurnStatus(StrEnum):
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class TurnKind(StrEnum):
+    REGULAR = "regular"
+    COMPACT = "compact"
+    REVIEW = "review"
+    USER_SHELL = "user_shell"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """First event of a turn, and once."""
+
+    kind: TurnKind
+    model_context_window: int | None
+    started_at: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """Last event of a turn, and once. Every item of the turn has ended before it, but for terminals that go on."""
+
+    status: TurnStatus
+    started_at: float | None
+    """None: the turn was ended before it started."""
+    ended_at: float
+    seconds: float | None
+    last_agent_message: str | None = None
+    error: TurnError | None = None
+    """Set where, and only where, the turn failed."""
+    reason: TurnAbortReason | None = None
+    """Set where, and only where, it was interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStarted:
+    """Before every delta, question and end of the item. Its content may still be empty."""
+
+    item: Item
+    at_ms: int
+    """Milliseconds since 1970."""
+    announced: bool = True
+    """False: the provider sent deltas or the whole item without announcing it, or the user's words joined a turn that
+    runs. The conversation API does not show such a begin by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemCompleted:
+    """The item's end; `started_at_ms` is that of its begin."""
+
+    item: Item
+    started_at_ms: int
+    at_ms: int
+    cut: bool = False
+    """The item did not come to its end: its turn was interrupted, or the attempt it belonged to is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMessageDelta:
+    item_id: str
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningSummaryDelta:
+    item_id: str
+    index: int
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningSummaryPart:
+    """The summary begins a part; its deltas follow."""
+
+    item_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningTextDelta:
+    """Raw reasoning, where the configuration shows it."""
+
+    item_id: str
+    index: int
+    delta: str
+
+
+class OutputStream(StrEnum):
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """A piece of output of a command, or of the writer of a patch."""
+
+    item_id: str
+    stream: OutputStream
+    chunk: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalInput:
+    """The model types into a command that goes on."""
+
+    item_id: str
+    process_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatchWriting:
+    """The patch was allowed and is being written now; `asked` says that the user was asked."""
+
+    item: FileChange
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """A request to the model broke and is made anew. Items that it left open were completed as cut."""
+
+    error: TurnError
+    attempt: int
+    """The retry that follows, from 1."""
+    attempts: int
+    """At most so many."""
+
+
+Delta = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta
+Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
+Notice = (
+    BackgroundEventEvent
+    | DeprecationNoticeEvent
+    | ErrorEvent
+    | WarningEvent
+    | UndoStartedEvent
+    | UndoCompletedEvent
+    | ShutdownCompleteEvent
+    | TokenCountEvent
+    | PlanUpdateEvent
+    | TurnDiffEvent
+    | RawResponseItemEvent
+    | GetHistoryEntryResponseEvent
+    | ListCustomPromptsResponseEvent
+    | McpListToolsResponseEvent
+)
+EngineEvent = (
+    TurnStarted
+    | TurnEnded
+    | ItemStarted
+    | ItemCompleted
+    | Delta
+    | ReasoningSummaryPart
+    | CommandOutput
+    | TerminalInput
+    | PatchWriting
+    | AttemptFailed
+    | Question
+    | Notice
+)
+
+
+class SessionEvent(NamedTuple):
+    """An event, and what it belongs to."""
+
+    operation_id: str
+    """The id of the operation that caused it; empty for what belongs to none."""
+    turn_id: str | None
+    """The turn's own id (UUIDv7); None outside of turns."""
+    event: EngineEvent

@@ -1,0 +1,97 @@
+"""The older events of a finished item: what rollouts store since 0.58, and the conversation API sends. Pure."""
+
+from __future__ import annotations
+
+from protocol.engine.items import (
+    AgentMessage,
+    CommandExecution,
+    ContextCompaction,
+    DynamicToolCall,
+    EnteredReview,
+    ExitedReview,
+    FileChange,
+    ImageView,
+    Item,
+    ItemStatus,
+    McpToolCall,
+    Plan,
+    Reasoning,
+    UserMessage,
+    WebSearch,
+)
+from protocol.events.commands import Duration, ExecCommandEndEvent, ViewImageToolCallEvent
+from protocol.events.mcp import McpToolCallEndEvent
+from protocol.events.messages import (
+    AgentMessageEvent,
+    AgentReasoningEvent,
+    AgentReasoningRawContentEvent,
+    UserMessageEvent,
+)
+from protocol.events.msg import EventMsg
+from protocol.events.patches import PatchApplyEndEvent
+from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from protocol.events.tools import WebSearchEndEvent
+from protocol.items import ImageInput, TextInput
+
+COMPACTED = "Compact task completed"
+NOT_RUN = -1
+"""The exit code of a command that was refused or could not be started."""
+
+
+def legacy_events(item: Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
+    """In the order in which they follow the item's end; empty where the older vocabulary has no word for it."""
+    match item:
+        case UserMessage():
+            text = "".join(part.text for part in item.content if isinstance(part, TextInput))
+            images = tuple(part.image_url for part in item.content if isinstance(part, ImageInput))
+            return [UserMessageEvent(message=text, images=images)]
+        case AgentMessage():
+            return [AgentMessageEvent(message=text) for text in item.content]
+        case Reasoning():
+            out: list[EventMsg] = [AgentReasoningEvent(text=text) for text in item.summary]
+            if raw_reasoning:
+                out += [AgentReasoningRawContentEvent(text=text) for text in item.content]
+            return out
+        case WebSearch():
+            return [WebSearchEndEvent(call_id=item.id, query=item.query)]
+        case CommandExecution():
+            return [_command_end(item)]
+        case FileChange():
+            success = item.status is ItemStatus.COMPLETED
+            return [
+                PatchApplyEndEvent(call_id=item.id, stdout=item.stdout, stderr=item.stderr, success=success)
+            ]
+        case McpToolCall():
+            return [_mcp_end(item)] if item.result is not None else []
+        case ImageView():
+            return [ViewImageToolCallEvent(call_id=item.id, path=item.path)]
+        case EnteredReview():
+            return [EnteredReviewModeEvent(prompt=item.prompt, user_facing_hint=item.hint)]
+        case ExitedReview():
+            return [ExitedReviewModeEvent(review_output=item.output)]
+        case ContextCompaction():
+            return [AgentMessageEvent(message=COMPACTED)]
+        case DynamicToolCall() | Plan():
+            return []
+
+
+def _command_end(item: CommandExecution) -> ExecCommandEndEvent:
+    return ExecCommandEndEvent(
+        call_id=item.id,
+        stdout=item.stdout,
+        stderr=item.stderr,
+        aggregated_output=item.output,
+        exit_code=NOT_RUN if item.exit_code is None else item.exit_code,
+        duration=Duration.from_seconds(item.seconds or 0.0),
+        formatted_output=item.shown_output,
+    )
+
+
+def _mcp_end(item: McpToolCall) -> McpToolCallEndEvent:
+    assert item.result is not None
+    return McpToolCallEndEvent(
+        call_id=item.id,
+        invocation=item.invocation,
+        duration=Duration.from_seconds(item.seconds or 0.0),
+        result=item.result,
+    )
