@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from protocol.engine.events import (
     AgentMessageDelta,
@@ -89,6 +91,9 @@ class EventProjection:
         self._heads: dict[tuple[str, str], bytes] = {}
         self._unannounced: set[str] = set()
         """Items whose begin is shown with their end, or not at all."""
+        self._renamed: set[str] = set()
+        """Items that the provider gave no id, and of which no delta has been shown: 0.58 names such an item anew once
+        it is whole, and this API keeps to that."""
         self._writing: set[str] = set()
         """Patches whose begin was shown."""
         self._review_window: int | None = None
@@ -140,6 +145,7 @@ class EventProjection:
         """The form with the item's id, where its begin was shown, and the older form."""
         thread, item, text = self._conversation_id, event.item_id, event.delta
         announced = item not in self._unannounced
+        self._renamed.discard(item)
         match event:
             case AgentMessageDelta():
                 if announced:
@@ -163,6 +169,8 @@ class EventProjection:
         if not event.announced:
             self._unannounced.add(item.id)
             return
+        if event.own_id:
+            self._renamed.add(item.id)
         match item:
             case CommandExecution():
                 shown = item.command if item.line is None else (item.line,)
@@ -183,13 +191,15 @@ class EventProjection:
         item = event.item
         unannounced = item.id in self._unannounced
         self._unannounced.discard(item.id)
+        renamed = item.id in self._renamed
+        self._renamed.discard(item.id)
         written = item.id in self._writing
         self._writing.discard(item.id)
         if event.cut or (unannounced and isinstance(item, UserMessage)):
             return
         if isinstance(item, FileChange) and not written:
             return
-        if (turn_item := _turn_item(item)) is not None:
+        if (turn_item := _turn_item(replace(item, id=_other_id(item.id)) if renamed else item)) is not None:
             place = {"thread_id": self._conversation_id, "turn_id": id}
             if unannounced:
                 yield ItemStartedEvent(**place, item=turn_item)
@@ -210,6 +220,10 @@ class EventProjection:
         text = f'{{"method":{json.dumps(event_method(kind))},"params":{{"id":{json.dumps(id)},"msg":'
         head = self._heads[id, kind] = text.encode()
         return head
+
+
+def _other_id(id: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, id))
 
 
 def _turn_item(item: Item) -> TurnItem | None:

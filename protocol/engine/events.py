@@ -81,6 +81,8 @@ class ItemStarted:
     announced: bool = True
     """False: the provider sent deltas or the whole item without announcing it, or the user's words joined a turn that
     runs. The conversation API does not show such a begin by itself."""
+    own_id: bool = False
+    """The provider gave the item no id, so we did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class ReplyAssembler:
                 self.text_delta(event.delta)
             case OutputItemAdded():
                 if (item := self._shown(event.item, self._new_id())) is not None:
-                    self._begin(item)
+                    self._begin(item, own_id=_id_of(event.item) is None)
             case OutputItemDone():
                 self._done(event.item)
             case ReasoningSummaryDelta():
@@ -93,11 +93,11 @@ class ReplyAssembler:
         assert self._id is not None
         return self._id
 
-    def _begin(self, item: Item, *, announced: bool = True) -> None:
+    def _begin(self, item: Item, *, announced: bool = True, own_id: bool = False) -> None:
         assert self._emitter is not None
         self._id, self._pieces = item.id, []
         pieces = self._pieces
-        self._emitter.start(item, announced=announced, partial=lambda: _partial(item, pieces))
+        self._emitter.start(item, announced=announced, own_id=own_id, partial=lambda: _partial(item, pieces))
 
     def _done(self, response_item: ResponseItem) -> None:
         assert self._emitter is not None
@@ -115,6 +115,10 @@ class ReplyAssembler:
     ) -> AgentMessage | Reasoning | WebSearch | None:
         item = shown_item(response_item, fallback_id, show_reasoning=self._raw_reasoning)
         return None if isinstance(item, AgentMessage) and not self._show_messages else item
+
+
+def _id_of(item: ResponseItem) -> str | None:
+    return getattr(item, "id", None)
 
 
 def _partial(item: Item, pieces: list[str]) -> Item:

@@ -102,11 +102,18 @@ class TurnEmitter:
         )
 
     # --- its items
-    def start(self, item: Item, *, announced: bool = True, partial: Callable[[], Item] | None = None) -> None:
+    def start(
+        self,
+        item: Item,
+        *,
+        announced: bool = True,
+        own_id: bool = False,
+        partial: Callable[[], Item] | None = None,
+    ) -> None:
         """The item is open until `complete`; `partial` gives what it has if it is cut before."""
         at_ms = self._now_ms()
         self._open[item.id] = OpenItem(item, at_ms, partial)
-        self.emit(ItemStarted(item, at_ms, announced))
+        self.emit(ItemStarted(item, at_ms, announced, own_id))
 
     def update(self, item: Item) -> None:
         """What an open item is by now, without an event; this is what is completed if it is cut."""

@@ -20,17 +20,18 @@ from app_server.core.telemetry.contract import NO_TELEMETRY
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
-from app_server.core.turn.coalesce import SessionEvent
+from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.loop import TurnLoop
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.user_words import UserWords
 from protocol.base import Json
-from protocol.events.msg import EventMsg
+from protocol.engine.events import EngineEvent, SessionEvent, TurnKind
 from protocol.ids import ConversationId
 from protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
-from protocol.responses import MessageItem, ResponseItem
+from protocol.responses import ResponseItem
 from protocol.rollout import SessionMetaLine, TurnContextItem
 from tests.unit.model.scripted import SETTINGS, ScriptedAnswer, ScriptedHttp, client_for
 
@@ -71,6 +72,13 @@ class OnlyAClock:
         return 0.0
 
 
+def kind(event: EngineEvent) -> str:
+    """`TurnStarted`; of items `ItemCompleted UserMessage`; of notices their type."""
+    item = getattr(event, "item", None)
+    name = getattr(event, "type", type(event).__name__)
+    return f"{name} {type(item).__name__}" if item is not None and name != "raw_response_item" else str(name)
+
+
 @dataclass
 class Bench:
     outbox: Outbox
@@ -78,10 +86,14 @@ class Bench:
     history: ConversationHistory = field(default_factory=ConversationHistory)
     tokens: TokenCounts = field(default_factory=TokenCounts)
     tool: NoteTool = field(default_factory=NoteTool)
-    said_meanwhile: list[MessageItem] = field(default_factory=list)
+    pending_input: list[UserWords] = field(default_factory=list)
+    emitter: TurnEmitter = field(init=False)
     ids: Iterator[int] = field(default_factory=lambda: iter(range(1000)))
     compacted: int = 0
     compaction_fails: bool = False
+
+    def __post_init__(self) -> None:
+        self.emitter = TurnEmitter(self.outbox, "7", "turn-7", lambda: NOW.timestamp())
 
     def answers(self, *answers: ScriptedAnswer) -> None:
         self.http.outcomes.extend(answers)
@@ -90,7 +102,7 @@ class Bench:
         ready = anyio.Event()
         ready.set()
         return ModelCall(
-            turn_id="7",
+            emitter=self.emitter,
             model=client_for(self.http, stream_max_retries=retries),
             settings=SETTINGS,
             outbox=self.outbox,
@@ -105,9 +117,7 @@ class Bench:
                 effort=None,
                 summary=ReasoningSummary.AUTO,
             ),
-            assembler=lambda: ReplyAssembler(
-                self.emit, self.new_id, conversation_id=CONVERSATION, turn_id="7", raw_reasoning=False
-            ),
+            assembler=lambda: ReplyAssembler(self.emitter, self.new_id, raw_reasoning=False),
             tools=ToolRuntime({"note": self.tool}, cast(ToolTurn, OnlyAClock()), ready) if tools else None,
             clock=lambda: 0.0,
             telemetry=NO_TELEMETRY,
@@ -127,9 +137,8 @@ class Bench:
             self.history.replace(self.history.items[-1:])
 
         return TurnLoop(
-            turn_id="7",
-            conversation_id=CONVERSATION,
-            outbox=self.outbox,
+            kind=TurnKind.REGULAR,
+            emitter=self.emitter,
             transcript=model_call.transcript,
             tokens=self.tokens,
             model_call=model_call,
@@ -149,23 +158,20 @@ class Bench:
     def prompt(self) -> Prompt:
         return self.prompt_of(self.history.for_prompt())
 
-    def take_input(self) -> list[MessageItem]:
-        taken, self.said_meanwhile = self.said_meanwhile, []
+    def take_input(self) -> list[UserWords]:
+        taken, self.pending_input = self.pending_input, []
         return taken
-
-    def emit(self, msg: EventMsg) -> None:
-        self.outbox.emit("7", msg)
 
     def new_id(self) -> str:
         return f"id-{next(self.ids)}"
 
     async def events(self) -> list[SessionEvent]:
-        """What was said since the last call."""
+        """What was emitted since the last call."""
         self.outbox.store()
         return await self.outbox.take()
 
     async def kinds(self) -> list[str]:
-        return [event.msg.type for event in await self.events()]
+        return [kind(event.event) for event in await self.events()]
 
     def inputs(self, request: int) -> list[Json]:
         return list(self.http.body(request)["input"])

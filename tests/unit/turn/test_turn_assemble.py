@@ -1,4 +1,4 @@
-"""A reply's events become ours: order, ids, older forms, what is left out."""
+"""Model events become items: order, ids, what is left out, what becomes of what is cut."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ from app_server.core.model.events import (
     ReasoningSummaryPartAdded,
 )
 from app_server.core.turn.assemble import ReplyAssembler, Visible
+from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import last_assistant_text
-from protocol.events.deltas import AgentMessageContentDeltaEvent
-from protocol.events.msg import EventMsg
-from protocol.events.turn import ItemCompletedEvent, ItemStartedEvent
+from app_server.core.turn.outbox import Outbox
+from protocol.engine.events import (
+    AgentMessageDelta,
+    EngineEvent,
+    ItemCompleted,
+    ItemStarted,
+    TurnEnded,
+    TurnStatus,
+)
+from protocol.engine.items import AgentMessage, Reasoning
+from protocol.events.turn import TurnAbortReason
 from protocol.responses import (
     MessageItem,
     OutputText,
@@ -28,20 +37,32 @@ from protocol.responses import (
 )
 
 
-def play(*events: Visible, raw: bool = False, messages: bool = True) -> list[EventMsg]:
-    said: list[EventMsg] = []
+class Recorder(Outbox):
+    """An outbox that keeps what is emitted, and stores nothing."""
+
+    def __init__(self) -> None:
+        self.emitted: list[EngineEvent] = []
+
+    def emit(
+        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+    ) -> None:
+        self.emitted.append(event)
+
+
+def play(*events: Visible, raw: bool = False, messages: bool = True, end: bool = False) -> list[EngineEvent]:
+    recorder = Recorder()
     names = iter(f"new-{n}" for n in range(100))
-    assembler = ReplyAssembler(
-        said.append,
-        lambda: next(names),
-        conversation_id="c",
-        turn_id="7",
-        raw_reasoning=raw,
-        show_messages=messages,
-    )
+    emitter = TurnEmitter(recorder, "7", "turn", lambda: 0.0)
+    assembler = ReplyAssembler(emitter, lambda: next(names), raw_reasoning=raw, show_messages=messages)
     for event in events:
         assembler.take(event)
-    return said
+    if end:
+        emitter.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
+    return recorder.emitted
+
+
+def kinds(emitted: list[EngineEvent]) -> list[str]:
+    return [type(event).__name__ for event in emitted]
 
 
 def message(text: str | None, id: str | None = "m") -> MessageItem:
@@ -49,53 +70,69 @@ def message(text: str | None, id: str | None = "m") -> MessageItem:
     return MessageItem(role="assistant", content=parts, id=id)
 
 
-def item_ids(said: list[EventMsg]) -> list[str]:
+def item_ids(emitted: list[EngineEvent]) -> list[str]:
     ids: list[str] = []
-    for event in said:
-        if isinstance(event, ItemStartedEvent | ItemCompletedEvent):
+    for event in emitted:
+        if isinstance(event, ItemStarted | ItemCompleted):
             ids.append(event.item.id)
-        elif isinstance(event, AgentMessageContentDeltaEvent):
+        elif isinstance(event, AgentMessageDelta):
             ids.append(event.item_id)
     return ids
 
 
-def test_a_message_is_told_as_it_is_written() -> None:
-    said = play(
+def test_a_message_is_emitted_as_it_is_written() -> None:
+    emitted = play(
         OutputItemAdded(message(None)),
         OutputTextDelta("Hel"),
         OutputTextDelta("lo"),
         OutputItemDone(message("Hello")),
     )
-    pair = ["agent_message_content_delta", "agent_message_delta"]
-    assert [event.type for event in said] == ["item_started", *pair, *pair, "item_completed", "agent_message"]
-    assert set(item_ids(said)) == {"m"}
+    assert kinds(emitted) == ["ItemStarted", "AgentMessageDelta", "AgentMessageDelta", "ItemCompleted"]
+    assert set(item_ids(emitted)) == {"m"}
 
 
 def test_an_item_that_comes_whole_is_begun_and_completed() -> None:
-    said = play(OutputItemDone(message("Hello")))
-    assert [event.type for event in said] == ["item_started", "item_completed", "agent_message"]
+    emitted = play(OutputItemDone(message("Hello")))
+    assert kinds(emitted) == ["ItemStarted", "ItemCompleted"]
+    assert isinstance(emitted[0], ItemStarted)
+    assert not emitted[0].announced
 
 
-def test_a_delta_of_no_item_is_told_in_its_older_form_only() -> None:
-    assert [event.type for event in play(OutputTextDelta("x"))] == ["agent_message_delta"]
+def test_a_delta_without_an_item_begins_one() -> None:
+    emitted = play(OutputTextDelta("x"), OutputItemDone(message("x")))
+    assert kinds(emitted) == ["ItemStarted", "AgentMessageDelta", "ItemCompleted"]
+    assert set(item_ids(emitted)) == {"new-0"}, "an item keeps the id that it began with"
 
 
-def test_deltas_and_completion_of_an_item_without_an_id_bear_one_name() -> None:
-    said = play(
-        OutputItemAdded(message(None, None)), OutputTextDelta("x"), OutputItemDone(message("x", None))
-    )
-    assert set(item_ids(said)) == {"new-0"}
-
-
-def test_an_item_without_an_id_is_named_anew_when_it_is_whole() -> None:
-    """As the reference does for providers of the Chat Completions API."""
-    said = play(OutputItemAdded(message(None, None)), OutputItemDone(message("x", None)))
-    assert item_ids(said) == ["new-0", "new-1"]
+def test_an_item_without_an_id_has_one_name_from_begin_to_end() -> None:
+    emitted = play(OutputItemAdded(message(None, None)), OutputItemDone(message("x", None)))
+    assert set(item_ids(emitted)) == {"new-0"}
+    assert isinstance(emitted[0], ItemStarted)
+    assert emitted[0].own_id
 
 
 def test_each_item_without_an_id_has_a_name_of_its_own() -> None:
-    said = play(OutputItemDone(message("x", None)), OutputItemDone(message("y", None)))
-    assert item_ids(said) == ["new-0", "new-0", "new-1", "new-1"]
+    emitted = play(OutputItemDone(message("x", None)), OutputItemDone(message("y", None)))
+    first, second = item_ids(emitted)[::2]
+    assert first != second
+
+
+@pytest.mark.parametrize("kind", ["message", "reasoning"])
+def test_an_item_that_is_cut_ends_once_with_what_there_is(kind: str) -> None:
+    if kind == "message":
+        emitted = play(OutputItemAdded(message(None)), OutputTextDelta("Hel"), OutputTextDelta("l"), end=True)
+    else:
+        added = OutputItemAdded(ReasoningResponseItem(id="r", summary=()))
+        emitted = play(added, ReasoningSummaryDelta("Hel", 0), ReasoningSummaryDelta("l", 0), end=True)
+    (cut,) = [event for event in emitted if isinstance(event, ItemCompleted)]
+    assert cut.cut
+    assert (cut.item.text if isinstance(cut.item, AgentMessage) else "") == (
+        "Hell" if kind == "message" else ""
+    )
+    assert isinstance(cut.item, AgentMessage) or (
+        isinstance(cut.item, Reasoning) and cut.item.summary == ("Hell",)
+    )
+    assert isinstance(emitted[-1], TurnEnded)
 
 
 def test_reasoning_is_summarised_and_raw_only_on_request() -> None:
@@ -109,19 +146,15 @@ def test_reasoning_is_summarised_and_raw_only_on_request() -> None:
         ReasoningContentDelta("lo", 0),
         OutputItemDone(item),
     )
-    told = [event.type for event in play(*events)]
-    assert "agent_reasoning_raw_content_delta" not in told
-    assert told[-1] == "agent_reasoning"
-    assert "agent_reasoning_section_break" in told
-    raw = [event.type for event in play(*events, raw=True)]
-    assert "agent_reasoning_raw_content_delta" in raw
-    assert raw[-1] == "agent_reasoning_raw_content"
+    emitted = play(*events)
+    assert kinds(emitted) == ["ItemStarted", "ReasoningSummaryDelta", "ReasoningSummaryPart", "ItemCompleted"]
+    assert "ReasoningTextDelta" in kinds(play(*events, raw=True))
 
 
 def test_a_reviewers_messages_are_not_shown_but_its_searches_are() -> None:
     search = WebSearchCall(id="w", status="completed", action=SearchAction(query="q"))
-    said = play(OutputTextDelta("x"), OutputItemDone(message("x")), OutputItemDone(search), messages=False)
-    assert [event.type for event in said] == ["item_started", "item_completed", "web_search_end"]
+    emitted = play(OutputTextDelta("x"), OutputItemDone(message("x")), OutputItemDone(search), messages=False)
+    assert kinds(emitted) == ["ItemStarted", "ItemCompleted"]
 
 
 @pytest.mark.parametrize(

@@ -1,72 +1,66 @@
-"""Joining deltas for a slow listener changes how often it is told, never what."""
+"""Joining deltas for a slow subscriber changes how often it is notified, never what it is sent."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.turn.coalesce import SessionEvent, coalesce
-from protocol.events.deltas import AgentMessageContentDeltaEvent, AgentMessageDeltaEvent
+from app_server.core.turn.coalesce import LONGEST, coalesce
+from protocol.engine.events import (
+    AgentMessageDelta,
+    Delta,
+    ReasoningSummaryDelta,
+    ReasoningTextDelta,
+    SessionEvent,
+)
 from protocol.events.notices import BackgroundEventEvent
 
-
-def pair(turn: str, item: str, text: str) -> list[SessionEvent]:
-    content = AgentMessageContentDeltaEvent(thread_id="c", turn_id=turn, item_id=item, delta=text)
-    return [SessionEvent(turn, content), SessionEvent(turn, AgentMessageDeltaEvent(delta=text))]
-
-
-def plain(turn: str, text: str) -> list[SessionEvent]:
-    return [SessionEvent(turn, AgentMessageDeltaEvent(delta=text))]
-
-
-def notice(turn: str, text: str) -> list[SessionEvent]:
-    return [SessionEvent(turn, BackgroundEventEvent(message=text))]
-
-
 turns, items, texts = st.sampled_from("12"), st.sampled_from("ab"), st.text(max_size=4)
-stories = st.lists(
-    st.one_of(
-        st.builds(pair, turns, items, texts), st.builds(plain, turns, texts), st.builds(notice, turns, texts)
-    ),
-    max_size=25,
-).map(lambda parts: [event for part in parts for event in part])
+deltas = st.one_of(
+    st.builds(AgentMessageDelta, items, texts),
+    st.builds(ReasoningSummaryDelta, items, st.integers(0, 1), texts),
+    st.builds(ReasoningTextDelta, items, st.integers(0, 1), texts),
+    st.builds(BackgroundEventEvent, message=texts),
+)
+streams = st.lists(
+    st.builds(lambda turn, event: SessionEvent(turn, f"turn-{turn}", event), turns, deltas), max_size=25
+)
 
 
-def story(events: list[SessionEvent]) -> list[tuple[str, ...]]:
-    """Pieces of one stream that lie side by side, as one."""
-    out: list[tuple[str, ...]] = []
-    for id, msg in events:
-        if isinstance(msg, AgentMessageContentDeltaEvent):
-            key, text = (id, "content", msg.item_id), msg.delta
-        elif isinstance(msg, AgentMessageDeltaEvent):
-            key, text = (id, "older", ""), msg.delta
-        else:
-            out.append((id, msg.to_json().decode()))
+def texts_by_neighbours(events: list[SessionEvent]) -> list[tuple[object, str]]:
+    """Every run of deltas of one stream as one text, in order."""
+    out: list[tuple[object, str]] = []
+    for operation, turn, event in events:
+        if not isinstance(event, Delta):
+            assert isinstance(event, BackgroundEventEvent)
+            out.append((None, event.message))
             continue
-        # The two forms take turns: a piece goes to the last one of its stream unless something else came between.
-        n = next((n for n in (-1, -2) if len(out) >= -n and out[n][:3] == key), None)
-        if n == -2 and len(out[-1]) != 4:
-            n = None
-        if n is None:
-            out.append((*key, text))
+        key = (operation, turn, type(event), event.item_id, getattr(event, "index", None))
+        if out and out[-1][0] == key:
+            out[-1] = (key, out[-1][1] + event.delta)
         else:
-            out[n] = (*key, out[n][3] + text)
+            out.append((key, event.delta))
     return out
 
 
-@given(stories)
-def test_the_story_is_the_same(events: list[SessionEvent]) -> None:
+@given(streams)
+def test_the_text_of_every_stream_is_the_same(events: list[SessionEvent]) -> None:
     joined = coalesce(events)
-    assert story(joined) == story(events)
+    assert texts_by_neighbours(joined) == texts_by_neighbours(events)
     assert len(joined) <= len(events)
 
 
-@given(st.lists(texts, min_size=1, max_size=20))
-def test_pairs_of_one_stream_become_one(pieces: list[str]) -> None:
-    events = [event for piece in pieces for event in pair("1", "a", piece)]
-    assert coalesce(events) == pair("1", "a", "".join(pieces))
+@given(streams)
+def test_joining_again_changes_nothing(events: list[SessionEvent]) -> None:
+    joined = coalesce(events)
+    assert coalesce(joined) == joined
 
 
-def test_other_streams_and_other_events_are_borders() -> None:
-    events = [*pair("1", "a", "x"), *pair("1", "b", "y"), *notice("1", "!"), *pair("1", "b", "z")]
-    assert coalesce(events) == events
+def test_a_joined_delta_is_bounded() -> None:
+    piece = "x" * (LONGEST // 2)
+    events = [SessionEvent("1", "t", AgentMessageDelta("a", piece)) for _ in range(5)]
+    lengths = [
+        len(each.event.delta) for each in coalesce(events) if isinstance(each.event, AgentMessageDelta)
+    ]
+    assert sum(lengths) == 5 * len(piece)
+    assert max(lengths) <= LONGEST

@@ -7,13 +7,15 @@ import pytest
 
 from app_server.core.context.environment import user_text
 from app_server.core.turn.loop import ContextStillFull
+from app_server.core.turn.user_words import UserWords
 from protocol.events.notices import ErrorEvent
-from protocol.responses import MessageItem
 from tests.unit.model.scripted import COMPLETED, answer, event, message_done
 from tests.unit.turn.conftest import Bench
 from tests.unit.turn.test_turn_model_call import note
 
 pytestmark = pytest.mark.anyio
+
+WORDS = UserWords(user_text("go"))
 
 
 def costing(tokens: int) -> bytes:
@@ -25,22 +27,22 @@ async def test_a_turn_goes_on_as_long_as_the_model_calls(bench: Bench) -> None:
     bench.answers(
         answer(note("a"), COMPLETED), answer(note("b"), COMPLETED), answer(message_done("done"), COMPLETED)
     )
-    last = await bench.loop(bench.model_call()).run([user_text("go")])
+    last = await bench.loop(bench.model_call()).run(WORDS)
     assert last == "done"
     assert bench.tool.ran == ["a", "b"]
     assert len(bench.inputs(2)) == 5
     kinds = await bench.kinds()
-    assert kinds[0] == "task_started"
-    assert kinds.count("user_message") == 1
+    assert kinds[0] == "TurnStarted"
+    assert kinds.count("ItemCompleted UserMessage") == 1
 
 
 async def test_words_join_ahead_of_the_next_request_behind_the_outputs(bench: Bench) -> None:
     async def somebody_speaks() -> None:
-        bench.said_meanwhile.append(user_text("and this"))
+        bench.pending_input.append(UserWords(user_text("and this")))
 
     bench.tool.hold = somebody_speaks
     bench.answers(answer(note("a"), COMPLETED), answer(message_done("both"), COMPLETED))
-    await bench.loop(bench.model_call()).run([user_text("go")])
+    await bench.loop(bench.model_call()).run(WORDS)
     assert [item.get("role", item["type"]) for item in bench.inputs(1)] == [
         "user",
         "function_call",
@@ -50,24 +52,24 @@ async def test_words_join_ahead_of_the_next_request_behind_the_outputs(bench: Be
 
 
 async def test_words_during_the_last_reply_are_left_for_the_next_turn(bench: Bench) -> None:
-    late = user_text("one more thing")
+    late = UserWords(user_text("one more thing"))
     bench.answers(answer(message_done("done"), COMPLETED))
     loop = bench.loop(bench.model_call())
-    taken: list[MessageItem] = []
+    taken: list[UserWords] = []
 
-    def take() -> list[MessageItem]:
+    def take() -> list[UserWords]:
         if bench.http.requests:
             taken.append(late)
         return []
 
     loop.take_input = take
-    await loop.run([user_text("go")])
+    await loop.run(WORDS)
     assert not taken, "nobody asked for input once the model had ended"
 
 
 async def test_a_context_over_its_limit_is_compacted_once(bench: Bench) -> None:
     bench.answers(answer(message_done("long"), costing(900)), answer(message_done("short"), costing(10)))
-    last = await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
+    last = await bench.loop(bench.model_call(), compact_limit=500).run(WORDS)
     assert last == "short"
     assert bench.compacted == 1
 
@@ -75,7 +77,7 @@ async def test_a_context_over_its_limit_is_compacted_once(bench: Bench) -> None:
 async def test_a_context_that_stays_over_its_limit_ends_the_turn(bench: Bench) -> None:
     bench.answers(answer(message_done("long"), costing(900)), answer(message_done("still"), costing(800)))
     with pytest.raises(ContextStillFull, match=r"limit 500, current 800"):
-        await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
+        await bench.loop(bench.model_call(), compact_limit=500).run(WORDS)
     assert bench.compacted == 1
 
 
@@ -83,10 +85,10 @@ async def test_a_compaction_that_fails_is_told_and_tried_once(bench: Bench) -> N
     bench.compaction_fails = True
     bench.answers(answer(message_done("long"), costing(900)), answer(message_done("still"), costing(800)))
     with pytest.raises(ContextStillFull):
-        await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
+        await bench.loop(bench.model_call(), compact_limit=500).run(WORDS)
     assert bench.compacted == 1
-    told = [event.msg.message for event in await bench.events() if isinstance(event.msg, ErrorEvent)]
-    assert told == ["no summary"]
+    errors = [each.event.message for each in await bench.events() if isinstance(each.event, ErrorEvent)]
+    assert errors == ["no summary"]
     assert len(bench.http.requests) == 2
 
 
@@ -97,7 +99,7 @@ async def test_a_limit_that_is_reached_again_later_is_compacted_again(bench: Ben
         answer(note("c"), costing(700)),
         answer(message_done("ok"), costing(20)),
     )
-    await bench.loop(bench.model_call(), compact_limit=500).run([user_text("go")])
+    await bench.loop(bench.model_call(), compact_limit=500).run(WORDS)
     assert bench.compacted == 2
 
 
@@ -107,9 +109,9 @@ async def test_an_interrupted_turn_leaves_its_words_and_whole_pairs(bench: Bench
     bench.answers(answer(note("a"), COMPLETED))
     loop = bench.loop(bench.model_call())
     async with anyio.create_task_group() as group:
-        group.start_soon(loop.run, [user_text("go")])
+        group.start_soon(loop.run, WORDS)
         await anyio.wait_all_tasks_blocked()
-        bench.said_meanwhile.append(user_text("wait"))
+        bench.pending_input.append(UserWords(user_text("wait")))
         group.cancel_scope.cancel()
     loop.interrupted()
     assert [item.type for item in bench.history.items] == [

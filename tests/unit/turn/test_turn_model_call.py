@@ -8,6 +8,9 @@ import pytest
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.model.http import Fault, HttpFailure
 from protocol.base import Json
+from protocol.engine.errors import ErrorClass
+from protocol.engine.events import AttemptFailed, ItemCompleted
+from protocol.engine.items import AgentMessage
 from protocol.responses import FunctionCall, FunctionCallOutput, MessageItem
 from tests.unit.model.scripted import (
     COMPLETED,
@@ -56,9 +59,14 @@ async def test_a_broken_stream_is_asked_for_again_with_the_same_request(bench: B
     reply = await bench.model_call(retries=1).request(bench.prompt)
     assert len(reply.items(0.0)) == 1
     assert bench.inputs(0) == bench.inputs(1)
-    assert [e.msg.message for e in await bench.events() if e.msg.type == "stream_error"] == [
-        "Reconnecting... 1/1"
-    ]
+    events = [event.event for event in await bench.events()]
+    (failed_attempt,) = [event for event in events if isinstance(event, AttemptFailed)]
+    assert (failed_attempt.attempt, failed_attempt.attempts) == (1, 1)
+    assert failed_attempt.error.error_class is ErrorClass.RESPONSE_STREAM_DISCONNECTED
+    (cut,) = [event for event in events if isinstance(event, ItemCompleted) and event.cut]
+    assert isinstance(cut.item, AgentMessage)
+    assert cut.item.text == "par", "what was begun has an end before the next attempt"
+    assert events.index(cut) < events.index(failed_attempt)
 
 
 async def test_what_a_broken_reply_called_is_in_the_next_request_and_not_done_again(bench: Bench) -> None:
@@ -97,7 +105,7 @@ async def test_what_no_retry_can_help_is_not_retried(bench: Bench, code: str) ->
     bench.answers(answer(failed(code)))
     with pytest.raises(ModelError):
         await bench.model_call(retries=5).request(bench.prompt)
-    assert "stream_error" not in await bench.kinds()
+    assert "AttemptFailed" not in await bench.kinds()
 
 
 async def test_a_full_window_is_counted_as_full(bench: Bench) -> None:
@@ -123,7 +131,7 @@ async def test_the_wait_that_the_provider_asks_for_ends_at_once_with_the_turn(be
         async with anyio.create_task_group() as group:
             group.start_soon(model_call.request, bench.prompt)
             await anyio.wait_all_tasks_blocked()
-            assert "stream_error" in await bench.kinds(), "it waits"
+            assert "AttemptFailed" in await bench.kinds(), "it waits"
             turn.cancel()
     assert turn.cancelled_caught
 
@@ -176,4 +184,4 @@ async def test_what_the_history_does_not_need_is_left_out(bench: Bench) -> None:
     bench.answers(answer(search, stray, item_done(type="dream"), message_done("ok"), COMPLETED))
     reply = await bench.model_call().request(bench.prompt)
     assert [item.type for item in reply.items(0.0)] == ["message"]
-    assert "web_search_end" in await bench.kinds()
+    assert "ItemCompleted WebSearch" in await bench.kinds()

@@ -1,7 +1,8 @@
-"""What is said while more follows at once is stored together, and nobody is told before."""
+"""What is emitted while more follows at once is stored together, and nobody is told before."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import anyio
@@ -9,8 +10,10 @@ import anyio.lowlevel
 import pytest
 
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.turn.outbox import GIVE_WAY, Line, Outbox
-from protocol.events.messages import AgentMessageEvent
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.outbox import YIELD_ROUNDS, Line, Outbox
+from protocol.engine.events import ItemCompleted
+from protocol.engine.items import AgentMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -28,33 +31,34 @@ class Disk(RolloutWriter):
 
 
 def _text(line: Line) -> str:
-    assert isinstance(line, AgentMessageEvent)
-    return line.message
+    return str(json.loads(line.to_json())["message"])
 
 
-async def test_a_turn_goes_on_before_what_it_said_is_stored(tmp_path: Path) -> None:
+async def test_a_turn_goes_on_before_what_it_emitted_is_stored(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     outbox = Outbox(disk)
-    told: list[str] = []
+    emitter = TurnEmitter(outbox, "1", "turn", lambda: 0.0)
+    received: list[str] = []
 
-    async def listen() -> None:
+    async def subscribe() -> None:
         while events := await outbox.take():
-            told.extend(_text(event.msg) for event in events)
+            items = [each.event.item for each in events if isinstance(each.event, ItemCompleted)]
+            received.extend(item.text for item in items if isinstance(item, AgentMessage))
 
     async with anyio.create_task_group() as group:
         group.start_soon(outbox.run)
-        group.start_soon(listen)
+        group.start_soon(subscribe)
         await anyio.wait_all_tasks_blocked()
-        for number in range(GIVE_WAY):
-            outbox.emit("1", AgentMessageEvent(message=str(number)))
+        for number in range(YIELD_ROUNDS):
+            emitter.show(AgentMessage(f"m{number}", (str(number),)))
             assert not disk.writes
-            assert not told
+            assert not received
             await anyio.lowlevel.checkpoint()
         await anyio.wait_all_tasks_blocked()
-        assert told == list(map(str, range(GIVE_WAY)))
-        assert disk.writes == [told]
-        outbox.emit("1", AgentMessageEvent(message="last"))
+        assert received == list(map(str, range(YIELD_ROUNDS)))
+        assert disk.writes == [received]
+        emitter.show(AgentMessage("m", ("last",)))
         outbox.store()
         assert disk.writes[1:] == [["last"]]
         outbox.close()
-    assert told[-1] == "last"
+    assert received[-1] == "last"
