@@ -33,6 +33,7 @@ from protocol.rollout import StoredEvent
 TURN_ITEM = "turn_item"
 """The kind of a line that holds an item which no older event stands for."""
 
+MARKER_ROOM = 64
 OUTPUT_CAP = 32 * 1024
 """Characters of a command's output that its item keeps: clients read lines of 64 KiB (readers of asyncio's default)."""
 
@@ -67,11 +68,11 @@ def turn_started_line(turn_id: str | None, event: TurnStarted) -> StoredEvent:
 
 
 def capped(text: str, cap: int = OUTPUT_CAP) -> str:
-    """`text`, or its head and tail where it is longer than `cap` characters."""
+    """`text`, or its head and tail where it is longer than `cap` characters; never longer than that itself."""
     if len(text) <= cap:
         return text
-    left = f"\n[… {len(text) - cap} characters left out …]\n"
-    return text[: cap // 2] + left + text[len(text) - cap // 2 :]
+    half = (cap - MARKER_ROOM) // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
 
 
 def kept_item(item: Item) -> Item:

@@ -1,0 +1,230 @@
+"""What is read back of a conversation is what was emitted live: same turns, items, ids, states and times."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.rollout.stored_events import OUTPUT_CAP, kept_item, stored_events
+from app_server.core.rollout.turn_events import Line, turn_events
+from app_server.core.rollout.turn_fold import TurnFold
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.outbox import Outbox
+from protocol.base import Json
+from protocol.engine.errors import ErrorClass, TurnError
+from protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnStatus
+from protocol.engine.items import (
+    AgentMessage,
+    CommandExecution,
+    ContextCompaction,
+    EnteredReview,
+    ExitedReview,
+    FileChange,
+    ImageView,
+    Item,
+    ItemStatus,
+    McpToolCall,
+    Plan,
+    Reasoning,
+    UserMessage,
+    WebSearch,
+)
+from protocol.engine.turns import TurnRecord, TurnState
+from protocol.events.commands import UnknownCommand
+from protocol.events.patches import AddFileChange
+from protocol.events.turn import TurnAbortReason
+from protocol.items import ImageInput, LocalImageInput, TextInput
+from protocol.mcp import ErrResult, McpInvocation
+from protocol.responses import SearchAction
+
+THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
+
+ids = st.sampled_from(["a", "b", "msg-1", "call-1"])
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+words = st.text("abc ", min_size=1, max_size=8)
+inputs = st.one_of(
+    st.builds(TextInput, text=words),
+    st.builds(ImageInput, image_url=words),
+    st.builds(LocalImageInput, path=st.just("/x.png")),
+)
+statuses = st.sampled_from([ItemStatus.COMPLETED, ItemStatus.FAILED, ItemStatus.DECLINED])
+items = st.one_of(
+    st.builds(
+        UserMessage,
+        ids,
+        st.lists(inputs, min_size=1, max_size=2).map(tuple),
+        st.none() | words,
+        st.none() | st.lists(inputs, min_size=1, max_size=2).map(tuple),
+    ),
+    st.builds(AgentMessage, ids, st.lists(texts, max_size=1).map(tuple), st.none() | st.just("final_answer")),
+    st.builds(
+        Reasoning,
+        ids,
+        st.lists(texts, max_size=3).map(tuple),
+        st.lists(texts, max_size=2).map(tuple),
+        st.booleans(),
+    ),
+    st.builds(WebSearch, ids, texts, st.builds(SearchAction, query=texts)),
+    st.builds(
+        CommandExecution,
+        id=ids,
+        command=st.just(("bash", "-lc", "ls")),
+        cwd=st.just("/w"),
+        parsed=st.just((UnknownCommand(cmd="ls"),)),
+        line=st.none() | texts,
+        status=statuses,
+        output=texts,
+        exit_code=st.none() | st.integers(0, 255),
+        seconds=st.none() | st.just(0.25),
+    ),
+    st.builds(
+        FileChange,
+        id=ids,
+        changes=st.dictionaries(words, st.builds(AddFileChange, content=texts), max_size=2),
+        status=statuses,
+        stdout=texts,
+    ),
+    st.builds(
+        McpToolCall,
+        id=ids,
+        invocation=st.just(McpInvocation(server="s", tool="t", arguments={"x": 1})),
+        status=statuses,
+        result=st.none() | st.just(ErrResult(err="no")),
+    ),
+    st.builds(ImageView, ids, texts),
+    st.builds(EnteredReview, ids, texts, texts),
+    st.builds(ExitedReview, ids, st.none()),
+    st.builds(ContextCompaction, ids),
+    st.builds(Plan, ids, texts),
+)
+ends = st.sampled_from(["completed", "failed", "interrupted"])
+turns = st.lists(
+    st.tuples(st.sampled_from(TurnKind), st.lists(st.tuples(items, st.booleans()), max_size=5), ends),
+    max_size=4,
+)
+
+
+class Recorder(Outbox):
+    def __init__(self) -> None:
+        self.emitted: list[SessionEvent] = []
+
+    def emit(
+        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+    ) -> None:
+        self.emitted.append(SessionEvent(operation_id, turn_id, event))
+
+
+def run(plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]]) -> list[SessionEvent]:
+    """The events of these turns; an item whose flag is set is cut."""
+    recorder = Recorder()
+    clock = iter(range(1_700_000_000, 1_800_000_000))
+    for number, (kind, items, end) in enumerate(plan):
+        turn = TurnEmitter(recorder, str(number), str(uuid.UUID(int=number)), lambda: float(next(clock)))
+        turn.turn_started(kind, None)
+        for item, cut in items:
+            turn.start(item)
+            if cut:
+                turn.cut(item.id)
+            else:
+                turn.complete(item)
+        match end:
+            case "completed":
+                turn.turn_ended(TurnStatus.COMPLETED, last_agent_message="x")
+            case "failed":
+                error = TurnError("no", ErrorClass.BAD_REQUEST, 400)
+                turn.turn_ended(TurnStatus.FAILED, error=error)
+            case _:
+                turn.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.REPLACED)
+    return recorder.emitted
+
+
+def stored(events: list[SessionEvent], *, identity: bool) -> list[Line]:
+    lines = [line for event in events for line in stored_events(event, identity=identity)]
+    return [(n, "event_msg", json.loads(line.to_json())) for n, line in enumerate(lines)]
+
+
+def folded(events: list[SessionEvent]) -> list[TurnRecord]:
+    fold = TurnFold()
+    fold.take_all(events)
+    return fold.turns
+
+
+@given(turns)
+def test_the_stored_conversation_is_the_live_one(
+    plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]],
+) -> None:
+    live = run(plan)
+    assert folded(list(turn_events(THREAD, stored(live, identity=True)))) == folded(live)
+
+
+@given(turns)
+def test_item_ids_are_unique_in_a_conversation(
+    plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]],
+) -> None:
+    found = [ended.item.id for turn in folded(run(plan)) for ended in turn.items]
+    assert len(found) == len(set(found))
+
+
+@given(turns)
+def test_without_identity_every_reading_gives_the_same_ids(
+    plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]],
+) -> None:
+    lines = stored(run(plan), identity=False)
+    assert not any({"turn_id", "item_id"} & payload.keys() for _, _, payload in lines)
+    once, again = (folded(list(turn_events(THREAD, lines))) for _ in range(2))
+    assert once == again
+    other = folded(list(turn_events(str(uuid.uuid4()), lines)))
+    assert not {turn.id for turn in once} & {turn.id for turn in other}
+
+
+def test_an_old_file_has_a_turn_for_each_thing_that_the_user_said() -> None:
+    payloads: list[Json] = [
+        {"type": "user_message", "message": "one", "images": []},
+        {"type": "agent_reasoning", "text": "first"},
+        {"type": "agent_reasoning", "text": "second"},
+        {"type": "agent_message", "message": "done"},
+        {"type": "user_message", "message": "two"},
+        {"type": "turn_aborted", "reason": "interrupted"},
+        {"type": "user_message", "message": "three"},
+        {"type": "something_new", "x": 1},
+    ]
+    lines = [(n, "event_msg", payload) for n, payload in enumerate(payloads)]
+    first, second, third = folded(list(turn_events(THREAD, lines)))
+    assert [type(ended.item) for ended in first.items] == [UserMessage, Reasoning, AgentMessage]
+    reasoning = first.items[1].item
+    assert isinstance(reasoning, Reasoning)
+    assert reasoning.summary == ("first", "second")
+    assert [turn.state for turn in (first, second, third)] == [
+        TurnState.COMPLETED,
+        TurnState.INTERRUPTED,
+        TurnState.COMPLETED,
+    ]
+
+
+def test_a_turn_with_a_begin_and_no_end_was_interrupted() -> None:
+    lines: list[Line] = [(0, "event_msg", {"type": "task_started", "turn_id": "t", "started_at": 5})]
+    (turn,) = folded(list(turn_events(THREAD, lines)))
+    assert (turn.id, turn.state, turn.started_at) == ("t", TurnState.INTERRUPTED, 5.0)
+
+
+def test_a_compaction_is_an_item_and_not_what_the_assistant_said() -> None:
+    lines: list[Line] = [
+        (0, "event_msg", {"type": "user_message", "message": "long"}),
+        (1, "compacted", {"message": "summary"}),
+        (2, "event_msg", {"type": "token_count", "info": None, "rate_limits": None}),
+        (3, "event_msg", {"type": "agent_message", "message": "Compact task completed"}),
+    ]
+    (turn,) = folded(list(turn_events(THREAD, lines)))
+    assert [type(ended.item) for ended in turn.items] == [UserMessage, ContextCompaction]
+
+
+def test_long_output_is_kept_at_both_ends() -> None:
+    item = CommandExecution(id="c", command=("x",), cwd="/", parsed=(), output="a" * OUTPUT_CAP + "b")
+    kept = kept_item(item)
+    assert isinstance(kept, CommandExecution)
+    assert len(kept.output) <= OUTPUT_CAP
+    assert (kept.output[0], kept.output[-1]) == ("a", "b")
+    assert kept_item(kept) == kept, "reading it back cuts nothing more"
