@@ -119,7 +119,7 @@ def _told_by_older(item: Item) -> bool:
         case AgentMessage():
             return True
         case Reasoning():
-            return not item.content
+            return not item.content and not item.show_content
         case _:
             return False
 

@@ -187,7 +187,11 @@ class _Reader:
         if "item_id" in payload and "turn_id" not in payload:
             return
         id = _text(payload, "item_id")
-        if self._reasoning is not None and id is not None and id != self._reasoning[0]:
+        if (
+            self._reasoning is not None
+            and id is not None
+            and (id != self._reasoning[0] or _times(payload) != self._reasoning_times)
+        ):
             yield from self._end_reasoning()
         if self._turn is None:
             yield from self._begin(self._derived("turn", number), TurnKind.REGULAR, None, explicit=False)
