@@ -1,4 +1,4 @@
-"""Names that are needed before the table of methods is loaded."""
+"""Names of methods that are needed before any table is loaded."""
 
 from typing import Final
 

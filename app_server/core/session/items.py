@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from protocol.events.messages import (
     AgentMessageEvent,
@@ -81,6 +82,8 @@ def user_message(item: MessageItem, id: str) -> UserMessageItem:
                 content.append(TextInput(text=part.text))
             case InputImage():
                 content.append(ImageInput(image_url=part.image_url))
+            case _:
+                assert_never(part)
     return UserMessageItem(id=id, content=tuple(content))
 
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from app_server.rpc.outgoing import Outgoing
-from app_server.rpc.pending import Answer
+from app_server.rpc.pending import ClientReply
 from app_server.transport.contract import TransportClosed
 
 pytestmark = pytest.mark.anyio
@@ -120,9 +120,9 @@ async def test_an_answer_that_comes_twice_or_from_nowhere_is_no_harm() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.run)
         waiter = outgoing.pending.register()
-        assert outgoing.pending.resolve(waiter.id, Answer(result=1))
-        assert not outgoing.pending.resolve(waiter.id, Answer(result=2))
-        assert not outgoing.pending.resolve("x", Answer())
+        assert outgoing.pending.resolve(waiter.id, ClientReply(result=1))
+        assert not outgoing.pending.resolve(waiter.id, ClientReply(result=2))
+        assert not outgoing.pending.resolve("x", ClientReply())
         assert (await waiter.wait()).result == 1
         assert len(outgoing.pending) == 0
         await outgoing.finish()
