@@ -25,5 +25,8 @@ def to_rpc_error(error: BaseException, method: str) -> RpcError:
             return invalid_request(str(error), "conversation")
         case CoreError():
             return internal_error(str(error), "engine")
-    log.error("%s failed", method, exc_info=error)
-    return internal_error(f"{method}: internal error ({type(error).__name__}); the log has the details")
+        case _:
+            log.error("%s failed", method, exc_info=error)
+            return internal_error(
+                f"{method}: internal error ({type(error).__name__}); the log has the details"
+            )

@@ -33,6 +33,8 @@ class Lazy(Generic[T]):
         def work() -> None:
             try:
                 self.get()
+            except Exception:
+                pass  # who needs the value gets it raised
             finally:
                 ended()
 

@@ -115,6 +115,8 @@ class Turn:
             case "task_complete":
                 seen.last_message = event["last_agent_message"]
                 return True
+            case _:
+                pass
         return False
 
 

@@ -88,6 +88,8 @@ def references(schema: Json) -> Iterator[str]:
         case list():
             for inner in schema:
                 yield from references(inner)
+        case _:
+            pass
 
 
 def _generated() -> dict[str, Schema]:

@@ -52,7 +52,8 @@ def turn_item(item: ResponseItem, fallback_id: str) -> TurnItem | None:
             )
         case WebSearchCall(action=SearchAction(query=query)):
             return WebSearchItem(id=item.id or fallback_id, query=query)
-    return None
+        case _:
+            return None
 
 
 def older_events(item: TurnItem, *, raw_reasoning: bool) -> list[EventMsg]:

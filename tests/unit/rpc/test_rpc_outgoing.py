@@ -126,3 +126,41 @@ async def test_an_answer_that_comes_twice_or_from_nowhere_is_no_harm() -> None:
         assert (await waiter.wait()).result == 1
         assert len(outgoing.pending) == 0
         await outgoing.finish()
+
+
+class SlowClient:
+    """Takes one write at a time, each when it is let."""
+
+    def __init__(self) -> None:
+        self.takes = anyio.Semaphore(0)
+
+    async def write(self, data: bytes) -> None:
+        await self.takes.acquire()
+
+
+async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way() -> None:
+    client = SlowClient()
+    outgoing = Outgoing(client.write, 100)
+
+    def congested() -> bool:
+        return outgoing.congested
+
+    outgoing.send(b"x" * 99)  # with its line end, just what may wait
+    assert not congested()
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        await anyio.wait_all_tasks_blocked()
+        outgoing.send(b"y" * 49)
+        assert congested()
+        client.takes.release()
+        await anyio.wait_all_tasks_blocked()  # the first line is written, the second is on its way
+        assert not congested()
+        outgoing.send(b"z" * 49)
+        assert not congested()
+        outgoing.send(b"")
+        assert congested()
+        client.takes.release()
+        client.takes.release()
+        await outgoing.written()
+        assert not congested()
+        await outgoing.finish()
