@@ -8,4 +8,4 @@ INITIALIZE: Final = "initialize"
 INITIALIZED: Final = "initialized"
 
 LIST_CONVERSATIONS: Final = "listConversations"
-"""Often the second; see `app_server.early_list`."""
+"""Often the second; see `app_server.startup.early_list`."""
