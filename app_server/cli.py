@@ -81,13 +81,13 @@ def _serve(args: argparse.Namespace) -> int:
     if listen not in (None, "stdio", "stdio://"):
         print(f"app-server: cannot listen on {listen}: only stdio:// is supported", file=sys.stderr)  # noqa: T201
         return 2
-    from app_server.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
+    from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
 
     return serve_stdio(args)
 
 
 def _generate(command: str, out: Path) -> int:
-    from protocol import export  # noqa: PLC0415  a server needs none of it
+    from protocol.export import main as export  # noqa: PLC0415  a server needs none of it
 
     write = export.write_schemas if command == "generate-json-schema" else export.write_typescript
     write(out)

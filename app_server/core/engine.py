@@ -44,7 +44,6 @@ from app_server.core.session.state import SessionState
 from app_server.core.telemetry.contract import ConversationTelemetry
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
-from app_server.core.turn.transcript import StoredTranscript
 from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
@@ -61,8 +60,8 @@ class ModelClients(Protocol):
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient: ...
 
 
-class Extras(Protocol):
-    """What surrounds an agent, as the composition root provides it."""
+class EnginePorts(Protocol):
+    """What the engine needs of the world around it, as the composition root provides it."""
 
     def originator(self) -> str: ...
 
@@ -86,14 +85,14 @@ class Engine:
         runner: CommandRunner,
         models: ModelClients,
         git: Git,
-        extras: Extras,
+        ports: EnginePorts,
     ) -> None:
-        self._around, self._runner, self._models, self._git, self._extras = (
+        self._around, self._runner, self._models, self._git, self._ports = (
             surroundings,
             runner,
             models,
             git,
-            extras,
+            ports,
         )
 
     async def open(self, config: Config, origin: Origin) -> Opened:
@@ -111,12 +110,10 @@ class Engine:
     # --- the four origins
     async def _begin(self, config: Config, given: Sequence[ResponseItem] | None) -> Opened:
         conversation_id, instructions, writer = self._new_rollout(config)
-        telemetry = await self._extras.telemetry(config, conversation_id)
+        telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(config, conversation_id, writer, instructions, (), telemetry)
         items = given if given is not None else self._opening(config, instructions)
-        state, outbox = opened.session.state, opened.session.services.outbox
-        StoredTranscript(state.history, outbox).record(OPENING_ID, items)
-        outbox.store()
+        opened.session.begin_with(OPENING_ID, items)
         return opened
 
     async def _fork(self, config: Config, path: Path) -> Opened:
@@ -124,29 +121,23 @@ class Engine:
         stored, lines = await anyio.to_thread.run_sync(read_for_fork, path)
         conversation_id, instructions, writer = self._new_rollout(config)
         await anyio.to_thread.run_sync(append_all, writer, lines)
-        telemetry = await self._extras.telemetry(config, conversation_id)
+        telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(
             config, conversation_id, writer, instructions, stored.initial_messages, telemetry
         )
-        opened.session.state.history.replace(
-            rebuild_history(stored.items, self._rebuild(config, instructions))
-        )
+        opened.session.restore(rebuild_history(stored.items, self._rebuild(config, instructions)))
         return opened
 
     async def _resume(self, config: Config, path: Path) -> Opened:
         reopened = await anyio.to_thread.run_sync(reopen, path, self._around.now)
         stored, instructions = reopened.stored, self._instructions(config)
-        telemetry = await self._extras.telemetry(config, stored.meta.id)
+        telemetry = await self._ports.telemetry(config, stored.meta.id)
         opened = self._session(
             config, stored.meta.id, reopened.writer, instructions, stored.initial_messages, telemetry
         )
-        opened.session.state.history.replace(
-            rebuild_history(stored.items, self._rebuild(config, instructions))
-        )
+        opened.session.restore(rebuild_history(stored.items, self._rebuild(config, instructions)))
         if stored.last_model is not None and stored.last_model != config.model:
-            opened.session.services.outbox.emit(
-                OPENING_ID, WarningEvent(message=_other_model(stored.last_model, config.model))
-            )
+            opened.session.warn(OPENING_ID, _other_model(stored.last_model, config.model))
         return opened
 
     # --- parts of a session
@@ -169,9 +160,7 @@ class Engine:
     ) -> Opened:
         outbox = Outbox(writer)
         state = SessionState(Settings.of(config))
-        elicitations = Elicitations(
-            lambda event: outbox.emit("", event), supported=self._extras.elicitation()
-        )
+        elicitations = Elicitations(lambda event: outbox.emit("", event), supported=self._ports.elicitation())
         services = Services(
             conversation_id=conversation_id,
             config=config,
@@ -182,13 +171,13 @@ class Engine:
             broker=ApprovalBroker(),
             approved=ApprovalMemory(),
             runner=self._runner,
-            mcp=self._extras.mcp(config, elicitations),
+            mcp=self._ports.mcp(config, elicitations),
             clock=self._around.clock,
             now=self._around.now,
             new_id=self._around.new_id,
             rollout_path=writer.path,
             history_file=MessageHistory(self._around.home, config.history),
-            turn_completed=self._extras.turn_completed(config, conversation_id),
+            turn_completed=self._ports.turn_completed(config, conversation_id),
             git=self._git,
             elicitations=elicitations,
         )
@@ -226,7 +215,7 @@ class Engine:
             id=id,
             timestamp=utc_timestamp(self._around.now()),
             cwd=str(config.cwd),
-            originator=self._extras.originator(),
+            originator=self._ports.originator(),
             cli_version=self._around.version,
             instructions=instructions.agents,
             model_provider=config.model_provider_id,

@@ -10,7 +10,7 @@ import pytest
 from protocol.base import Json
 from tests.support.client import Decider
 from tests.support.scripted_model import calls, reply, says
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, Transport
 
 pytestmark = pytest.mark.anyio
 
@@ -109,10 +109,16 @@ def declines(request: Json) -> Json:
     return {"action": "decline"}
 
 
+@pytest.mark.parametrize("transport", ["memory", "process"])
 @pytest.mark.parametrize(("decider", "said"), [(accepts, "accept"), (declines, "decline")])
-async def test_a_server_may_ask_the_user(world: MakeWorld, decider: Decider, said: str) -> None:
+async def test_a_server_may_ask_the_user(
+    world: MakeWorld, decider: Decider, said: str, transport: Transport
+) -> None:
+    """Over a process the handshake is over before the server is loaded, which knows what the client can do."""
     call = calls("mcp__notes__ask", {}, "m1")
-    async with world(reply(call), reply(says("ok")), tables=table("notes"), initialize=False) as w:
+    async with world(
+        reply(call), reply(says("ok")), tables=table("notes"), initialize=False, transport=transport
+    ) as w:
         await w.client.initialize(capabilities={"elicitation": True})
         w.client.decide("elicitationRequest", decider)
         await w.client.turn(await w.open())

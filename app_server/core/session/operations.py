@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from app_server.core.context.compaction import message_text
 from app_server.core.context.environment import difference
@@ -21,7 +20,7 @@ from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
 from app_server.core.session.undo import UndoTask
 from app_server.core.session.user_input import as_message
 from app_server.core.session.user_shell import UserShellTask
-from app_server.core.turn.settings import Turn
+from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import StoredTranscript
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import (
@@ -94,6 +93,8 @@ async def perform(actor: Actor, id: str, op: Op) -> None:
             actor.services.elicitations.resolve(op)
         case InterruptOp() | ShutdownOp():
             raise AssertionError("the session itself serves these")
+        case _:
+            assert_never(op)
 
 
 def remember(actor: Actor, turn_id: str, message: MessageItem) -> None:
@@ -106,16 +107,18 @@ def _turn(actor: Actor, id: str, output_schema: object = None) -> Turn:
 
 
 def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
+    # A user turn always says which effort it wants; an override only where it names the field, even with null.
+    says_effort = isinstance(op, UserTurnOp) or "effort" in op.model_fields_set
     actor.state.change(
-        cwd=op.cwd,
-        approval_policy=op.approval_policy,
-        sandbox_policy=op.sandbox_policy,
-        model=op.model,
-        effort=op.effort,
-        summary=op.summary,
+        SettingsChange(
+            cwd=or_unset(op.cwd),
+            approval_policy=or_unset(op.approval_policy),
+            sandbox_policy=or_unset(op.sandbox_policy),
+            model=or_unset(op.model),
+            effort=op.effort if says_effort else UNSET,
+            summary=or_unset(op.summary),
+        )
     )
-    if op.effort is None and (isinstance(op, UserTurnOp) or "effort" in op.model_fields_set):
-        actor.state.settings = replace(actor.state.settings, effort=None)
 
 
 async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schema: object) -> None:

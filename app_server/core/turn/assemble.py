@@ -6,6 +6,7 @@ Order per item: `item_started` (when it is added, or else when it is done), delt
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from app_server.core.model.events import (
     OutputItemAdded,
@@ -90,10 +91,17 @@ class ReplyAssembler:
                 self._emit(AgentReasoningDeltaEvent(delta=event.delta))
             case ReasoningSummaryPartAdded():
                 self._emit(AgentReasoningSectionBreakEvent())
-            case ReasoningContentDelta() if self._raw_reasoning:
-                if self._started is not None:
-                    self._emit(ReasoningRawContentDeltaEvent(**self._place(), delta=event.delta))
-                self._emit(AgentReasoningRawContentDeltaEvent(delta=event.delta))
+            case ReasoningContentDelta():
+                self._raw_reasoning_delta(event.delta)
+            case _:
+                assert_never(event)
+
+    def _raw_reasoning_delta(self, delta: str) -> None:
+        if not self._raw_reasoning:
+            return
+        if self._started is not None:
+            self._emit(ReasoningRawContentDeltaEvent(**self._place(), delta=delta))
+        self._emit(AgentReasoningRawContentDeltaEvent(delta=delta))
 
     def _place(self) -> dict[str, str]:
         self._told = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from protocol.events.messages import (
     AgentMessageEvent,
@@ -51,7 +52,8 @@ def turn_item(item: ResponseItem, fallback_id: str) -> TurnItem | None:
             )
         case WebSearchCall(action=SearchAction(query=query)):
             return WebSearchItem(id=item.id or fallback_id, query=query)
-    return None
+        case _:
+            return None
 
 
 def older_events(item: TurnItem, *, raw_reasoning: bool) -> list[EventMsg]:
@@ -81,6 +83,8 @@ def user_message(item: MessageItem, id: str) -> UserMessageItem:
                 content.append(TextInput(text=part.text))
             case InputImage():
                 content.append(ImageInput(image_url=part.image_url))
+            case _:
+                assert_never(part)
     return UserMessageItem(id=id, content=tuple(content))
 
 

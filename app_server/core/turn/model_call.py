@@ -218,6 +218,8 @@ class ModelCall:
                 return
             case FunctionCall(call_id="") | CustomToolCall(call_id=""):
                 item = item.model_copy(update={"call_id": f"call_{self.turn_id}_{len(reply.entries)}"})
+            case _:
+                pass
         if isinstance(item, FunctionCall | CustomToolCall | LocalShellCall):
             if self.tools is None:
                 return

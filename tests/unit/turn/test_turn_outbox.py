@@ -58,3 +58,15 @@ async def test_a_turn_goes_on_before_what_it_said_is_stored(tmp_path: Path) -> N
         assert disk.writes[1:] == [["last"]]
         outbox.close()
     assert told[-1] == "last"
+
+
+async def test_events_that_are_given_back_come_first_and_in_their_order(tmp_path: Path) -> None:
+    outbox = Outbox(Disk(tmp_path))
+    for number in range(4):
+        outbox.emit("1", AgentMessageEvent(message=str(number)))
+    outbox.store()
+    taken = await outbox.take()
+    outbox.emit("1", AgentMessageEvent(message="4"))
+    outbox.store()
+    outbox.give_back(taken[1:])
+    assert [_text(event.msg) for event in await outbox.take()] == ["1", "2", "3", "4"]

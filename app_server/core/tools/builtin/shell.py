@@ -91,7 +91,8 @@ async def patched(command: Command, turn: ToolTurn) -> ToolOutput | None:
             return command_answer(result)
         case ParseProblem(message):
             raise ToolFailure(message)
-    return None
+        case _:
+            return None
 
 
 def as_command(call_id: str, arguments: dict[str, Json], cwd: str) -> Command:
