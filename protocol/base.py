@@ -8,9 +8,9 @@ Validators are built on first use, so importing a module of models stays cheap.
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError
 
@@ -21,7 +21,8 @@ Json = Any
 class Model(BaseModel):
     """What every shape has in common: frozen, tolerant of unknown fields, dumped compactly."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    # Unknown fields are ignored, which is pydantic's default; `RootModel` refuses to have that said.
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     def to_json(self) -> bytes:
         """Compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
@@ -52,6 +53,13 @@ class WireModel(Model):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
 
+U = TypeVar("U")
+
+
+class WireUnion(WireModel, RootModel[U], Generic[U]):
+    """One of several shapes as the whole of a method's parameters or result; `root` is the shape."""
+
+
 def tag_of(raw: Json) -> str | None:
     """The `type` of a union's member, be it raw or a model already; None if it has none."""
     match raw:
@@ -71,6 +79,16 @@ def requires(*names: str) -> Callable[[dict[str, Any]], None]:
         schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
 
     return mark
+
+
+def without(*names: str) -> Callable[[dict[str, Any]], None]:
+    """For `json_schema_extra`: fields that the schema of the surrounding shape declares instead."""
+
+    def remove(schema: dict[str, Any]) -> None:
+        schema["properties"] = {key: one for key, one in schema["properties"].items() if key not in names}
+        schema["required"] = [name for name in schema.get("required", ()) if name not in names]
+
+    return remove
 
 
 def is_none(value: object) -> bool:
