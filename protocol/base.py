@@ -8,9 +8,9 @@ Validators are built on first use, so importing a module of models stays cheap.
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError
 
@@ -53,13 +53,6 @@ class WireModel(Model):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
 
-U = TypeVar("U")
-
-
-class WireUnion(WireModel, RootModel[U], Generic[U]):
-    """One of several shapes as the whole of a method's parameters or result; `root` is the shape."""
-
-
 def tag_of(raw: Json) -> str | None:
     """The `type` of a union's member, be it raw or a model already; None if it has none."""
     match raw:
@@ -79,16 +72,6 @@ def requires(*names: str) -> Callable[[dict[str, Any]], None]:
         schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
 
     return mark
-
-
-def without(*names: str) -> Callable[[dict[str, Any]], None]:
-    """For `json_schema_extra`: fields that the schema of the surrounding shape declares instead."""
-
-    def remove(schema: dict[str, Any]) -> None:
-        schema["properties"] = {key: one for key, one in schema["properties"].items() if key not in names}
-        schema["required"] = [name for name in schema.get("required", ()) if name not in names]
-
-    return remove
 
 
 def is_none(value: object) -> bool:

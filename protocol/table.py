@@ -1,4 +1,4 @@
-"""What a row of a table of methods is. Each API has one table, `methods.py` in its folder, and spells its methods there.
+"""What a row of a table of methods is. Each API has one table, `methods.py` in its folder.
 
 A row says what goes in and what comes out, and what orders requests: those whose field `ordered_by` names the same
 conversation are served one after another, the others on their own. Schemas, documentation and routers derive from rows.

@@ -42,7 +42,14 @@ CORE = (
     {"errors", "shell_tree"},
 )
 
-WIRE = ("protocol.v1", "protocol.methods", "protocol.names", "protocol.jsonrpc")
+WIRE = (
+    "protocol.v1",
+    "protocol.v2",
+    "protocol.table",
+    "protocol.methods",
+    "protocol.names",
+    "protocol.jsonrpc",
+)
 """The faces of the wire, which the engine does not know."""
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import WireModel, WireUnion
+from protocol.base import WireModel
 from protocol.fields import Flag
+from protocol.v2.unions import WireUnion
 
 
 class PlanType(StrEnum):
@@ -104,13 +105,10 @@ class ChatgptDeviceCodeLoginAccountParams(WireModel):
     type: Literal["chatgptDeviceCode"] = "chatgptDeviceCode"
 
 
-LoginAccount = TypeAliasType(
-    "LoginAccount",
-    Annotated[
-        ApiKeyLoginAccountParams | ChatgptLoginAccountParams | ChatgptDeviceCodeLoginAccountParams,
-        Field(discriminator="type"),
-    ],
-)
+LoginAccount = Annotated[
+    ApiKeyLoginAccountParams | ChatgptLoginAccountParams | ChatgptDeviceCodeLoginAccountParams,
+    Field(discriminator="type"),
+]
 
 
 class LoginAccountParams(WireUnion[LoginAccount]):
@@ -140,13 +138,10 @@ class ChatgptDeviceCodeLoginAccountResponse(WireModel):
     user_code: str
 
 
-LoginAccountStarted = TypeAliasType(
-    "LoginAccountStarted",
-    Annotated[
-        ApiKeyLoginAccountResponse | ChatgptLoginAccountResponse | ChatgptDeviceCodeLoginAccountResponse,
-        Field(discriminator="type"),
-    ],
-)
+LoginAccountStarted = Annotated[
+    ApiKeyLoginAccountResponse | ChatgptLoginAccountResponse | ChatgptDeviceCodeLoginAccountResponse,
+    Field(discriminator="type"),
+]
 
 
 class LoginAccountResponse(WireUnion[LoginAccountStarted]):

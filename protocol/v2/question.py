@@ -4,11 +4,11 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
-from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, WireUnion, without
+from protocol.base import Json, WireModel
 from protocol.fields import Flag
 from protocol.v2.item_parts import DynamicToolCallOutputContentItem
+from protocol.v2.unions import WireUnion, without
 
 
 class _Elicitation(WireModel):
@@ -39,9 +39,7 @@ class UrlElicitation(_Elicitation):
     meta: Json = Field(default=None, alias="_meta")
 
 
-McpServerElicitation = TypeAliasType(
-    "McpServerElicitation", Annotated[FormElicitation | UrlElicitation, Field(discriminator="mode")]
-)
+McpServerElicitation = Annotated[FormElicitation | UrlElicitation, Field(discriminator="mode")]
 
 
 def _with_common_fields(schema: dict[str, Json]) -> None:

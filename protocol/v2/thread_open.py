@@ -9,7 +9,6 @@ from typing_extensions import TypeAliasType
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count, Flag, PathText
 from protocol.policy import SandboxMode
-from protocol.responses import ResponseItem
 from protocol.v2.fields import (
     AbsolutePath,
     AbsolutePathBuf,
@@ -118,10 +117,13 @@ class ThreadResumeInitialTurnsPageParams(WireModel):
 
 
 class ThreadResumeParams(WireModel):
-    """Which thread, and settings for it. A thread that is open is joined as it is."""
+    """Which thread, and settings for it. A thread that is open is joined as it is.
+
+    `history` are items of the model's API, to go on with instead of what is stored.
+    """
 
     thread_id: str
-    history: tuple[ResponseItem, ...] | None = experimental()
+    history: tuple[Json, ...] | None = experimental()
     path: PathText | None = experimental()
     model: str | None = None
     model_provider: str | None = None
