@@ -17,6 +17,8 @@ class Api(Enum):
 
     V1 = "v1"
     """Conversations."""
+    V2 = "v2"
+    """Threads."""
 
 
 class NoParams(WireModel):

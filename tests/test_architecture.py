@@ -114,7 +114,7 @@ LARGE = {
     "Config": "every setting",
     "ModelFamily": "a table",
     "ProviderConfig": "every setting of a provider",
-    "Sampler": "one request to the model",
+    "ModelCall": "one request to the model",
     "Services": "what a session is made of",
     "ToolTurn": "what tools see of a turn",
     "TurnLoop": "one turn",

@@ -1,4 +1,5 @@
-"""The table as files: `schema/` (one JSON Schema per type, and a bundle), TypeScript, `docs/protocol.md`.
+"""The tables as files: `schema/` and `schema/v2/` (one JSON Schema per type, and a bundle), TypeScript,
+`docs/protocol.md`.
 
 `python -m protocol.export` writes schemas and documentation below the current directory, `--docs` only the
 documentation; `--check` writes nothing and exits 1 with the list of files that are not current. This is the
@@ -13,19 +14,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from protocol.export import guide, schemas, typescript
+from protocol.export import guide, schemas, thread_schemas, typescript
 from protocol.export.schemas import Schema
 
 BUNDLE: Final = "app_server_protocol.schemas.json"
+EXPERIMENTAL_BUNDLE: Final = "app_server_protocol.experimental.schemas.json"
 SCHEMA_FOLDER: Final = Path("schema")
+THREADS: Final = "v2"
+"""The folder of the thread API, below that of the conversation API."""
+
 DOCUMENTATION: Final = Path("docs") / "protocol.md"
 
 _FILE_NAME: Final = re.compile(r"\w+")
 
 
 def schema_files() -> dict[str, str]:
-    """Every schema file's text by its name."""
-    whole = schemas.bundle()
+    """Every schema file of the conversation API: its text by its name."""
+    return _files_of(schemas.bundle())
+
+
+def thread_schema_files(*, experimental: bool = False) -> dict[str, str]:
+    """Every schema file of the thread API; what is experimental is in a bundle of its own, or everywhere."""
+    whole = thread_schemas.bundle(experimental=True)
+    if experimental:
+        return _files_of(whole)
+    made = _files_of(thread_schemas.bundle(experimental=False))
+    return made | {EXPERIMENTAL_BUNDLE: _text(whole)}
+
+
+def _files_of(whole: Schema) -> dict[str, str]:
     definitions: Mapping[str, Schema] = whole["definitions"]
     made = {
         f"{name}.json": _text(schemas.alone(name, definitions))
@@ -36,14 +53,16 @@ def schema_files() -> dict[str, str]:
     return made
 
 
-def write_schemas(folder: Path) -> list[Path]:
-    """Writes one JSON Schema per type and the bundle; answers what was written."""
-    return _write(folder, schema_files())
+def write_schemas(folder: Path, *, experimental: bool = False) -> list[Path]:
+    """Writes one JSON Schema per type and the bundle, for each API; answers what was written."""
+    threads = thread_schema_files(experimental=experimental)
+    return _write(folder, schema_files()) + _write(folder / THREADS, threads)
 
 
-def write_typescript(folder: Path) -> list[Path]:
-    """Writes one TypeScript file per type and an index; answers what was written."""
-    return _write(folder, typescript.files(schemas.definitions()))
+def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
+    """Writes one TypeScript file per type and an index, for each API; answers what was written."""
+    threads = typescript.files(thread_schemas.definitions(experimental=experimental))
+    return _write(folder, typescript.files(schemas.definitions())) + _write(folder / THREADS, threads)
 
 
 def documentation() -> str:
@@ -53,12 +72,10 @@ def documentation() -> str:
 def stale_files(root: Path) -> list[Path]:
     """The generated files below `root`, relative to it, that are missing, outdated or no longer generated."""
     wanted = {SCHEMA_FOLDER / name: text for name, text in schema_files().items()}
+    wanted |= {SCHEMA_FOLDER / THREADS / name: text for name, text in thread_schema_files().items()}
     wanted[DOCUMENTATION] = documentation()
-    left_over = {
-        SCHEMA_FOLDER / path.name
-        for path in (root / SCHEMA_FOLDER).glob("*.json")
-        if SCHEMA_FOLDER / path.name not in wanted
-    }
+    there = (path.relative_to(root) for path in (root / SCHEMA_FOLDER).rglob("*.json"))
+    left_over = {path for path in there if path not in wanted}
     differing = {path for path, text in wanted.items() if _read(root / path) != text}
     return sorted(left_over | differing)
 

@@ -4,7 +4,7 @@ Pure: models in, plain dicts out. Definitions carry the names that the reference
 that code generated from either schema fits the other.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
@@ -50,12 +50,12 @@ _EXTRA: Final[Mapping[str, Json]] = {
 
 def definitions() -> dict[str, Schema]:
     """Every published type by name, in alphabetical order."""
-    found = {_published(name): schema for name, schema in _generated().items() if name not in _NOT_PUBLISHED}
+    found = generated(_models(), _EXTRA)
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}
-    found |= _envelopes() | _unions()
+    found |= envelopes() | _events() | _unions()
     # The members overlap: an image and a sound have the same fields, and other content has any.
     found["ContentBlock"]["anyOf"] = found["ContentBlock"].pop("oneOf")
-    return {name: _tidy(found[name]) for name in sorted(found)}
+    return {name: tidy(found[name]) for name in sorted(found)}
 
 
 def bundle() -> Schema:
@@ -92,22 +92,28 @@ def references(schema: Json) -> Iterator[str]:
             pass
 
 
-def _generated() -> dict[str, Schema]:
+def _models() -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [row.params for row in TABLE.server_notifications.values()]
     for request in TABLE.client_requests.values():
         models += [request.params, request.result]
     for asked in TABLE.server_requests.values():
         models += [asked.params, asked.result]
+    return models
+
+
+def generated(models: Iterable[type[BaseModel]], extra: Mapping[str, Json]) -> dict[str, Schema]:
+    """The definitions of these types and of all that they are made of, by their published names."""
     adapters = {model.__name__: TypeAdapter(model) for model in models}
-    adapters |= {name: TypeAdapter(kind) for name, kind in _EXTRA.items()}
+    adapters |= {name: TypeAdapter(kind) for name, kind in extra.items()}
     generator = GenerateJsonSchema(by_alias=True, ref_template=REF + "{model}")
     _, made = generator.generate_definitions(
         [(name, "validation", adapter.core_schema) for name, adapter in adapters.items()]
     )
-    return {str(name): schema for name, schema in made.items()}
+    return {_published(str(name)): schema for name, schema in made.items() if name not in _NOT_PUBLISHED}
 
 
-def _envelopes() -> dict[str, Schema]:
+def envelopes() -> dict[str, Schema]:
+    """What every message is, whatever its method."""
     any_value: Schema = {}
     request_id: Schema = {"$ref": f"{REF}RequestId"}
     text: Schema = {"type": "string"}
@@ -126,9 +132,14 @@ def _envelopes() -> dict[str, Schema]:
             "code",
             "message",
         ),
+    }
+
+
+def _events() -> dict[str, Schema]:
+    return {
         "EventNotificationParams": _object(
             {
-                "id": text,
+                "id": {"type": "string"},
                 "msg": {"$ref": f"{REF}EventMsg"},
                 "conversationId": {"$ref": f"{REF}ConversationId"},
             },
@@ -143,20 +154,17 @@ def _envelopes() -> dict[str, Schema]:
 
 def _unions() -> dict[str, Schema]:
     not_served = "Of the thread API; not served by this version."
-    requests = [_call(row.method, row.params, row.doc) for row in TABLE.client_requests.values()]
+    requests = [call(row.method, row.params, row.doc) for row in TABLE.client_requests.values()]
     requests += [
-        _call(name, NoParams if name in planned_methods.WITHOUT_PARAMS else None, not_served)
+        call(name, NoParams if name in planned_methods.WITHOUT_PARAMS else None, not_served)
         for name in planned_methods.REQUESTS
     ]
     notifications = [
-        _call(row.method, row.params, row.doc, with_id=False) for row in TABLE.server_notifications.values()
+        call(row.method, row.params, row.doc, with_id=False) for row in TABLE.server_notifications.values()
     ]
-    notifications += [_call(name, None, not_served, with_id=False) for name in planned_methods.NOTIFICATIONS]
-    told = [
-        _object({"method": {"type": "string", "const": row.method}}, "method") | {"description": row.doc}
-        for row in TABLE.client_notifications.values()
-    ]
-    asked = [_call(row.method, row.params, row.doc) for row in TABLE.server_requests.values()]
+    notifications += [call(name, None, not_served, with_id=False) for name in planned_methods.NOTIFICATIONS]
+    told = [bare_call(row.method, row.doc) for row in TABLE.client_notifications.values()]
+    asked = [call(row.method, row.params, row.doc) for row in TABLE.server_requests.values()]
     return {
         "ClientRequest": {"oneOf": requests},
         "ClientNotification": {"oneOf": told},
@@ -165,12 +173,17 @@ def _unions() -> dict[str, Schema]:
     }
 
 
-def _call(method: str, params: type[BaseModel] | None, doc: str, *, with_id: bool = True) -> Schema:
+def bare_call(method: str, doc: str) -> Schema:
+    """A notification without parameters."""
+    return _object({"method": {"type": "string", "const": method}}, "method") | {"description": doc}
+
+
+def call(method: str, params: type[BaseModel] | None, doc: str, *, with_id: bool = True) -> Schema:
     """A message with that method; parameters of None may be anything."""
     fields: Schema = {"id": {"$ref": f"{REF}RequestId"}} if with_id else {}
     fields["method"] = {"type": "string", "const": method}
     required = list(fields)
-    if params is NoParams:
+    if params is not None and params.__name__ in _NOT_PUBLISHED:
         fields["params"] = {"type": "null"}
     else:
         fields["params"] = {} if params is None else {"$ref": REF + published_name(params)}
@@ -190,17 +203,17 @@ def _published(name: str) -> str:
     return _PUBLISHED_AS.get(name, name)
 
 
-def _tidy(schema: Json, *, properties: bool = False) -> Json:
+def tidy(schema: Json, *, properties: bool = False) -> Json:
     """`schema` in draft 7 and without what only repeats the names of fields; a tag is always required."""
     match schema:
         case {"$ref": str(ref)}:
             return {"$ref": REF + _published(ref.removeprefix(ELSEWHERE).removeprefix(REF))}
         case dict() if properties:
-            return {name: _tidy(inner) for name, inner in schema.items()}
+            return {name: tidy(inner) for name, inner in schema.items()}
         case dict():
             dropped = ("title", "discriminator", "default")
             kept = {
-                key: _tidy(inner, properties=key == "properties")
+                key: tidy(inner, properties=key == "properties")
                 for key, inner in schema.items()
                 if key not in dropped
             }
@@ -211,6 +224,6 @@ def _tidy(schema: Json, *, properties: bool = False) -> Json:
                 kept["required"] = [*missing, *kept.get("required", [])]
             return kept
         case list():
-            return [_tidy(inner) for inner in schema]
+            return [tidy(inner) for inner in schema]
         case _:
             return schema

@@ -43,6 +43,9 @@ def type_of(schema: Json) -> str:
             return json.dumps(value)
         case {"enum": list(values)}:
             return " | ".join(json.dumps(value) for value in values)
+        case {"oneOf": list(), "properties": dict()}:
+            common = {key: value for key, value in schema.items() if key != "oneOf"}
+            return f"({type_of({'oneOf': schema['oneOf']})}) & {type_of(common)}"
         case {"oneOf": list(options)} | {"anyOf": list(options)}:
             return " | ".join(dict.fromkeys(type_of(option) for option in options))
         case {"type": "array"}:

@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from app_server.core.session.operations import perform
-from app_server.core.session.state import SessionState, Settings
+from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, Joins
+from app_server.core.turn.settings import Settings
 from protocol.ops import OverrideTurnContextOp, UserTurnOp
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
 
