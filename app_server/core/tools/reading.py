@@ -40,10 +40,9 @@ async def read(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
     return text_output(shorten(decode(result.stdout)))
 
 
-def positive(arguments: dict[str, Json], name: str, default: int, problem: str) -> int:
+def positive(given: int | None, default: int, problem: str) -> int:
     """A number of the model's, which may be left out."""
-    given = arguments.get(name)
-    value = default if given is None else int(given)
+    value = default if given is None else given
     if value < 1:
         raise ToolFailure(problem)
     return value

@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 import os.path
 from pathlib import Path
-from typing import Final
 
 import anyio.to_thread
+from pydantic import Field
 
 from app_server.core.context.images import ImageUnreadable, image_data_url
 from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from protocol.base import Json
 from protocol.events.commands import ViewImageToolCallEvent
 from protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
 
-PARAMETERS: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {"path": {"type": "string", "description": "The file; relative to the working directory."}},
-    "required": ["path"],
-    "additionalProperties": False,
-}
+
+class ViewImageArguments(ToolArguments):
+    path: str = Field(description="The file; relative to the working directory.")
 
 
 class ViewImageTool:
@@ -33,11 +29,11 @@ class ViewImageTool:
         return FunctionTool(
             name=self.name,
             description="Attaches an image file, so that you can look at it.",
-            parameters=PARAMETERS,
+            parameters=parameters(ViewImageArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        path = os.path.join(turn.settings.cwd, parse_arguments(call.arguments, PARAMETERS)["path"])
+        path = os.path.join(turn.settings.cwd, parse_arguments(call.arguments, ViewImageArguments).path)
         try:
             url = await anyio.to_thread.run_sync(image_data_url, Path(path), abandon_on_cancel=True)
         except OSError as error:
