@@ -18,6 +18,9 @@ from app_server.rpc.outgoing import Outgoing
 
 log = logging.getLogger(__name__)
 
+MOST_ENDED = 10_000
+"""So many subscriptions of conversations that have ended are remembered, for clients that end them afterwards."""
+
 
 class ConversationManager:
     """Opens conversations, finds them, ends them."""
@@ -32,6 +35,8 @@ class ConversationManager:
         self._open, self._outgoing, self._group, self._most = open, outgoing, group, most
         self._live: dict[str, LiveConversation] = {}
         self._subscriptions: dict[str, LiveConversation] = {}
+        self._ended_subscriptions: dict[str, None] = {}
+        """Of conversations that ended first, oldest first; ending one of these is no mistake of the client's."""
 
     async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
         """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first."""
@@ -65,9 +70,12 @@ class ConversationManager:
 
     def unsubscribe(self, subscription: str) -> None:
         live = self._subscriptions.pop(subscription, None)
-        if live is None:
+        if live is not None:
+            live.stop_listening(subscription)
+        elif subscription in self._ended_subscriptions:
+            del self._ended_subscriptions[subscription]
+        else:
             raise not_found("subscription", subscription)
-        live.stop_listening(subscription)
 
     async def shut_down(self, id: str) -> bool:
         """End one in good order; False where it is not open."""
@@ -95,3 +103,6 @@ class ConversationManager:
                 del self._live[live.id]
             for subscription in [key for key, value in self._subscriptions.items() if value is live]:
                 del self._subscriptions[subscription]
+                self._ended_subscriptions[subscription] = None
+            while len(self._ended_subscriptions) > MOST_ENDED:
+                del self._ended_subscriptions[next(iter(self._ended_subscriptions))]

@@ -9,10 +9,39 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import text_item
-from tests.support.scripted_model import begins_to_say, calls, done, reply, runs, says, script, word
+from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, runs, says, script, word
 from tests.support.world import MakeWorld, Transport
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("method", ["sendUserMessage", "sendUserTurn"])
+async def test_where_nothing_is_said_no_model_is_asked(world: MakeWorld, method: str) -> None:
+    async with world(reply(says("ok"))) as w:
+        conversation = await w.open()
+        params = w.user_turn(conversation, items=[])
+        await w.client.call(
+            method, params if method == "sendUserTurn" else {"conversationId": conversation, "items": []}
+        )
+        done = await w.client.expect("task_complete")
+        assert done["params"]["msg"]["last_agent_message"] is None
+        assert w.client.events("task_started") == []
+        assert w.model.requests == []
+        assert (await w.client.turn(conversation, "hi")).last_message == "ok"
+    assert w.model.requests[0].texts() == ["hi"]
+
+
+async def test_saying_nothing_into_a_turn_changes_nothing(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(hold, script("true")), reply(says("ok"))) as w:
+        conversation = await w.open()
+        await w.client.say(conversation, "hi")
+        await hold.reached.wait()
+        await w.client.call("sendUserMessage", {"conversationId": conversation, "items": []})
+        hold.release()
+        await w.client.expect("task_complete")
+    assert w.model.requests[1].texts() == ["hi"]
+
 
 REASONS = {"model_supports_reasoning_summaries": True}
 DOT = base64.b64decode(
