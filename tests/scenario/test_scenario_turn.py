@@ -10,7 +10,7 @@ import pytest
 from protocol.base import Json
 from tests.support.client import text_item
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, runs, says, script, word
-from tests.support.world import MakeWorld, Transport
+from tests.support.world import MakeWorld, Transport, World
 
 pytestmark = pytest.mark.anyio
 
@@ -332,19 +332,32 @@ async def test_settings_can_be_changed_without_a_turn(world: MakeWorld) -> None:
     assert w.model.requests[0].body["reasoning"]["effort"] == "low"
 
 
+def with_schema(w: World, schema: Json) -> Json:
+    return {
+        "type": "user_turn",
+        "items": [{"type": "text", "text": "hi"}],
+        "cwd": str(w.workspace),
+        "approval_policy": "never",
+        "sandbox_policy": {"mode": "read-only"},
+        "model": "scripted",
+        "summary": "auto",
+        "final_output_json_schema": schema,
+    }
+
+
 async def test_an_output_schema_is_passed_on(world: MakeWorld) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     async with world(reply(says('{"a": "b"}'))) as w:
         conversation = await w.open()
-        op = {
-            "type": "user_turn",
-            "items": [{"type": "text", "text": "hi"}],
-            "cwd": str(w.workspace),
-            "approval_policy": "never",
-            "sandbox_policy": {"mode": "read-only"},
-            "model": "scripted",
-            "summary": "auto",
-            "final_output_json_schema": schema,
-        }
-        await w.client.operate(conversation, op)
+        await w.client.operate(conversation, with_schema(w, schema))
     assert w.model.requests[0].body["text"]["format"]["schema"] == schema
+
+
+async def test_what_is_no_schema_is_told_before_a_model_is_asked(world: MakeWorld) -> None:
+    async with world(reply(says("ok"))) as w:
+        conversation = await w.open()
+        turn = await w.client.operate(conversation, with_schema(w, {"properties": {"a": {"type": "text"}}}))
+        (error,) = turn.of("error")
+        assert "not a JSON Schema: $.properties.a.type: 'text' is not" in error["message"]
+        assert w.model.requests == []
+        assert (await w.client.turn(conversation)).last_message == "ok"

@@ -12,6 +12,7 @@ from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.compaction import Compactor
+from app_server.core.session.output_schema import check_schema
 from app_server.core.session.requests import RequestShape
 from app_server.core.session.samplers import SamplerFactory
 from app_server.core.session.services import Services
@@ -44,6 +45,7 @@ class RegularTask:
         self._transcript = self._snapshot.ahead_of_calls(transcript)
 
     async def run(self, active: ActiveTask) -> str | None:
+        await check_schema(self._turn.output_schema)
         with anyio.move_on_after(SERVERS_HEAD_START):
             await self._services.mcp.ready()
         async with anyio.create_task_group() as side:
