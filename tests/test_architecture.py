@@ -71,7 +71,7 @@ PURE_MODULES = {
         *("request", "responses_api", "retry", "sse"),
     },
     "app_server.core.patch": {
-        *("diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
+        *("changes", "diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
         *("text", "turn_diff"),
     },
     "app_server.core.rollout": {"lines", "names", "policy"},

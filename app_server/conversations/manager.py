@@ -19,6 +19,9 @@ from app_server.rpc.outgoing import Outgoing
 
 log = logging.getLogger(__name__)
 
+MOST_ENDED = 10_000
+"""So many subscriptions of conversations that have ended are remembered, for clients that end them afterwards."""
+
 
 class ConversationManager:
     """Opens conversations, finds them, ends them."""
@@ -33,6 +36,8 @@ class ConversationManager:
         self._open, self._outgoing, self._group, self._most = open, outgoing, group, most
         self._live: dict[str, LiveConversation] = {}
         self._subscriptions: dict[str, LiveConversation] = {}
+        self._ended_subscriptions: dict[str, None] = {}
+        """Of conversations that ended first, oldest first; ending one of these is no mistake of the client's."""
 
     async def open(
         self, config: Config, origin: Origin, new_operation_id: Callable[[], str]
@@ -73,9 +78,12 @@ class ConversationManager:
 
     def unsubscribe(self, subscription: str) -> None:
         live = self._subscriptions.pop(subscription, None)
-        if live is None:
+        if live is not None:
+            live.unsubscribe(subscription)
+        elif subscription in self._ended_subscriptions:
+            del self._ended_subscriptions[subscription]
+        else:
             raise not_found("subscription", subscription)
-        live.unsubscribe(subscription)
 
     async def shut_down(self, id: str) -> bool:
         """End one in good order; False where it is not open."""
@@ -103,3 +111,6 @@ class ConversationManager:
                 del self._live[live.id]
             for subscription in [key for key, value in self._subscriptions.items() if value is live]:
                 del self._subscriptions[subscription]
+                self._ended_subscriptions[subscription] = None
+            while len(self._ended_subscriptions) > MOST_ENDED:
+                del self._ended_subscriptions[next(iter(self._ended_subscriptions))]

@@ -16,7 +16,11 @@ import anyio.to_thread
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
-from app_server.core.context.compaction import build_compacted_history, collect_user_messages
+from app_server.core.context.compaction import (
+    build_compacted_history,
+    collect_user_messages,
+    with_marked_summary,
+)
 from app_server.core.context.instructions import opening_messages
 from app_server.core.context.project_docs import find_instructions
 from app_server.core.exec.runner import CommandRunner
@@ -225,7 +229,7 @@ class Engine:
     def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:
         def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
             if line.replacement_history is not None:
-                return line.replacement_history
+                return with_marked_summary(line.replacement_history, line.message)
             opening = self._opening(config, instructions)
             return build_compacted_history(opening, collect_user_messages(before), line.message)
 

@@ -37,6 +37,28 @@ async def test_a_tool_of_a_server_is_offered_called_and_answers(world: MakeWorld
     assert "hello" in w.model.requests[1].outputs()["m1"]
 
 
+@pytest.mark.parametrize("arguments", ["", " ", "null"])
+async def test_a_tool_can_be_called_without_arguments(world: MakeWorld, arguments: str) -> None:
+    call = calls("mcp__notes__echo", arguments, "m1")
+    async with world(reply(call), reply(says("ok")), tables=table("notes")) as w:
+        turn = await w.client.turn(await w.open())
+    for kind in ("mcp_tool_call_begin", "mcp_tool_call_end"):
+        (event,) = turn.of(kind)
+        assert event["invocation"] == {"server": "notes", "tool": "echo", "arguments": None}
+    (end,) = turn.of("mcp_tool_call_end")
+    assert "Ok" in end["result"]
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "5", '"text"'])
+async def test_arguments_that_are_no_object_do_not_reach_the_server(world: MakeWorld, arguments: str) -> None:
+    call = calls("mcp__notes__echo", arguments, "m1")
+    async with world(reply(call), reply(says("ok")), tables=table("notes")) as w:
+        turn = await w.client.turn(await w.open())
+    (end,) = turn.of("mcp_tool_call_end")
+    assert "expected a map" in end["result"]["Err"]
+    assert "expected a map" in w.model.requests[1].outputs()["m1"]
+
+
 async def test_a_tool_that_fails_is_told_to_the_model(world: MakeWorld) -> None:
     both = calls("mcp__notes__fail", {}, "m1"), calls("mcp__notes__missing", {}, "m2")
     async with world(reply(*both), reply(says("ok")), tables=table("notes")) as w:

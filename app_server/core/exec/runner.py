@@ -21,6 +21,7 @@ from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import STREAM_CAP
+from app_server.core.exec.programs import Programs
 from app_server.core.exec.request import Confinement
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
@@ -41,19 +42,21 @@ class CommandRunner:
     tmpdir: str | None
     """$TMPDIR of the server, or None."""
     environment: Mapping[str, str] = field(repr=False)
-    """The server's own environment, which policies filter."""
+    """The server's own environment."""
     output_cap: int = STREAM_CAP
     """So many bytes of each stream of a command are kept."""
     platform: str = sys.platform
     namespaces: bool = True
     """False leaves out the layer of namespaces, as a kernel without them would."""
     _launcher: LauncherProcess = field(init=False, repr=False)
+    _programs: Programs = field(init=False, repr=False)
     _state: SandboxState | None = field(init=False, default=None)
     _sessions: TaskGroup = field(init=False, repr=False)
     _probing: anyio.Lock = field(init=False, default_factory=anyio.Lock, repr=False)
 
     def __post_init__(self) -> None:
         self._launcher = LauncherProcess(self.python, self.environment)
+        self._programs = Programs(self.python, self.home)
         self._sessions = anyio.create_task_group()
 
     async def __aenter__(self) -> Self:
@@ -73,6 +76,11 @@ class CommandRunner:
     def launcher_pid(self) -> int | None:
         """The process that starts commands; None before the first."""
         return self._launcher.pid
+
+    @property
+    def environment_for_commands(self) -> Mapping[str, str]:
+        """What policies filter: the server's own environment, with the programs that commands get from us."""
+        return self._programs.added_to(self.environment)
 
     def warm_up(self) -> None:
         """Starts the launcher ahead of the first command; costs the server about two milliseconds."""

@@ -16,7 +16,7 @@ from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
-from app_server.core.session.tasks import ActiveTask, Joins, SessionTask
+from app_server.core.session.tasks import ActiveTask, Joins, NothingToDo, SessionTask
 from app_server.core.session.undo import UndoTask
 from app_server.core.session.user_input import as_message
 from app_server.core.session.user_shell import UserShellTask
@@ -126,6 +126,12 @@ async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schem
     if active is not None and (active.ending or active.joins is Joins.NEXT_TURN):
         # The words begin a turn of their own once that task has ended.
         active.postponed.append(Submission(id=id, op=op))
+        return
+    if not op.items:
+        # Nothing was said: no model is asked about it, and a turn under way goes on as it was.
+        if active is None:
+            _tell_changes(actor, _turn(actor, id))
+            await actor.start(id, NothingToDo())
         return
     message = await as_message(op.items)
     actor.services.telemetry.user_prompt(message_text(message))

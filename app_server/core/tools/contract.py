@@ -1,7 +1,7 @@
 """What a tool is, what it is given and what it may answer.
 
-A tool that cannot do what it was asked raises `ToolFailure`; its text goes to the model and the turn goes on.
-Anything else that leaves a tool is our bug and ends the turn with an error event.
+A tool that cannot do what it was asked raises `ToolFailure`; its text goes to the model and the turn goes on. Any other
+exception is our bug: `runtime` logs it, tells the model that the tool failed, and the turn goes on as well.
 """
 
 from __future__ import annotations

@@ -31,20 +31,20 @@ class StoredTranscript:
     """History in memory, lines in the rollout, an event for clients that asked for raw items."""
 
     def __init__(self, history: ConversationHistory, outbox: Outbox) -> None:
-        self.history, self._outbox = history, outbox
+        self.history, self.outbox = history, outbox
 
     def record(self, turn_id: str, items: Sequence[ResponseItem]) -> None:
         self.history.record(items)
-        self._outbox.record_items(items)
+        self.outbox.record_items(items)
         for item in items:
             if not isinstance(item, OtherItem):
-                self._outbox.emit(turn_id, RawResponseItemEvent(item=item))
+                self.outbox.emit(turn_id, RawResponseItemEvent(item=item))
 
     def announce(self, item: ResponseItem) -> None:
-        self._outbox.journal(item)
+        self.outbox.journal(item)
 
     def take_back(self) -> None:
-        self._outbox.forget_journal()
+        self.outbox.forget_journal()
 
 
 class IsolatedTranscript:

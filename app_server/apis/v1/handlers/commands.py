@@ -34,7 +34,7 @@ async def exec_one_off_command(
         cwd=cwd,
         env=command_environment(
             config.shell_environment_policy,
-            context.runner.environment,
+            context.runner.environment_for_commands,
             plan=plan,
             withheld=config.credential_variables(),
         ),

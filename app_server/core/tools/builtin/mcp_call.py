@@ -5,16 +5,16 @@ from __future__ import annotations
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.offer import McpTool
 from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.arguments import parse_json
 from app_server.core.tools.builtin.mcp_events import end
-from app_server.core.tools.builtin.mcp_resources import ANYTHING
 from app_server.core.tools.contract import Tool, ToolCall, ToolOutput, ToolTurn
 from protocol.events.mcp import McpToolCallBeginEvent
 from protocol.mcp import McpInvocation
 
 
 class McpToolCall:
-    """One tool of one server. What the server says of its arguments is the server's to check."""
+    """One tool of one server. Whether the arguments are what its schema says is for the server to check: many take
+    more than they declare. No arguments, or null, call it without any."""
 
     parallel = False
 
@@ -27,7 +27,7 @@ class McpToolCall:
         return FunctionTool(name=self.name, description=offered.description, parameters=offered.input_schema)
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        arguments = parse_arguments(call.arguments, ANYTHING)
+        arguments = parse_json(call.arguments)
         invocation = McpInvocation(server=self._offered.server, tool=self._offered.tool, arguments=arguments)
         turn.emit(McpToolCallBeginEvent(call_id=call.call_id, invocation=invocation))
         outcome = await turn.mcp.call(self.name, arguments)
