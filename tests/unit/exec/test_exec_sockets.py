@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -258,6 +259,32 @@ sys.stdout.flush(); import os; os._exit(0)
     assert result.stdout.split() == [b"free", b"full"], result.stderr
 
 
+async def test_signals_interrupt_a_connection_and_break_none(bench: Bench) -> None:
+    """Not one that waits, which a program may put a limit to, nor one that is being made."""
+    code = """
+import signal, socket
+def late(*_): raise TimeoutError
+full = socket.socket(1); full.bind('full'); full.listen(0)
+socket.socket(1).connect('full')
+signal.signal(signal.SIGALRM, late); signal.setitimer(signal.ITIMER_REAL, 0.05)
+try:
+    held = [socket.socket(1) for _ in range(3)]
+    for one in held: one.connect('full')
+except TimeoutError: print('limited')
+free = socket.socket(1); free.bind('free'); free.listen(2000)
+count = 0
+def often(*_): global count; count += 1
+signal.signal(signal.SIGALRM, often); signal.siginterrupt(signal.SIGALRM, False)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+while count < 200:
+    socket.socket(1).connect('free'); free.accept()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print('whole')
+"""
+    result = await python(bench, code)
+    assert result.stdout.split() == [b"limited", b"whole"], result.stderr
+
+
 async def test_with_the_network_on_other_connections_are_as_ever(bench: Bench) -> None:
     code = """
 import asyncio, socket
@@ -283,8 +310,12 @@ def brokers(bench: Bench) -> list[int]:
     """Children of the launcher's children that are in no pid namespace of their own."""
     tree = descendants.parents()
     launcher = bench.runner.launcher_pid
-    found = [pid for pid, parent in tree.items() if tree.get(parent) == launcher]
-    return [pid for pid in found if os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")]
+    ours, found = os.readlink("/proc/self/ns/pid"), []
+    for pid, parent in tree.items():
+        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            if tree.get(parent) == launcher and os.readlink(f"/proc/{pid}/ns/pid") == ours:
+                found.append(pid)
+    return found
 
 
 async def test_a_broker_that_was_killed_is_replaced(bench: Bench) -> None:

@@ -21,9 +21,9 @@ ARCHITECTURES = {X86_64: 0xC000003E, "aarch64": 0xC00000B7}
 EPERM, ENOSYS = 1, 38
 SECCOMP_MODE_FILTER = 2
 SECCOMP_SET_MODE_FILTER = 1
-NEW_LISTENER, WAIT_KILLABLE = 1 << 3, 1 << 5
-"""Flags of a filter that somebody listens to: once a call is with the listener, only what kills ends it, so that no
-call is made twice.
+NEW_LISTENER = 1 << 3
+"""Of a filter that somebody listens to. A signal takes a process out of the call that it waits for, as out of a connect
+that takes long; so programs can put a limit to it.
 """
 NEW_NAMESPACES = 0x7E020080
 """CLONE_NEW* of clone(2) and unshare(2)."""
@@ -217,9 +217,8 @@ def install(kind: Filter) -> None:
 
 def install_listening(kind: Filter) -> int:
     """The same; gives the descriptor on which the calls arrive that `NOTIFY` is for. OSError where this kernel cannot
-    do that (before 5.19), or where something around the server listens already.
+    do that (before 5.0), or where something around the server listens already.
     """
     code = prepare(kind)
     program = Program(len(code) // 8, code)
-    flags = NEW_LISTENER | WAIT_KILLABLE
-    return call("seccomp", SECCOMP_SET_MODE_FILTER, flags, ctypes.addressof(program))
+    return call("seccomp", SECCOMP_SET_MODE_FILTER, NEW_LISTENER, ctypes.addressof(program))

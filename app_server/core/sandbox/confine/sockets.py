@@ -22,7 +22,8 @@ from app_server.core.sandbox.confine import listening, notify, seccomp
 from app_server.core.sandbox.confine.notify import Call, Caller
 from app_server.core.sandbox.confine.syscalls import MACHINE, X86_64, call
 
-SO_DOMAIN = 39
+SO_DOMAIN, SO_COOKIE = 39, 57
+MAX_UNANSWERED = 1000
 FAMILY = struct.Struct("=H")
 ADDRESS_LIMIT, UNIX_ADDRESS_LIMIT = 128, 110
 
@@ -37,6 +38,8 @@ class World:
     inside: socket.socket | None
     outside: socket.socket | None
     """None: the kernel does not tell which sockets listen there, and nothing can be connected."""
+    unanswered: set[bytes] = field(default_factory=set)
+    """Sockets that were connected while a signal took their process out of the call, which it will make again."""
     _lock: _thread.LockType = field(default_factory=_thread.allocate_lock)
 
     def leads_inside(self, caller: Caller, found: int) -> bool:
@@ -61,12 +64,10 @@ def serve(listener: int, taken: Call, world: World) -> None:
         try:
             if taken.number == SOCKET:
                 _make(listener, taken, world)
-                return
-            _connect(listener, taken, world)
-            failure = 0
+            else:
+                _connect(listener, taken, world)
         except OSError as error:
-            failure = error.errno or errno.EACCES
-        notify.answer(listener, taken, errno=failure)
+            notify.answer(listener, taken, errno=error.errno or errno.EACCES)
 
 
 def _make(listener: int, taken: Call, world: World) -> None:
@@ -91,14 +92,29 @@ def _connect(listener: int, taken: Call, world: World) -> None:
             name = caller.read(address, length) if length else b""
             if len(name) < length:
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
-            if its.getsockopt(socket.SOL_SOCKET, SO_DOMAIN) != socket.AF_UNIX:
-                call("connect", its.fileno(), name, length)
-                return
-            found = caller.find(_path(name))
+            cookie = its.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
             try:
-                _connect_inside(its, caller, found, world)
-            finally:
-                os.close(found)
+                _connect_to(its, name, caller, world)
+            except OSError as error:
+                if error.errno != errno.EISCONN or cookie not in world.unanswered:
+                    raise
+            world.unanswered.discard(cookie)
+            try:
+                notify.answer(listener, taken)
+            except OSError:
+                if len(world.unanswered) < MAX_UNANSWERED:
+                    world.unanswered.add(cookie)
+
+
+def _connect_to(its: socket.socket, name: bytes, caller: Caller, world: World) -> None:
+    if its.getsockopt(socket.SOL_SOCKET, SO_DOMAIN) != socket.AF_UNIX:
+        call("connect", its.fileno(), name, len(name))
+        return
+    found = caller.find(_path(name))
+    try:
+        _connect_inside(its, caller, found, world)
+    finally:
+        os.close(found)
 
 
 def _path(name: bytes) -> bytes:
