@@ -186,7 +186,7 @@ class Engine:
             elicitations=elicitations,
         )
         telemetry.conversation_starts(config)
-        for warning in config.warnings:
+        for warning in (*config.warnings, *instructions.refusals):
             outbox.emit("", WarningEvent(message=warning))
         for old, present in config.old_names:
             outbox.emit("", _old_name_notice(old, present))
@@ -201,11 +201,17 @@ class Engine:
         )
 
     def _instructions(self, config: Config) -> Instructions:
+        refusals: list[str] = []
         agents = find_instructions(
-            self._around.home, config.cwd, config.project_doc_max_bytes, config.project_doc_fallback_filenames
+            self._around.home,
+            config.cwd,
+            config.project_doc_max_bytes,
+            config.project_doc_fallback_filenames,
+            refusals.append,
         )
         shell = self._around.shell_path
-        return Instructions(agents=agents, shell=os.path.basename(shell), shell_path=shell)
+        name = os.path.basename(shell)
+        return Instructions(agents=agents, shell=name, shell_path=shell, refusals=tuple(refusals))
 
     def _opening(self, config: Config, instructions: Instructions) -> list[ResponseItem]:
         return opening_messages(

@@ -15,8 +15,8 @@ from protocol.records import dataclass
 FENCED_NAMES = (".git", ".codex", ".agents")
 """What in a writable root decides what the user's tools will execute later: never writable, there or not."""
 
-SECRET_FILES = ("auth.json", ".credentials.json")
-"""Files of the server's home that no command reads."""
+SECRET_FILES = ("auth.json", ".credentials.json", ".locks")
+"""Files of the server's home that no command opens: credentials, and what its servers lock."""
 
 
 @dataclass(frozen=True, slots=True)

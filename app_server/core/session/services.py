@@ -36,6 +36,8 @@ class Instructions:
     shell: str | None
     """The user's shell by its short name."""
     shell_path: str
+    refusals: tuple[str, ...] = ()
+    """What was found and not read, in words for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ def test_paths_are_parameters_and_never_text() -> None:
         "/ws/.codex",
         "/home/u/.codex/auth.json",
         "/home/u/.codex/.credentials.json",
+        "/home/u/.codex/.locks",
     }
 
 
