@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
 from app_server.core.exec.environment import command_environment
 from app_server.handlers.context import HandlerContext
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.v1.misc import ExecOneOffCommandParams, ExecOneOffCommandResponse
+
+log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS = 10_000
 
@@ -21,6 +25,8 @@ async def exec_one_off_command(
     config = context.config()
     cwd = str(context.cwd / (params.cwd or ""))
     plan = context.runner.plan(params.sandbox_policy or config.sandbox_policy, cwd)
+    for notice in plan.notices if plan is not None else ():
+        log.warning("execOneOffCommand: %s", notice)
     spec = CommandSpec(
         argv=params.command,
         cwd=cwd,

@@ -110,6 +110,8 @@ def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
         effort=op.effort,
         summary=op.summary,
     )
+    settings = actor.state.settings
+    actor.services.roots.learn(settings.sandbox_policy, settings.cwd)
     if op.effort is None and (isinstance(op, UserTurnOp) or "effort" in op.model_fields_set):
         actor.state.settings = replace(actor.state.settings, effort=None)
 

@@ -19,6 +19,7 @@ from app_server.core.model.client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.outbox import Outbox
+from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.contract import ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
 from protocol.records import dataclass
@@ -48,6 +49,7 @@ class Services:
     broker: ApprovalBroker
     approved: ApprovalMemory
     runner: CommandRunner
+    roots: ConversationRoots
     mcp: McpManager
     clock: Callable[[], float]
     """Monotonic seconds."""

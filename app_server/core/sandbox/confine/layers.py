@@ -5,10 +5,11 @@ Runs in the process to be confined. Any layer that fails raises OSError and the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
-from app_server.core.sandbox.confine import landlock, namespaces, privileges, seccomp
+from app_server.core.sandbox.confine import landlock, namespaces, places, privileges, seccomp
 from app_server.core.sandbox.confine.home import ShownHome
 
 DEVICE_FOLDER = [b"/dev"]
@@ -30,7 +31,7 @@ def with_namespaces(
     """Confines process 1 of a command's namespaces, which `in_parent` has begun. `environment` is what the command will
     get; `shown` is what came of entering them.
     """
-    namespaces.open_roots(confine, shown)
+    roots = namespaces.open_roots(confine, shown)
     if confine["private_temp"]:
         environment[b"TMPDIR"] = b"/dev/shm"
     if confine["foreign_files"]:
@@ -38,7 +39,9 @@ def with_namespaces(
     else:
         privileges.drop_capabilities()
     if confine["landlock"] is not None:
-        landlock.restrict(confine["landlock"], confine["roots"], DEVICE_FOLDER)
+        landlock.restrict(confine["landlock"], roots, DEVICE_FOLDER)
+    for root in roots:
+        os.close(root)  # no command may come by it
     seccomp.install(network=confine["network"], namespaces=True, read_only=False, part=seccomp.Part.REST)
 
 
@@ -48,7 +51,10 @@ def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:
     def apply() -> None:
         privileges.forgo()
         privileges.drop_capabilities()
-        landlock.restrict(confine["landlock"], confine["roots"], HOST_DEVICES)
-        seccomp.install(network=confine["network"], namespaces=False, read_only=not confine["roots"])
+        roots = places.open_roots(confine["roots"])
+        landlock.restrict(confine["landlock"], roots, HOST_DEVICES)
+        for root in roots:
+            os.close(root)
+        seccomp.install(network=confine["network"], namespaces=False, read_only=not roots)
 
     return apply

@@ -1,0 +1,96 @@
+"""Finds the git repositories inside a root, with a bound on what that costs each command.
+
+A survey looks through the upper levels of the root once, before the conversation's first command. What it finds is
+remembered, so that no number of new folders can crowd it out. Later only the folders directly in the root are looked
+at, some of them with each command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from app_server.core.sandbox.resolve import exists
+
+SURVEY_LEVELS = 3
+"""How deep the survey goes: `root/a/b/c/.git` is found."""
+
+SURVEY_FOLDERS = 512
+"""So many folders below the root itself are listed by a survey, the upper ones first."""
+
+MAX_ENTRIES = 4096
+"""So many entries of one folder are looked at."""
+
+MAX_LOOKS = 256
+"""So many folders are looked at with each command: new ones and, in turn, the others."""
+
+MAX_REPOSITORIES = 256
+"""So many repositories of a root are fenced; each costs a command two mounts or more."""
+
+
+class NestedRepositories:
+    """The `.git` of each repository that was found inside one root."""
+
+    def __init__(self, root: str, levels: int = SURVEY_LEVELS) -> None:
+        self._root, self._levels = root, levels
+        self._found: dict[str, None] = {}
+        self._seen: dict[str, None] = {}
+        """The folders directly in the root, the one that was looked at longest ago first."""
+        self._surveyed = False
+        self.incomplete = False
+        """The root holds more than is looked at: there may be repositories that are not known."""
+
+    def pointers(self) -> list[str]:
+        """What is there now of all that was ever found. Looks for more."""
+        if self._surveyed:
+            self._look_again()
+        else:
+            self._survey()
+        there = [pointer for pointer in self._found if exists(pointer)]
+        self.incomplete = self.incomplete or len(there) > MAX_REPOSITORIES
+        return there[:MAX_REPOSITORIES]
+
+    def _survey(self) -> None:
+        self._surveyed = True
+        waiting = deque([(self._root, 1)])
+        listed = 0
+        while waiting and listed <= SURVEY_FOLDERS:
+            folder, level = waiting.popleft()
+            listed += 1
+            for inner in self._folders(folder):
+                if level == 1:
+                    self._seen[inner] = None
+                self._look_into(inner)
+                if level < self._levels:
+                    waiting.append((inner, level + 1))
+
+    def _look_again(self) -> None:
+        now = dict.fromkeys(self._folders(self._root))
+        new = [folder for folder in now if folder not in self._seen]
+        self._seen = {folder: None for folder in self._seen if folder in now}
+        turns = MAX_LOOKS if len(now) <= MAX_LOOKS else MAX_LOOKS // 2
+        again = list(self._seen)[:turns]
+        for folder in (*new[:turns], *again):
+            self._look_into(folder)
+            self._seen.pop(folder, None)
+            self._seen[folder] = None
+
+    def _look_into(self, folder: str) -> None:
+        pointer = f"{folder}/.git"
+        if exists(pointer):
+            self._found[pointer] = None
+
+    def _folders(self, folder: str) -> list[str]:
+        """The folders in a folder, no links. `.git` itself is none that a repository is looked for in."""
+        found: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for number, entry in enumerate(entries):
+                    if number == MAX_ENTRIES:
+                        self.incomplete = self.incomplete or folder == self._root
+                        break
+                    if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                        found.append(entry.path)
+        except OSError:
+            pass
+        return found
