@@ -12,11 +12,13 @@ from collections import deque
 
 from app_server.core.sandbox.resolve import exists
 
-SURVEY_LEVELS = 3
-"""How deep the survey goes: `root/a/b/c/.git` is found."""
+SURVEY_LEVELS = 2
+"""How deep the survey goes: `root/a/b/.git` is found. Deeper ones are as a rule what a build has fetched, and what a
+build must be able to remove.
+"""
 
-SURVEY_FOLDERS = 512
-"""So many folders below the root itself are listed by a survey, the upper ones first."""
+SURVEY_ENTRIES = 8192
+"""So many entries of folders are looked at by a survey, those directly in the root first."""
 
 MAX_ENTRIES = 4096
 """So many entries of one folder are looked at."""
@@ -53,11 +55,12 @@ class NestedRepositories:
     def _survey(self) -> None:
         self._surveyed = True
         waiting = deque([(self._root, 1)])
-        listed = 0
-        while waiting and listed <= SURVEY_FOLDERS:
+        left = SURVEY_ENTRIES
+        while waiting and left > 0:
             folder, level = waiting.popleft()
-            listed += 1
-            for inner in self._folders(folder):
+            folders, looked_at = self._folders(folder, min(left, MAX_ENTRIES))
+            left -= looked_at
+            for inner in folders:
                 if level == 1:
                     self._seen[inner] = None
                 self._look_into(inner)
@@ -65,7 +68,7 @@ class NestedRepositories:
                     waiting.append((inner, level + 1))
 
     def _look_again(self) -> None:
-        now = dict.fromkeys(self._folders(self._root))
+        now = dict.fromkeys(self._folders(self._root, MAX_ENTRIES)[0])
         new = [folder for folder in now if folder not in self._seen]
         self._seen = {folder: None for folder in self._seen if folder in now}
         turns = MAX_LOOKS if len(now) <= MAX_LOOKS else MAX_LOOKS // 2
@@ -80,17 +83,21 @@ class NestedRepositories:
         if exists(pointer):
             self._found[pointer] = None
 
-    def _folders(self, folder: str) -> list[str]:
-        """The folders in a folder, no links. `.git` itself is none that a repository is looked for in."""
+    def _folders(self, folder: str, most: int) -> tuple[list[str], int]:
+        """The folders in a folder, no links, and how many entries were looked at. `.git` is none that a repository is
+        looked for in.
+        """
         found: list[str] = []
+        number = 0
         try:
             with os.scandir(folder) as entries:
-                for number, entry in enumerate(entries):
-                    if number == MAX_ENTRIES:
+                for entry in entries:
+                    if number == most:
                         self.incomplete = self.incomplete or folder == self._root
                         break
-                    if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                    number += 1
+                    if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
                         found.append(entry.path)
         except OSError:
             pass
-        return found
+        return found, number

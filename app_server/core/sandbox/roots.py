@@ -96,6 +96,11 @@ class ConversationRoots:
             names.append(os.path.normpath(self.server.tmpdir))
         return tuple(self._named[name] for name in dict.fromkeys(names))
 
+    def real(self, cwd: str) -> str:
+        """What a working directory stood for when the conversation was given it; else as it is named."""
+        named = self._named.get(os.path.normpath(cwd))
+        return named.resolved.real if named is not None and named.resolved is not None else cwd
+
     def known(self) -> set[str]:
         """The real paths of what the client named."""
         temporary = set(self._temporary_names())

@@ -17,9 +17,9 @@ from app_server.core.git.snapshot import Git
 from app_server.core.mcp.manager import McpManager
 from app_server.core.model.client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
+from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.outbox import Outbox
-from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.contract import ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
 from protocol.records import dataclass

@@ -32,7 +32,7 @@ class PathBeneath(ctypes.Structure):
 
 
 def restrict(rights: dict[str, int], writable: list[int], devices: list[bytes]) -> None:
-    """Confines this thread and all that it starts; no_new_privs must be set. `writable` are descriptors of the roots."""
+    """Confines this thread and all that it starts; no_new_privs must be set. `writable` are descriptors of roots."""
     attributes = RulesetAttributes(rights["fs"], rights["net"], rights["scoped"])
     ruleset = call("landlock_create_ruleset", ctypes.byref(attributes), rights["size"], 0)
     try:

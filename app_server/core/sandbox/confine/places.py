@@ -1,7 +1,7 @@
 """Opens the writable roots at the moment of use: the place that was granted, or nothing. Linux.
 
-A plan has real paths, but a command may have changed since what lies at them. No symbolic link is followed here, so what
-is opened still lies below every directory that the path names. A root that cannot be had so is left out.
+A plan has real paths, but a command may have changed since what lies at them. No symbolic link is followed here, so
+what is opened still lies below every directory that the path names. A root that cannot be had so is left out.
 """
 
 from __future__ import annotations

@@ -37,9 +37,12 @@ class ViewImageTool:
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        path = os.path.join(turn.settings.cwd, parse_arguments(call.arguments, PARAMETERS)["path"])
+        named = parse_arguments(call.arguments, PARAMETERS)["path"]
+        path = os.path.join(turn.settings.cwd, named)
+        # From where commands work, too: what the directory's name stood for when the conversation was given it.
+        file = Path(turn.roots.real(turn.settings.cwd), named)
         try:
-            url = await anyio.to_thread.run_sync(image_data_url, Path(path), abandon_on_cancel=True)
+            url = await anyio.to_thread.run_sync(image_data_url, file, abandon_on_cancel=True)
         except OSError as error:
             reason = f"{error.strerror} (os error {error.errno})"
             raise ToolFailure(f"unable to locate image at `{path}`: {reason}") from error
