@@ -76,7 +76,7 @@ def _fences_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, 
     others = [
         real
         for real in roots.server.known()
-        if real not in named and any(within(real, root) for root in named)
+        if real not in named and any(within(real, root) for root in named) and os.path.realpath(real) == real
     ]
     return tuple(fence for real in sorted(others)[:MAX_OTHERS] for fence in _names(real))
 
@@ -93,11 +93,13 @@ def _protected(path: str) -> list[str]:
         kind = os.lstat(path).st_mode
     except OSError:
         return []
-    found = _followed(path) if stat.S_ISLNK(kind) else [path]
+    found = _followed(path) or [path] if stat.S_ISLNK(kind) else [path]
     if path.endswith("/.git"):
         places = found[-1:] if stat.S_ISDIR(kind) or os.path.isdir(found[-1]) else _git_places(found[-1])
         if places != [path]:
-            found += [followed for place in places for followed in _followed(place)]
+            led = [followed for place in places for followed in _followed(place)]
+            # What holds the pointer itself is no git directory, and as a fence would close all that is in it.
+            found += [place for place in led if not within(path, place)]
         for executed in [f"{place}/{name}" for place in places for name in EXECUTED]:
             if os.path.islink(executed):
                 found += _followed(executed)
@@ -105,9 +107,11 @@ def _protected(path: str) -> list[str]:
 
 
 def _followed(path: str) -> list[str]:
-    """The links that lead on from `path`, and what is at their end; the latter comes last."""
+    """The links that lead on from `path`, and what is at their end; the latter comes last. Nothing where they lead
+    nowhere.
+    """
     resolved = resolve(path)
-    return [path] if resolved is None else [*resolved.links, resolved.real]
+    return [] if resolved is None else [*resolved.links, resolved.real]
 
 
 def _git_places(pointer: str) -> list[str]:
@@ -123,10 +127,16 @@ def _git_places(pointer: str) -> list[str]:
 
 
 def _first_line(path: str) -> str:
+    """Of a regular file; nothing else is waited for or read."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return ""
-        with open(path, errors="surrogateescape") as file:
-            return file.read(MAX_POINTER).partition("\n")[0]
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return ""
+        return os.fsdecode(os.read(number, MAX_POINTER).partition(b"\n")[0])
+    except OSError:
+        return ""
+    finally:
+        os.close(number)

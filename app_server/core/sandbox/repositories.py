@@ -48,9 +48,20 @@ class NestedRepositories:
             self._look_again()
         else:
             self._survey()
-        there = [pointer for pointer in self._found if exists(pointer)]
+        there = [pointer for pointer in self._found if self._is_there(pointer)]
         self.incomplete = self.incomplete or len(there) > MAX_REPOSITORIES
         return there[:MAX_REPOSITORIES]
+
+    def _is_there(self, pointer: str) -> bool:
+        """Still there, and not by a link that has taken the place of a folder."""
+        if not exists(pointer):
+            return False
+        folder = os.path.dirname(pointer)
+        while folder != self._root:
+            if os.path.islink(folder):
+                return False
+            folder = os.path.dirname(folder)
+        return True
 
     def _survey(self) -> None:
         self._surveyed = True
@@ -69,11 +80,15 @@ class NestedRepositories:
 
     def _look_again(self) -> None:
         now = dict.fromkeys(self._folders(self._root, MAX_ENTRIES)[0])
+        if len(now) <= MAX_LOOKS:
+            self._seen = now
+            for folder in now:
+                self._look_into(folder)
+            return
         new = [folder for folder in now if folder not in self._seen]
         self._seen = {folder: None for folder in self._seen if folder in now}
-        turns = MAX_LOOKS if len(now) <= MAX_LOOKS else MAX_LOOKS // 2
-        again = list(self._seen)[:turns]
-        for folder in (*new[:turns], *again):
+        turns = MAX_LOOKS // 2
+        for folder in (*new[:turns], *list(self._seen)[:turns]):
             self._look_into(folder)
             self._seen.pop(folder, None)
             self._seen[folder] = None

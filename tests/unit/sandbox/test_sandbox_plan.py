@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -230,10 +231,14 @@ def test_repositories_inside_a_root_are_found(tmp_path: Path) -> None:
     }
 
 
-def test_a_git_file_that_is_none_is_survived(tmp_path: Path) -> None:
-    (tmp_path / ".git").write_bytes(b"\xff\x00gitdir")
+@pytest.mark.parametrize(
+    "content", [b"\xff\x00gitdir", b"gitdir: a\x00b", b"gitdir: " + b"x" * 5000, b"gitdir:", b"gitdir: .."]
+)
+def test_a_git_file_that_is_none_is_survived(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".git").write_bytes(content)
     (root,) = roots_of(tmp_path).values()
-    assert root.fences == (str(tmp_path / ".git"),)
+    assert all(within(fence, str(tmp_path)) and fence != str(tmp_path) for fence in root.fences)
+    assert root.fences[0] == str(tmp_path / ".git")
 
 
 def test_every_link_on_the_way_to_git_is_found(tmp_path: Path) -> None:
@@ -250,3 +255,9 @@ def test_hooks_that_are_a_link_are_found_where_they_lead(tmp_path: Path) -> None
     (tmp_path / ".git/hooks").symlink_to("../githooks")
     (root,) = roots_of(tmp_path).values()
     assert str(tmp_path / "githooks") in root.fences
+
+
+def test_a_git_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".git")
+    (root,) = roots_of(tmp_path).values()
+    assert root.fences == (str(tmp_path / ".git"),)

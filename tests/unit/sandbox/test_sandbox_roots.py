@@ -209,3 +209,24 @@ def test_new_repositories_are_found_in_their_turn(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "a0")
     assert set(found.pointers()) == made - {str(tmp_path / "a0/.git")}
     assert not found.incomplete
+
+
+def test_a_repository_behind_a_link_is_none_of_this_root(tmp_path: Path) -> None:
+    """Its path could not be opened without following the link, and no command would run any more."""
+    (tmp_path / "ws/a/proj/.git").mkdir(parents=True)
+    found = NestedRepositories(str(tmp_path / "ws"))
+    assert len(found.pointers()) == 1
+    (tmp_path / "ws/a").rename(tmp_path / "moved")
+    link(tmp_path / "ws/a", tmp_path / "moved")
+    assert found.pointers() == []
+
+
+def test_another_conversations_root_behind_a_link_is_left_alone(
+    tmp_path: Path, server: ServerRoots, planned: Planned
+) -> None:
+    (tmp_path / "proj/sub").mkdir(parents=True)
+    (tmp_path / "out/.git").mkdir(parents=True)
+    inner, outer = server.open(), server.open()
+    planned(inner, "proj/sub")
+    replace_by_link(tmp_path / "proj/sub", tmp_path / "out")
+    assert planned(outer, "proj").fences == ()
