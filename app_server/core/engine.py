@@ -164,6 +164,8 @@ class Engine:
     ) -> Opened:
         outbox = Outbox(writer)
         state = SessionState(Settings.of(config))
+        roots = self._runner.roots.open()
+        roots.learn(state.settings.sandbox_policy, state.settings.cwd)
         elicitations = Elicitations(lambda event: outbox.emit("", event), supported=self._ports.elicitation())
         services = Services(
             conversation_id=conversation_id,
@@ -175,6 +177,7 @@ class Engine:
             broker=ApprovalBroker(),
             approved=ApprovalMemory(),
             runner=self._runner,
+            roots=roots,
             mcp=self._ports.mcp(config, elicitations),
             clock=self._around.clock,
             now=self._around.now,

@@ -119,6 +119,8 @@ def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
             summary=or_unset(op.summary),
         )
     )
+    settings = actor.state.settings
+    actor.services.roots.learn(settings.sandbox_policy, settings.cwd)
 
 
 async def _user_input(actor: Actor, id: str, op: UserInputOp | UserTurnOp, schema: object) -> None:

@@ -118,6 +118,7 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
         broker=services.broker,
         approved=services.approved,
         runner=services.runner,
+        roots=services.roots,
         mcp=services.mcp,
         diffs=diffs,
         store=services.outbox.flush,

@@ -88,6 +88,7 @@ class Session:
             self.services.outbox.store()
             self.services.outbox.close()
             self._close()
+            self.services.roots.close()
             await self.services.terminals.close()
 
     async def _tell_of_servers(self) -> None:

@@ -17,6 +17,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
 from protocol.events.msg import EventMsg
@@ -74,6 +75,8 @@ class ToolTurn:
     broker: ApprovalBroker
     approved: ApprovalMemory
     runner: CommandRunner
+    roots: ConversationRoots
+    """What the names of writable roots stand for in this conversation."""
     mcp: McpManager
     diffs: TurnDiffTracker
     store: Callable[[], Awaitable[None]]

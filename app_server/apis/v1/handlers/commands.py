@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from app_server.apis.services import ConfigSource
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
@@ -10,6 +12,8 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.records import dataclass
 from protocol.v1.misc import ExecOneOffCommandParams, ExecOneOffCommandResponse
+
+log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS = 10_000
 
@@ -29,6 +33,8 @@ async def exec_one_off_command(
     config = context.config.load()
     cwd = str(context.config.cwd / (params.cwd or ""))
     plan = context.runner.plan(params.sandbox_policy or config.sandbox_policy, cwd)
+    for notice in plan.notices if plan is not None else ():
+        log.warning("execOneOffCommand: %s", notice)
     spec = CommandSpec(
         argv=params.command,
         cwd=cwd,

@@ -5,11 +5,12 @@ Runs in the process to be confined. Any layer that fails raises OSError and the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from app_server.core.sandbox.confine import landlock, namespaces, privileges, seccomp
+from app_server.core.sandbox.confine import landlock, namespaces, places, privileges, seccomp
 from app_server.core.sandbox.confine.home import ShownHome
 from app_server.core.sandbox.confine.seccomp import Filter, Part
 
@@ -34,7 +35,7 @@ def with_namespaces(
     get; `shown` is what came of entering them. Gives the descriptor that the socket broker needs; None where there is
     no broker on this machine.
     """
-    namespaces.open_roots(confine, shown)
+    roots = namespaces.open_roots(confine, shown)
     if confine["private_temp"]:
         environment[b"TMPDIR"] = b"/dev/shm"
     if confine["foreign_files"]:
@@ -42,7 +43,9 @@ def with_namespaces(
     else:
         privileges.drop_capabilities()
     if confine["landlock"] is not None:
-        landlock.restrict(confine["landlock"], confine["roots"], DEVICE_FOLDER)
+        landlock.restrict(confine["landlock"], roots, DEVICE_FOLDER)
+    for root in roots:
+        os.close(root)  # no command may come by it
     rest = Filter(network=confine["network"], namespaces=True, broker=True, part=Part.REST)
     try:
         return seccomp.install_listening(rest)
@@ -57,7 +60,10 @@ def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:
     def apply() -> None:
         privileges.forgo()
         privileges.drop_capabilities()
-        landlock.restrict(confine["landlock"], confine["roots"], HOST_DEVICES)
-        seccomp.install(Filter(confine["network"], namespaces=False, read_only=not confine["roots"]))
+        roots = places.open_roots(confine["roots"])
+        landlock.restrict(confine["landlock"], roots, HOST_DEVICES)
+        for root in roots:
+            os.close(root)
+        seccomp.install(Filter(confine["network"], namespaces=False, read_only=not roots))
 
     return apply

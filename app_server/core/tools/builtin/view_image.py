@@ -34,7 +34,9 @@ class ViewImageTool:
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ViewImageArguments)
         path = os.path.join(turn.settings.cwd, arguments.path)
-        data = await read_bytes("image", turn, path=path, most=MAX_IMAGE_BYTES)
+        # From where commands work, too: what the directory's name stood for when the conversation was given it.
+        real = os.path.join(turn.roots.real(turn.settings.cwd), arguments.path)
+        data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
         try:
             url = await anyio.to_thread.run_sync(data_url, data)
         except ImageUnreadable as error:
