@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return run_demo(yes=args.yes)
         case "generate-json-schema" | "generate-ts":
-            return _generate(args.command, Path(args.out))
+            return _generate(args.command, Path(args.out), experimental=args.experimental)
         case _:
             return _serve(args)
 
@@ -66,6 +66,9 @@ def parser() -> argparse.ArgumentParser:
     for name, what in (("generate-json-schema", "JSON Schemas"), ("generate-ts", "TypeScript types")):
         generate = commands.add_parser(name, help=f"write the protocol's {what}")
         generate.add_argument("--out", "-o", required=True, metavar="DIR")
+        generate.add_argument(
+            "--experimental", action="store_true", help="with what a client has to ask for, in DIR/v2"
+        )
     return out
 
 
@@ -81,14 +84,14 @@ def _serve(args: argparse.Namespace) -> int:
     if listen not in (None, "stdio", "stdio://"):
         print(f"app-server: cannot listen on {listen}: only stdio:// is supported", file=sys.stderr)  # noqa: T201
         return 2
-    from app_server.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
+    from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
 
     return serve_stdio(args)
 
 
-def _generate(command: str, out: Path) -> int:
-    from protocol import export  # noqa: PLC0415  a server needs none of it
+def _generate(command: str, out: Path, *, experimental: bool) -> int:
+    from protocol.export import main as export  # noqa: PLC0415  a server needs none of it
 
     write = export.write_schemas if command == "generate-json-schema" else export.write_typescript
-    write(out)
+    write(out, experimental=experimental)
     return 0

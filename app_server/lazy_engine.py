@@ -11,37 +11,40 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from app_server.core.config.types import Config
+from app_server.core.lazy import Lazy
 from app_server.core.opening import Opened, Origin
 
 if TYPE_CHECKING:
-    from app_server.extras import Assembled
+    from app_server.assembly import Assembled
 
 
 class LazyEngine:
     """Opens conversations and asks for models."""
 
-    def __init__(self, load: Callable[[], Callable[[], Assembled]]) -> None:
-        self._load = load
-        """Imports it, and gives what then puts it together. May be called in a thread, and more than once."""
+    def __init__(self, assemble: Lazy[Callable[[], Assembled]]) -> None:
+        """Loading imports the engine, and may happen in a thread; what is loaded then puts it together, in the event
+        loop.
+        """
+        self._assemble = assemble
         self._assembled: Assembled | None = None
 
     async def open(self, config: Config, origin: Origin) -> Opened:
         """As `Engine.open`. Whatever is asked meanwhile waits, so that answers keep the order of their requests."""
-        return await self._ready(self._load).engine.open(config, origin)
+        return await self._ready().engine.open(config, origin)
 
     async def names(self, config: Config) -> tuple[str, ...]:
-        return await self._ready(self._load).models.names(config)
+        return await self._ready().models.names(config)
 
     async def warm_up(self) -> None:
-        assemble = await anyio.to_thread.run_sync(self._load)
-        await self._ready(lambda: assemble).models.warm_up()
+        await anyio.to_thread.run_sync(self._assemble.get)
+        await self._ready().models.warm_up()
 
     async def aclose(self) -> None:
         if self._assembled is not None:
             await self._assembled.models.aclose()
-            await self._assembled.extras.close()
+            await self._assembled.adapters.close()
 
-    def _ready(self, load: Callable[[], Callable[[], Assembled]]) -> Assembled:
+    def _ready(self) -> Assembled:
         if self._assembled is None:
-            self._assembled = load()()
+            self._assembled = self._assemble.get()()
         return self._assembled

@@ -22,6 +22,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server import __version__
+from app_server.apis.handshake import Handshake
+from app_server.apis.logins import Logins
+from app_server.apis.router import MethodRouter
+from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.v1 import routes as v1
+from app_server.apis.v1.handlers.handshake import adopt_introduction
+from app_server.apis.warm_up import WarmUp
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.issuer import Issuer
@@ -30,11 +37,9 @@ from app_server.core.config.types import CliOverrides
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
+from app_server.core.lazy import Lazy
 from app_server.core.opening import Surroundings
-from app_server.greeting import Greeting, own_user_agent
-from app_server.handlers.context import Client, HandlerContext
-from app_server.handlers.handshake import start_warm_up
-from app_server.handlers.router import MethodRouter
+from app_server.identity import ClientProfile, Introduction, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.limits import Limits
 from app_server.rpc.connection import Connection
@@ -44,7 +49,7 @@ from protocol.ids import new_conversation_id
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
-    from app_server.extras import Assembled
+    from app_server.assembly import Assembled
 
 log = logging.getLogger(__name__)
 
@@ -63,16 +68,16 @@ class ServerSettings:
     limits: Limits = Limits()
 
 
-async def serve(transport: Transport, settings: ServerSettings, greeting: Greeting | None = None) -> None:
+async def serve(transport: Transport, settings: ServerSettings, early: Introduction | None = None) -> None:
     """Serve one client until it leaves. Returns once everything is stored and every child has ended.
 
-    `greeting` is what passed between the two before this server was loaded.
+    `early` is what the client said in an `initialize` that was answered before this server was loaded.
     """
     outgoing = Outgoing(transport.write, settings.limits.unread_bytes)
     async with anyio.create_task_group() as process:
         process.start_soon(_write, outgoing, process, name="writer")
         try:
-            await _serve_client(transport, outgoing, settings, greeting)
+            await _serve_client(transport, outgoing, settings, early)
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await outgoing.finish()
@@ -80,9 +85,8 @@ async def serve(transport: Transport, settings: ServerSettings, greeting: Greeti
 
 
 async def _serve_client(
-    transport: Transport, outgoing: Outgoing, settings: ServerSettings, greeting: Greeting | None
+    transport: Transport, outgoing: Outgoing, settings: ServerSettings, early: Introduction | None
 ) -> None:
-    surroundings = _surroundings(settings)
     runner = CommandRunner(
         python=sys.executable,
         home=str(settings.home),
@@ -91,62 +95,52 @@ async def _serve_client(
         output_cap=settings.limits.output_bytes,
     )
     async with runner, anyio.create_task_group() as background:
-        context = _context(settings, surroundings, outgoing, runner, background, greeting)
+        services, engine = _compose(settings, outgoing, runner, background)
+        router = MethodRouter(v1.routes(services), services.handshake.client)
         try:
-            if context.client.initialized:
-                start_warm_up(context)
-            router = MethodRouter(context)
+            if early is not None:
+                adopt_introduction(services.handshake, early)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
-                await context.manager.end_all()
-                await context.close()
+                await services.conversations.end_all()
+                await engine.aclose()
             background.cancel_scope.cancel()
 
 
-def _context(
-    settings: ServerSettings,
-    surroundings: Surroundings,
-    outgoing: Outgoing,
-    runner: CommandRunner,
-    background: TaskGroup,
-    greeting: Greeting | None,
-) -> HandlerContext:
+def _compose(
+    settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
+) -> tuple[ServerServices, LazyEngine]:
+    surroundings, environment = _surroundings(settings), settings.environment
     auth = AuthManager(
         settings.home,
         clock=time.time,
-        issuer=Issuer(settings.environment.get(ISSUER_VARIABLE)),
-        env_api_key=settings.environment.get("OPENAI_API_KEY"),
+        issuer=Issuer(environment.get(ISSUER_VARIABLE)),
+        env_api_key=environment.get("OPENAI_API_KEY"),
     )
-    user_agent = greeting.user_agent if greeting else own_user_agent(settings.environment)
+    client, user_agent = ClientProfile(), own_user_agent(environment)
     git = Git(scratch=settings.home / "tmp")
-    client = Client(initialized=greeting is not None and greeting.done)
 
     def load() -> Callable[[], Assembled]:
-        from app_server.extras import assemble  # noqa: PLC0415 - slow to import
+        from app_server.assembly import assemble  # noqa: PLC0415 - slow to import
 
         return lambda: assemble(surroundings, runner, git, auth, user_agent, client, background)
 
-    engine = LazyEngine(load)
-    return HandlerContext(
-        home=settings.home,
-        cwd=settings.cwd,
-        cli=settings.cli,
-        surroundings=surroundings,
-        manager=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
+    engine = LazyEngine(Lazy(load))
+    services = ServerServices(
+        config=ConfigSource(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment),
+        conversations=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
         outgoing=outgoing,
-        runner=runner,
+        handshake=Handshake(client, user_agent, WarmUp(runner, engine, background)),
         auth=auth,
+        logins=Logins(auth, user_agent, background, new_id=surroundings.new_id, random=os.urandom),
+        models=engine,
+        runner=runner,
         git=git,
         search=FileSearch(time.time_ns),
-        user_agent=user_agent,
-        background=background,
         new_id=surroundings.new_id,
-        random=os.urandom,
-        models=engine,
-        closing=(engine.aclose,),
-        client=client,
     )
+    return services, engine
 
 
 def _surroundings(settings: ServerSettings) -> Surroundings:

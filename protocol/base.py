@@ -21,7 +21,8 @@ Json = Any
 class Model(BaseModel):
     """What every shape has in common: frozen, tolerant of unknown fields, dumped compactly."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    # Unknown fields are ignored, which is pydantic's default; `RootModel` refuses to have that said.
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     def to_json(self) -> bytes:
         """Compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""

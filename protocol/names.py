@@ -1,4 +1,4 @@
-"""Names that are needed before the table of methods is loaded."""
+"""Names of methods that are needed before any table is loaded."""
 
 from typing import Final
 
@@ -8,4 +8,4 @@ INITIALIZE: Final = "initialize"
 INITIALIZED: Final = "initialized"
 
 LIST_CONVERSATIONS: Final = "listConversations"
-"""Often the second; see `app_server.early_list`."""
+"""Often the second; see `app_server.startup.early_list`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 
@@ -19,14 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__"},
     {"cli"},
-    {"stdio_server"},
-    {"process", "demo"},
+    {"startup", "demo"},
     {"server"},
     {"lazy_engine"},
-    {"early_list", "extras", "greeting", "limits", "logs"},
-    {"handlers"},
+    {"assembly"},
+    {"apis"},
     {"conversations"},
-    {"projection", "rpc", "transport", "core"},
+    {"logs"},
+    {"rpc", "transport", "core"},
+    {"identity", "limits"},
 )
 """Each level imports what is below it. Those that share a level do not import one another."""
 
@@ -40,19 +41,26 @@ CORE = (
     {"exec", "model"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
     {"config"},
-    {"errors", "shell_tree"},
+    {"errors", "lazy", "shell_tree"},
 )
 
-WIRE = ("protocol.v1", "protocol.methods", "protocol.names", "protocol.jsonrpc")
-"""The faces of the wire, which the engine does not know."""
+APIS = ("v1", "v2", "acp")
+"""Each has a folder in `app_server.apis` and one in `protocol`, once it is there."""
+
+WIRE = (*(f"protocol.{api}" for api in APIS), "protocol.jsonrpc", "protocol.names", "protocol.table")
+"""What goes over the wire and how, which the engine does not know."""
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
 
-PURE_FOLDERS = {"protocol", "app_server.projection", "app_server.core.commands"}
+PURE_FOLDERS = {"protocol", "app_server.core.commands"}
 
 PURE_MODULES = {
+    "app_server": {"identity", "limits"},
+    "app_server.apis": {"result", "route"},
+    "app_server.apis.v1": {"approvals", "inbound", "outbound"},
+    "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"errors", "shell_tree"},
+    "app_server.core": {"errors", "lazy", "shell_tree"},
     "app_server.core.approvals": {"decide", "memory"},
     "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
@@ -63,7 +71,7 @@ PURE_MODULES = {
         *("request", "responses_api", "retry", "sse"),
     },
     "app_server.core.patch": {
-        *("diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
+        *("changes", "diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
         *("text", "turn_diff"),
     },
     "app_server.core.rollout": {"lines", "names", "policy"},
@@ -75,6 +83,43 @@ PURE_MODULES = {
 PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODULES.items() for name in names})
 """Modules and folders that decide and never act; nor does anything that they import."""
 
+LATE_IMPORTS = {
+    "app_server.assembly": "the engine, with the first conversation or when nobody waits",
+    "app_server.core.mcp.http": "only servers that are reached over HTTP",
+    "app_server.core.model.http_transport": "with the first request to a model",
+    "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
+    "app_server.core.telemetry.otlp_json": "imports httpx",
+    "app_server.demo": "a command of its own",
+    "app_server.startup": "what is loaded behind the first answers",
+    "ctypes": "takes as long as all that comes before the first answer",
+    "httpx": "logins and refreshes of tokens",
+    "jsonschema": "only to say what is wrong with a call",
+    "opentelemetry": "an extra, not always installed",
+    "protocol.export": "a tool for building",
+    "socket": "few servers have one for stderr",
+    "tempfile": "most servers never write such a file",
+    "tomlkit": "most servers never edit a file",
+    "tree_sitter": "with the first command",
+    "tree_sitter_bash": "with the first command",
+}
+"""What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""
+
+KNOWN_CYCLES = {frozenset({"app_server.core.model.http", "app_server.core.model.http_transport"})}
+"""Modules that import one another, by an import inside a function. No more are to come."""
+
+MOST_FIELDS = 12
+"""That a constructor takes: whatever needs more does more than one thing, or passes on what it does not need."""
+
+LARGE = {
+    "Config": "every setting",
+    "ModelFamily": "a table",
+    "ProviderConfig": "every setting of a provider",
+    "ModelCall": "one request to the model",
+    "Services": "what a session is made of",
+    "ToolTurn": "what tools see of a turn",
+    "TurnLoop": "one turn",
+}
+
 
 @cache
 def modules() -> Mapping[str, Path]:
@@ -84,17 +129,69 @@ def modules() -> Mapping[str, Path]:
 
 
 @cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+
+
+@cache
 def imports(module: str) -> frozenset[str]:
     """What a module imports, as modules: `from package import module` means the module."""
+    return frozenset(imported(tree(module)))
+
+
+def imported(scope: ast.AST) -> Iterator[str]:
+    for node in ast.walk(scope):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                assert node.module is not None, "a relative import"
+                full = {f"{node.module}.{alias.name}" for alias in node.names}
+                yield from (name if name in modules() else node.module for name in full)
+            case ast.Call(func=ast.Attribute(attr="import_module") | ast.Name(id="import_module")):
+                [name] = node.args
+                assert isinstance(name, ast.Constant), "a module whose name no reader of the code knows"
+                yield str(name.value)
+
+
+def late_imports(module: str) -> set[str]:
+    functions = (
+        node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return {name for function in functions for name in imported(function)}
+
+
+def constructors(module: str) -> Iterator[tuple[str, int]]:
+    """Each class with a constructor of its own, or a dataclass, and how much it takes."""
+    for node in ast.walk(tree(module)):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+            yield node.name, len(fields)
+        for each in node.body:
+            if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+                yield node.name, len(each.args.args) + len(each.args.kwonlyargs) - 1
+
+
+def cycles(graph: Mapping[str, Set[str]]) -> list[set[str]]:
+    """Groups of nodes, each of which leads to every other of its group."""
+    reached = {node: reachable(graph, node) for node in graph}
+    groups = {
+        frozenset({other for other in reached[node] if node in reached[other]} | {node}) for node in graph
+    }
+    return [set(group) for group in groups if len(group) > 1]
+
+
+def reachable(graph: Mapping[str, Set[str]], start: str) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.module is not None, f"{module} has a relative import"
-            full = {f"{node.module}.{alias.name}" for alias in node.names}
-            found.update(name if name in modules() else node.module for name in full)
-    return frozenset(found)
+    waiting = [start]
+    while waiting:
+        for each in graph[waiting.pop()]:
+            if each not in found:
+                found.add(each)
+                waiting.append(each)
+    return found
 
 
 def inside(module: str, package: str) -> bool:
@@ -146,8 +243,42 @@ def test_the_engine_knows_nothing_of_the_wire() -> None:
     assert known == []
 
 
+def test_an_api_is_known_in_its_own_folder_only() -> None:
+    """Neither another API nor what all of them share names one; the composition root knows which there are."""
+    wrong = []
+    for module, imported in [
+        *edges("app_server.apis"),
+        *edges("app_server.conversations"),
+        *edges("app_server.rpc"),
+    ]:
+        for api in APIS:
+            home = f"app_server.apis.{api}"
+            if (inside(imported, home) or inside(imported, f"protocol.{api}")) and not inside(module, home):
+                wrong.append(f"{module} imports {imported}")
+    assert wrong == []
+
+
+def test_the_shapes_of_an_api_are_its_own() -> None:
+    wrong = []
+    for module, imported in edges("protocol"):
+        for api in APIS:
+            home = f"protocol.{api}"
+            if inside(imported, home) and not inside(module, home) and not inside(module, "protocol.export"):
+                wrong.append(f"{module} imports {imported}")
+    assert wrong == []
+
+
 def test_the_protocol_knows_nobody() -> None:
     assert [pair for pair in edges("protocol") if inside(pair[1], "app_server")] == []
+
+
+def test_what_writes_schemas_and_documentation_is_a_tool() -> None:
+    users = {
+        module
+        for module, imported in [*edges("app_server"), *edges("protocol")]
+        if inside(imported, "protocol.export")
+    }
+    assert {module for module in users if not inside(module, "protocol.export")} == {"app_server.cli"}
 
 
 def test_the_demo_is_a_client() -> None:
@@ -156,6 +287,39 @@ def test_the_demo_is_a_client() -> None:
     assert [
         pair for pair in inner if not inside(pair[1], "app_server.demo") and pair[1] != "app_server"
     ] == []
+
+
+def test_no_modules_import_one_another() -> None:
+    found = {
+        frozenset(group) for group in cycles({name: imports(name) & modules().keys() for name in modules()})
+    }
+    assert found <= KNOWN_CYCLES
+
+
+def test_cycles_are_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"d"}}) == [{"a", "b", "c"}]
+
+
+def test_imports_are_at_the_top_but_for_what_is_loaded_late() -> None:
+    late = [(module, name) for module in modules() for name in sorted(late_imports(module))]
+    assert [pair for pair in late if not any(inside(pair[1], allowed) for allowed in LATE_IMPORTS)] == []
+
+
+def test_constructors_are_small() -> None:
+    sizes = [pair for module in modules() if inside(module, "app_server") for pair in constructors(module)]
+    assert {name for name, size in sizes if size > MOST_FIELDS} <= LARGE.keys()
+
+
+def test_only_a_session_looks_into_its_services() -> None:
+    wrong = [
+        module
+        for module in modules()
+        if not inside(module, "app_server.core.session")
+        and any(
+            isinstance(node, ast.Attribute) and node.attr == "services" for node in ast.walk(tree(module))
+        )
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", PURE)
@@ -175,5 +339,5 @@ def test_the_engine_is_imported_late() -> None:
         f"app_server.core.{name}"
         for name in ("engine", "tools.runtime", "turn.loop", "session.session", "model.client", "mcp.manager")
     ]
-    code = "import sys, app_server.stdio_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
+    code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0

@@ -1,25 +1,23 @@
-"""One open conversation: its session, who listens to it, and the pump between them.
+"""One open conversation: its session, who subscribed to it, and the pump between them.
 
-Events wait in the session until somebody listens, so a listener that comes late misses nothing. Questions to the
+Events wait in the session until somebody subscribes, so a subscriber that comes late misses nothing. Questions to the
 user make a round trip here: event out, request out, the client's answer back in as an operation.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientQuestion, Subscriber
 from app_server.core.errors import CoreError
-from app_server.projection.approvals import Asking, answer, asks, question
-from app_server.projection.outbound import EventProjection
 from app_server.rpc.outgoing import Outgoing, describe
 from protocol.engine.events import SessionEvent
-from protocol.events.notices import ShutdownCompleteEvent
-from protocol.events.turn import RawResponseItemEvent
 from protocol.ops import InterruptOp, Op, ShutdownOp
 
 if TYPE_CHECKING:
@@ -31,40 +29,64 @@ log = logging.getLogger(__name__)
 class LiveConversation:
     """Alive from opening to shutdown."""
 
-    def __init__(self, id: str, session: Session, outgoing: Outgoing) -> None:
+    def __init__(
+        self, id: str, session: Session, outgoing: Outgoing, new_operation_id: Callable[[], str]
+    ) -> None:
         self.id, self.session = id, session
         self._outgoing = outgoing
-        self._projection = EventProjection(id)
-        self._listeners: dict[str, bool] = {}
-        self._listened = anyio.Event()
-        self._handed_over = False
+        self._new_operation_id = new_operation_id
+        self._adapters: dict[AdapterFactory, ApiAdapter] = {}
+        self._subscribers: dict[str, Subscriber] = {}
+        self._audience: tuple[Subscriber, ...] = ()
+        """Each adapter that has subscribers, once."""
+        self._subscribed = anyio.Event()
+        self._continues_elsewhere = False
         self.gone = anyio.Event()
 
     @property
     def rollout_path(self) -> Path:
-        return self.session.services.rollout_path
+        return self.session.rollout_path
 
-    # --- listeners
-    def listen(self, subscription_id: str, *, raw: bool) -> None:
-        self._listeners[subscription_id] = raw
-        self._listened.set()
+    # --- subscribers
+    def subscribe(self, subscription_id: str, make_adapter: AdapterFactory, *, raw: bool) -> None:
+        """Subscriptions of one API share an adapter: each event reaches the client once in the words of an API."""
+        adapter = self._adapters.get(make_adapter)
+        if adapter is None:
+            adapter = self._adapters[make_adapter] = make_adapter(self.id)
+            if self._continues_elsewhere:
+                adapter.continues_elsewhere()
+        self._subscribers[subscription_id] = Subscriber(adapter, raw)
+        self._subscribers_changed()
 
-    def stop_listening(self, subscription_id: str) -> bool:
-        if subscription_id not in self._listeners:
+    def unsubscribe(self, subscription_id: str) -> bool:
+        if self._subscribers.pop(subscription_id, None) is None:
             return False
-        del self._listeners[subscription_id]
-        if not self._listeners:
-            self._listened = anyio.Event()
+        self._subscribers_changed()
         return True
 
     def mute(self) -> None:
-        """The client has left: nobody is told anything more."""
-        self._listeners.clear()
-        self._listened = anyio.Event()
+        """The client has left: nobody is sent anything more."""
+        self._subscribers.clear()
+        self._subscribers_changed()
+
+    def _subscribers_changed(self) -> None:
+        subscribers = self._subscribers.values()
+        self._audience = tuple(
+            Subscriber(adapter, any(each.raw for each in subscribers if each.adapter is adapter))
+            for adapter in self._adapters.values()
+            if any(each.adapter is adapter for each in subscribers)
+        )
+        if self._audience:
+            self._subscribed.set()
+        else:
+            self._subscribed = anyio.Event()
 
     # --- operations
     def submit(self, op: Op) -> str:
-        return self.session.submit(op)
+        """The id that the operation's events carry. Raises CoreError once the session has ended."""
+        id = self._new_operation_id()
+        self.session.submit(id, op)
+        return id
 
     async def interrupt(self) -> None:
         """Returns once nothing runs; at once where nothing did."""
@@ -82,8 +104,10 @@ class LiveConversation:
         await self.gone.wait()
 
     async def hand_over(self) -> None:
-        """End it because it goes on as another: those who listen hear how its turn ends, and of no shutdown."""
-        self._handed_over = True
+        """End it because it goes on in another session. Subscribers are told how its turn ends."""
+        self._continues_elsewhere = True
+        for adapter in self._adapters.values():
+            adapter.continues_elsewhere()
         await self.shut_down()
 
     # --- life
@@ -93,21 +117,21 @@ class LiveConversation:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._pump, group, name=f"pump {self.id}")
                 await self.session.run()
-                if not self._listeners:
+                if not self._audience:
                     group.cancel_scope.cancel()
         finally:
             self.gone.set()
 
     async def _pump(self, group: TaskGroup) -> None:
-        while self._listeners or not self.session.ended.is_set():
-            if not self._listened.is_set():
-                await self._listened.wait()
-            events = await self.session.services.outbox.take()
+        while self._audience or not self.session.ended.is_set():
+            if not self._subscribed.is_set():
+                await self._subscribed.wait()
+            events = await self.session.events()
             if not events:
                 break
             for n, event in enumerate(events):
-                if not self._listeners:
-                    self.session.services.outbox.give_back(events[n:])
+                if not self._audience:
+                    self.session.give_back(events[n:])
                     break
                 self._forward(event, group)
                 if self._outgoing.congested:
@@ -115,24 +139,24 @@ class LiveConversation:
         group.cancel_scope.cancel()  # the session has ended: open questions have nobody to ask for them
 
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:
-        msg = event.event
-        if isinstance(msg, RawResponseItemEvent) and not any(self._listeners.values()):
-            return
-        if self._handed_over and isinstance(msg, ShutdownCompleteEvent):
-            return
-        for line in self._projection.lines(event):
-            self._outgoing.send(line)
-        if asks(msg):
-            group.start_soon(self._ask, event.operation_id, msg, name="question")
+        question = None
+        for each in self._audience:
+            for line in each.adapter.lines(event, raw=each.raw):
+                self._outgoing.send(line)
+            if question is None:  # the client is asked once, in the words of the API that came first
+                question = each.adapter.question(event)
+        if question is not None:
+            group.start_soon(self._ask, question, name="question")
 
-    async def _ask(self, turn_id: str, event: Asking) -> None:
-        asked = question(self.id, event)
-        came = await self._outgoing.request(asked.method, asked.params)
-        if came.error is not None:
-            log.warning("%s was answered with an error, which is a no: %s", asked.method, came.error[:200])
+    async def _ask(self, question: ClientQuestion) -> None:
+        reply = await self._outgoing.request(question.method, question.params)
+        if reply.error is not None:
+            log.warning(
+                "%s was answered with an error, which is a no: %s", question.method, reply.error[:200]
+            )
         else:
-            log.debug("%s was answered with %s", asked.method, describe(came.result))
+            log.debug("%s was answered with %s", question.method, describe(reply.result))
         try:
-            self.submit(answer(turn_id, event, None if came.error is not None else came.result))
+            self.submit(question.to_op(None if reply.error is not None else reply.result))
         except CoreError:
             pass  # the conversation has ended meanwhile

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
 from app_server.core.opening import Opened, Origin, StoredRollout
@@ -17,6 +18,9 @@ from app_server.rpc.errors import not_found, overloaded
 from app_server.rpc.outgoing import Outgoing
 
 log = logging.getLogger(__name__)
+
+MOST_ENDED = 10_000
+"""So many subscriptions of conversations that have ended are remembered, for clients that end them afterwards."""
 
 
 class ConversationManager:
@@ -32,9 +36,16 @@ class ConversationManager:
         self._open, self._outgoing, self._group, self._most = open, outgoing, group, most
         self._live: dict[str, LiveConversation] = {}
         self._subscriptions: dict[str, LiveConversation] = {}
+        self._ended_subscriptions: dict[str, None] = {}
+        """Of conversations that ended first, oldest first; ending one of these is no mistake of the client's."""
 
-    async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
-        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first."""
+    async def open(
+        self, config: Config, origin: Origin, new_operation_id: Callable[[], str]
+    ) -> tuple[LiveConversation, Opened]:
+        """Begin a conversation, or go on with a stored one; one of that id that is open here is ended first.
+
+        Operations get their ids, turns included, from `new_operation_id`: each API names them in its own way.
+        """
         if len(self._live) >= self._most:
             raise overloaded(f"{len(self._live)} conversations are open; archive some first")
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
@@ -42,7 +53,7 @@ class ConversationManager:
             await before.hand_over()
         opened = await self._open(config, origin)
         live = self._live[opened.conversation_id] = LiveConversation(
-            opened.conversation_id, opened.session, self._outgoing
+            opened.conversation_id, opened.session, self._outgoing, new_operation_id
         )
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
@@ -59,15 +70,20 @@ class ConversationManager:
             (live for live in self._live.values() if os.path.realpath(live.rollout_path) == real), None
         )
 
-    def subscribe(self, live: LiveConversation, subscription: str, *, raw: bool) -> None:
-        live.listen(subscription, raw=raw)
+    def subscribe(
+        self, live: LiveConversation, subscription: str, make_adapter: AdapterFactory, *, raw: bool
+    ) -> None:
+        live.subscribe(subscription, make_adapter, raw=raw)
         self._subscriptions[subscription] = live
 
     def unsubscribe(self, subscription: str) -> None:
         live = self._subscriptions.pop(subscription, None)
-        if live is None:
+        if live is not None:
+            live.unsubscribe(subscription)
+        elif subscription in self._ended_subscriptions:
+            del self._ended_subscriptions[subscription]
+        else:
             raise not_found("subscription", subscription)
-        live.stop_listening(subscription)
 
     async def shut_down(self, id: str) -> bool:
         """End one in good order; False where it is not open."""
@@ -95,3 +111,6 @@ class ConversationManager:
                 del self._live[live.id]
             for subscription in [key for key, value in self._subscriptions.items() if value is live]:
                 del self._subscriptions[subscription]
+                self._ended_subscriptions[subscription] = None
+            while len(self._ended_subscriptions) > MOST_ENDED:
+                del self._ended_subscriptions[next(iter(self._ended_subscriptions))]

@@ -16,7 +16,11 @@ import anyio.to_thread
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
-from app_server.core.context.compaction import build_compacted_history, collect_user_messages
+from app_server.core.context.compaction import (
+    build_compacted_history,
+    collect_user_messages,
+    with_marked_summary,
+)
 from app_server.core.context.instructions import opening_messages
 from app_server.core.context.project_docs import find_instructions
 from app_server.core.exec.runner import CommandRunner
@@ -42,10 +46,8 @@ from app_server.core.session.services import Instructions, Services, TurnComplet
 from app_server.core.session.session import Session
 from app_server.core.session.state import SessionState
 from app_server.core.telemetry.contract import ConversationTelemetry
-from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
-from app_server.core.turn.transcript import StoredTranscript
 from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
@@ -62,8 +64,8 @@ class ModelClients(Protocol):
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient: ...
 
 
-class Extras(Protocol):
-    """What surrounds an agent, as the composition root provides it."""
+class EnginePorts(Protocol):
+    """What the engine needs of the world around it, as the composition root provides it."""
 
     def originator(self) -> str: ...
 
@@ -87,14 +89,14 @@ class Engine:
         runner: CommandRunner,
         models: ModelClients,
         git: Git,
-        extras: Extras,
+        ports: EnginePorts,
     ) -> None:
-        self._around, self._runner, self._models, self._git, self._extras = (
+        self._around, self._runner, self._models, self._git, self._ports = (
             surroundings,
             runner,
             models,
             git,
-            extras,
+            ports,
         )
 
     async def open(self, config: Config, origin: Origin) -> Opened:
@@ -112,12 +114,10 @@ class Engine:
     # --- the four origins
     async def _begin(self, config: Config, given: Sequence[ResponseItem] | None) -> Opened:
         conversation_id, instructions, writer = self._new_rollout(config)
-        telemetry = await self._extras.telemetry(config, conversation_id)
+        telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(config, conversation_id, writer, instructions, (), telemetry)
         items = given if given is not None else self._opening(config, instructions)
-        state, outbox = opened.session.state, opened.session.services.outbox
-        StoredTranscript(state.history, outbox).record(OperationEmitter(outbox, OPENING_ID), items)
-        outbox.store()
+        opened.session.begin_with(OPENING_ID, items)
         return opened
 
     async def _fork(self, config: Config, path: Path) -> Opened:
@@ -125,29 +125,23 @@ class Engine:
         stored, lines = await anyio.to_thread.run_sync(read_for_fork, path)
         conversation_id, instructions, writer = self._new_rollout(config)
         await anyio.to_thread.run_sync(append_all, writer, lines)
-        telemetry = await self._extras.telemetry(config, conversation_id)
+        telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(
             config, conversation_id, writer, instructions, stored.initial_messages, telemetry
         )
-        opened.session.state.history.replace(
-            rebuild_history(stored.items, self._rebuild(config, instructions))
-        )
+        opened.session.restore(rebuild_history(stored.items, self._rebuild(config, instructions)))
         return opened
 
     async def _resume(self, config: Config, path: Path) -> Opened:
         reopened = await anyio.to_thread.run_sync(reopen, path, self._around.now)
         stored, instructions = reopened.stored, self._instructions(config)
-        telemetry = await self._extras.telemetry(config, stored.meta.id)
+        telemetry = await self._ports.telemetry(config, stored.meta.id)
         opened = self._session(
             config, stored.meta.id, reopened.writer, instructions, stored.initial_messages, telemetry
         )
-        opened.session.state.history.replace(
-            rebuild_history(stored.items, self._rebuild(config, instructions))
-        )
+        opened.session.restore(rebuild_history(stored.items, self._rebuild(config, instructions)))
         if stored.last_model is not None and stored.last_model != config.model:
-            opened.session.services.outbox.emit(
-                OPENING_ID, WarningEvent(message=_other_model(stored.last_model, config.model))
-            )
+            opened.session.warn(OPENING_ID, _other_model(stored.last_model, config.model))
         return opened
 
     # --- parts of a session
@@ -170,9 +164,9 @@ class Engine:
     ) -> Opened:
         outbox = Outbox(writer)
         state = SessionState(Settings.of(config))
-        elicitations = Elicitations(
-            lambda event: outbox.emit("", event), supported=self._extras.elicitation()
-        )
+        roots = self._runner.roots.open()
+        roots.learn(state.settings.sandbox_policy, state.settings.cwd)
+        elicitations = Elicitations(lambda event: outbox.emit("", event), supported=self._ports.elicitation())
         services = Services(
             conversation_id=conversation_id,
             config=config,
@@ -183,19 +177,20 @@ class Engine:
             broker=ApprovalBroker(),
             approved=ApprovalMemory(),
             runner=self._runner,
-            mcp=self._extras.mcp(config, elicitations),
+            roots=roots,
+            mcp=self._ports.mcp(config, elicitations),
             clock=self._around.clock,
             now=self._around.now,
             new_id=self._around.new_id,
             new_turn_id=lambda: str(self._around.new_conversation_id()),
             rollout_path=writer.path,
             history_file=MessageHistory(self._around.home, config.history),
-            turn_completed=self._extras.turn_completed(config, conversation_id),
+            turn_completed=self._ports.turn_completed(config, conversation_id),
             git=self._git,
             elicitations=elicitations,
         )
         telemetry.conversation_starts(config)
-        for warning in config.warnings:
+        for warning in (*config.warnings, *instructions.refusals):
             outbox.emit("", WarningEvent(message=warning))
         for old, present in config.old_names:
             outbox.emit("", _old_name_notice(old, present))
@@ -210,11 +205,17 @@ class Engine:
         )
 
     def _instructions(self, config: Config) -> Instructions:
+        refusals: list[str] = []
         agents = find_instructions(
-            self._around.home, config.cwd, config.project_doc_max_bytes, config.project_doc_fallback_filenames
+            self._around.home,
+            config.cwd,
+            config.project_doc_max_bytes,
+            config.project_doc_fallback_filenames,
+            refusals.append,
         )
         shell = self._around.shell_path
-        return Instructions(agents=agents, shell=os.path.basename(shell), shell_path=shell)
+        name = os.path.basename(shell)
+        return Instructions(agents=agents, shell=name, shell_path=shell, refusals=tuple(refusals))
 
     def _opening(self, config: Config, instructions: Instructions) -> list[ResponseItem]:
         return opening_messages(
@@ -228,7 +229,7 @@ class Engine:
             id=id,
             timestamp=utc_timestamp(self._around.now()),
             cwd=str(config.cwd),
-            originator=self._extras.originator(),
+            originator=self._ports.originator(),
             cli_version=self._around.version,
             instructions=instructions.agents,
             model_provider=config.model_provider_id,
@@ -238,7 +239,7 @@ class Engine:
     def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:
         def rebuild(before: Sequence[ResponseItem], line: CompactedItem) -> Sequence[ResponseItem]:
             if line.replacement_history is not None:
-                return line.replacement_history
+                return with_marked_summary(line.replacement_history, line.message)
             opening = self._opening(config, instructions)
             return build_compacted_history(opening, collect_user_messages(before), line.message)
 

@@ -19,7 +19,8 @@ from app_server.demo.screen import Screen
 from app_server.demo.stage import MODEL, SERVER, Stage
 from app_server.demo.turn import Seen, Turn
 from protocol.base import Json
-from protocol.methods import (
+from protocol.records import dataclass
+from protocol.v1.methods import (
     ADD_CONVERSATION_LISTENER,
     INITIALIZE,
     INITIALIZED,
@@ -28,7 +29,6 @@ from protocol.methods import (
     SEND_USER_MESSAGE,
     SEND_USER_TURN,
 )
-from protocol.records import dataclass
 
 LEAVES_WITHIN = 2.0
 """Seconds after its stdin was closed; editors kill what takes longer."""

@@ -14,8 +14,8 @@ from app_server.demo.client import Client, ClientError, Heard
 from app_server.demo.person import Person
 from app_server.demo.screen import Screen
 from protocol.base import Json
-from protocol.methods import APPLY_PATCH_APPROVAL, EVENT_PREFIX, EXEC_COMMAND_APPROVAL
 from protocol.records import dataclass
+from protocol.v1.methods import APPLY_PATCH_APPROVAL, EVENT_PREFIX, EXEC_COMMAND_APPROVAL
 
 LIMIT = 60.0
 """Seconds that a turn may take between two questions; a person may take longer."""
@@ -115,6 +115,8 @@ class Turn:
             case "task_complete":
                 seen.last_message = event["last_agent_message"]
                 return True
+            case _:
+                pass
         return False
 
 

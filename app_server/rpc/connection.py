@@ -1,22 +1,22 @@
 """One client: lines become calls, results become answers.
 
 Owns parsing, dispatch and the answer to everything that is no valid message. Knows no method: `Router` says what
-there is. A handler's `Reply.then` runs after the answer was queued, in the request's own lane, so nothing that the
-request causes can overtake its answer.
+there is. `RpcReply.after_response` runs after the response was written, in the request's own lane, so nothing that the
+request causes can overtake it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import anyio
 
 from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.lanes import Lanes
 from app_server.rpc.outgoing import Outgoing, describe
-from app_server.rpc.pending import Answer
+from app_server.rpc.pending import ClientReply
 from protocol.base import Json
 from protocol.jsonrpc import (
     PARSE_ERROR,
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class RpcReply:
     """A handler's answer, and what to do once it is on its way."""
 
     result: bytes
-    then: Callable[[], Awaitable[None]] | None = None
+    after_response: Callable[[], Awaitable[None]] | None = None
 
 
 class Dropped(Protocol):
@@ -62,7 +62,7 @@ class Router(Protocol):
         """The queue in which this request waits its turn; None: it does not."""
         ...
 
-    async def call(self, request: Request) -> Reply:
+    async def call(self, request: Request) -> RpcReply:
         """Serve it. May raise anything."""
         ...
 
@@ -115,9 +115,11 @@ class Connection:
             case Notification():
                 lanes.start(lambda: self._notified(message_))
             case Response():
-                self._answered(message_.id, Answer(result=message_.result))
+                self._answered(message_.id, ClientReply(result=message_.result))
             case ErrorAnswer():
-                self._answered(message_.id, Answer(error=message_.message))
+                self._answered(message_.id, ClientReply(error=message_.message))
+            case _:
+                assert_never(message_)
 
     def _request(self, request: Request, lanes: Lanes) -> None:
         if lanes.running >= self._max_in_flight:
@@ -140,11 +142,11 @@ class Connection:
             self._outgoing.fail(request.id, self._router.error(error, request.method))
             return
         self._outgoing.respond(request.id, reply.result)
-        if reply.then is not None:
+        if reply.after_response is not None:
             # Clients learn from the answer what to listen for: it must have left, alone, before anything follows.
             await self._outgoing.written()
             try:
-                await reply.then()
+                await reply.after_response()
             except Exception as error:
                 # The answer is out already; what is left is to say so where somebody may look.
                 log.error("after %s: %s", request.method, self._router.error(error, request.method).message)
@@ -155,6 +157,6 @@ class Connection:
         except Exception:
             log.exception("notification %s", notification.method[:200])
 
-    def _answered(self, id: int | str, answer: Answer) -> None:
-        if not self._outgoing.pending.resolve(id, answer):
-            log.info("an answer to no request: id %s, %s", describe(id), describe(answer))
+    def _answered(self, id: int | str, reply: ClientReply) -> None:
+        if not self._outgoing.pending.resolve(id, reply):
+            log.info("an answer to no request: id %s, %s", describe(id), describe(reply))

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from app_server.rpc.errors import RpcError
-from app_server.rpc.pending import Answer, PendingRequests
+from app_server.rpc.pending import ClientReply, PendingRequests
 from protocol.base import Json
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
 
@@ -46,7 +46,7 @@ class Outgoing:
     def notify(self, method: str, params: bytes) -> None:
         self.send(dump_notification(method, params))
 
-    async def request(self, method: str, params: bytes) -> Answer:
+    async def request(self, method: str, params: bytes) -> ClientReply:
         """Ask the client; returns its answer, or an error once the connection ends."""
         waiter = self.pending.register()
         try:
@@ -123,7 +123,7 @@ class Outgoing:
         if self._writing is not None:
             self._writing.set()
         self._tell_drained()
-        self.pending.settle_all(Answer(error="the connection was closed"))
+        self.pending.settle_all(ClientReply(error="the connection was closed"))
 
     async def finish(self) -> None:
         """Close, and wait until the writer has written what was queued or has given up."""

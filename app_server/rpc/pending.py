@@ -11,7 +11,7 @@ from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClientReply:
     """What came back: a result, or why there is none."""
 
     result: Json = None
@@ -24,17 +24,17 @@ class Waiter:
 
     id: int
     _done: anyio.Event = field(default_factory=anyio.Event)
-    _answer: Answer | None = None
+    _reply: ClientReply | None = None
 
-    def settle(self, answer: Answer) -> None:
-        if self._answer is None:
-            self._answer = answer
+    def settle(self, reply: ClientReply) -> None:
+        if self._reply is None:
+            self._reply = reply
             self._done.set()
 
-    async def wait(self) -> Answer:
+    async def wait(self) -> ClientReply:
         await self._done.wait()
-        assert self._answer is not None
-        return self._answer
+        assert self._reply is not None
+        return self._reply
 
 
 class PendingRequests:
@@ -53,18 +53,18 @@ class PendingRequests:
         self._waiters[waiter.id] = waiter
         return waiter
 
-    def resolve(self, id: int | str, answer: Answer) -> bool:
+    def resolve(self, id: int | str, reply: ClientReply) -> bool:
         """False where nobody waits for that id, which a client may cause and must not hurt."""
         waiter = self._waiters.pop(id, None) if isinstance(id, int) else None
         if waiter is None:
             return False
-        waiter.settle(answer)
+        waiter.settle(reply)
         return True
 
     def forget(self, waiter: Waiter) -> None:
         self._waiters.pop(waiter.id, None)
 
-    def settle_all(self, answer: Answer) -> None:
+    def settle_all(self, reply: ClientReply) -> None:
         for waiter in list(self._waiters.values()):
-            waiter.settle(answer)
+            waiter.settle(reply)
         self._waiters.clear()

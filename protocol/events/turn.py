@@ -1,7 +1,7 @@
 """Begin, end and content of a turn.
 
 Per turn: `task_started`, then items, commands, patches and the rest, then exactly one of `task_complete` and
-`turn_aborted`. Nothing with this turn's id follows it.
+`turn_aborted`. Nothing with this turn's id follows it. A turn without any input only has its `task_complete`.
 """
 
 from enum import StrEnum

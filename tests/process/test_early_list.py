@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.early_list import early_list
+from app_server.startup.early_list import early_list
 from protocol.base import Json
 from protocol.jsonrpc import Request
 from tests.support.world import PATH, SCRIPT

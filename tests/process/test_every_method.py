@@ -13,10 +13,10 @@ from functools import cache
 import pytest
 from jsonschema import Draft7Validator
 
-from protocol import examples
 from protocol.base import Json, Model
-from protocol.methods import CLIENT_REQUESTS
+from protocol.export import examples
 from protocol.ops import OPERATIONS, Op
+from protocol.v1.methods import TABLE
 from tests.support.pipes import Piped
 from tests.support.published import BUNDLE, fits
 
@@ -122,7 +122,7 @@ REFUSED = {
 """Valid requests that this place cannot serve: no such login, no repository, initialized before."""
 
 
-@pytest.mark.parametrize("method", CLIENT_REQUESTS)
+@pytest.mark.parametrize("method", TABLE.client_requests)
 def test_each_method_answers_its_example(method: str, place: Place) -> None:
     params = place.into(examples.REQUESTS[method][0])
     if method == "getConversationSummary":
@@ -136,7 +136,7 @@ def test_each_method_answers_its_example(method: str, place: Place) -> None:
             pytest.skip(f"the port of the login is taken: {answer['error']['message']}")
         place.server.call("cancelLoginChatGpt", {"loginId": answer["result"]["loginId"]})
     assert "result" in answer, answer
-    assert fits(CLIENT_REQUESTS[method].result.__name__, answer["result"]) == []
+    assert fits(TABLE.client_requests[method].result.__name__, answer["result"]) == []
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def ways_to_break(model: type[Model]) -> Iterator[Broken]:
 
 CASES = [
     pytest.param(method, broken, id=f"{method}-{broken}")
-    for method, row in CLIENT_REQUESTS.items()
+    for method, row in TABLE.client_requests.items()
     for broken in ways_to_break(row.params)
     if method != "initialize"
 ]
@@ -196,11 +196,11 @@ def test_each_broken_field_is_named(method: str, place: Place) -> None:
     """And nothing of the request is carried out: the answer is an error."""
     good = place.into(examples.REQUESTS[method][0])
     wrong = []
-    for broken in ways_to_break(CLIENT_REQUESTS[method].params):
+    for broken in ways_to_break(TABLE.client_requests[method].params):
         if (method, broken.field) in LENIENT:
             continue
         params = broken.spoil(good)
-        if not fits(CLIENT_REQUESTS[method].params.__name__, params):
+        if not fits(TABLE.client_requests[method].params.__name__, params):
             continue  # such as one of two ways to name a conversation
         error = place.server.ask(method, params).get("error")
         wrong += [f"{broken}: {problem}" for problem in complaints(error, broken.field)]
@@ -225,7 +225,7 @@ def complaints(error: Json, field: str) -> list[str]:
 
 
 @pytest.mark.parametrize("params", [5, "text", [1], True, [[]]], ids=str)
-@pytest.mark.parametrize("method", [m for m, row in CLIENT_REQUESTS.items() if row.params.model_fields])
+@pytest.mark.parametrize("method", [m for m, row in TABLE.client_requests.items() if row.params.model_fields])
 def test_parameters_are_an_object(method: str, params: Json, server: Piped) -> None:
     error = server.ask(method, params)["error"]
     assert error["code"] in (-32600, -32602)

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.process import refuse_inspection
+from app_server.startup.process import refuse_inspection
 from protocol.base import Json
 from tests.support.scripted_model import patches, reply, says, script
 from tests.support.world import SCRIPT, MakeWorld, World, worlds_in

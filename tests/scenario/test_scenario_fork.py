@@ -89,7 +89,7 @@ async def fork(world: World, path: Path) -> Opened:
     runner = CommandRunner(python=sys.executable, home=str(world.home), tmpdir=None, environment={})
     engine = Engine(around, runner, Alone(), Git(scratch=world.home / "tmp"), Alone())
     opened = await engine.open(config, Fork(path))
-    opened.session.submit(ShutdownOp())
+    opened.session.submit("0", ShutdownOp())
     await opened.session.run()
     return opened
 

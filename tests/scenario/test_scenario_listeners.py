@@ -54,6 +54,24 @@ async def test_a_listener_that_was_removed_hears_no_more(world: MakeWorld) -> No
             await w.client.call("removeConversationListener", {"subscriptionId": subscription})
 
 
+async def test_a_listener_can_be_removed_once_after_its_conversation_has_ended(world: MakeWorld) -> None:
+    async with world(reply(says("one"))) as w:
+        opened = await w.client.call("newConversation", {"cwd": str(w.workspace)})
+        conversation = opened["conversationId"]
+        first = await w.client.listen(conversation)
+        await w.client.turn(conversation)
+        await w.client.call("resumeConversation", {"conversationId": conversation})
+        second = await w.client.listen(conversation)
+        await w.client.call(
+            "archiveConversation", {"conversationId": conversation, "rolloutPath": opened["rolloutPath"]}
+        )
+        for subscription in (first, second):
+            params = {"subscriptionId": subscription}
+            assert await w.client.call("removeConversationListener", params) == {}
+            with pytest.raises(Refused, match="subscription not found"):
+                await w.client.call("removeConversationListener", params)
+
+
 async def _first_subscription(client: object) -> str:
     for message in client.received():  # type: ignore[attr-defined]
         if "subscriptionId" in (message.get("result") or {}):

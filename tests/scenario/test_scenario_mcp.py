@@ -10,7 +10,7 @@ import pytest
 from protocol.base import Json
 from tests.support.client import Decider
 from tests.support.scripted_model import calls, reply, says
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, Transport
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +35,28 @@ async def test_a_tool_of_a_server_is_offered_called_and_answers(world: MakeWorld
     (end,) = turn.of("mcp_tool_call_end")
     assert end["result"]["Ok"]["content"] == [{"type": "text", "text": "hello"}]
     assert "hello" in w.model.requests[1].outputs()["m1"]
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "null"])
+async def test_a_tool_can_be_called_without_arguments(world: MakeWorld, arguments: str) -> None:
+    call = calls("mcp__notes__echo", arguments, "m1")
+    async with world(reply(call), reply(says("ok")), tables=table("notes")) as w:
+        turn = await w.client.turn(await w.open())
+    for kind in ("mcp_tool_call_begin", "mcp_tool_call_end"):
+        (event,) = turn.of(kind)
+        assert event["invocation"] == {"server": "notes", "tool": "echo", "arguments": None}
+    (end,) = turn.of("mcp_tool_call_end")
+    assert "Ok" in end["result"]
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "5", '"text"'])
+async def test_arguments_that_are_no_object_do_not_reach_the_server(world: MakeWorld, arguments: str) -> None:
+    call = calls("mcp__notes__echo", arguments, "m1")
+    async with world(reply(call), reply(says("ok")), tables=table("notes")) as w:
+        turn = await w.client.turn(await w.open())
+    (end,) = turn.of("mcp_tool_call_end")
+    assert "expected a map" in end["result"]["Err"]
+    assert "expected a map" in w.model.requests[1].outputs()["m1"]
 
 
 async def test_a_tool_that_fails_is_told_to_the_model(world: MakeWorld) -> None:
@@ -109,10 +131,16 @@ def declines(request: Json) -> Json:
     return {"action": "decline"}
 
 
+@pytest.mark.parametrize("transport", ["memory", "process"])
 @pytest.mark.parametrize(("decider", "said"), [(accepts, "accept"), (declines, "decline")])
-async def test_a_server_may_ask_the_user(world: MakeWorld, decider: Decider, said: str) -> None:
+async def test_a_server_may_ask_the_user(
+    world: MakeWorld, decider: Decider, said: str, transport: Transport
+) -> None:
+    """Over a process the handshake is over before the server is loaded, which knows what the client can do."""
     call = calls("mcp__notes__ask", {}, "m1")
-    async with world(reply(call), reply(says("ok")), tables=table("notes"), initialize=False) as w:
+    async with world(
+        reply(call), reply(says("ok")), tables=table("notes"), initialize=False, transport=transport
+    ) as w:
         await w.client.initialize(capabilities={"elicitation": True})
         w.client.decide("elicitationRequest", decider)
         await w.client.turn(await w.open())

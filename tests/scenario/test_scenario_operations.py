@@ -8,7 +8,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.scripted_model import Hold, failure, patches, reply, says, script
+from tests.support.scripted_model import Hold, Reply, failure, patches, reply, says, script
 from tests.support.world import MakeWorld
 
 pytestmark = pytest.mark.anyio
@@ -77,6 +77,23 @@ async def test_a_user_may_ask_for_a_compaction(world: MakeWorld) -> None:
     assert "long answer" not in str(w.model.requests[2].input)
 
 
+async def test_a_second_summary_takes_the_place_of_the_first(world: MakeWorld) -> None:
+    """Also where the conversation was resumed in between."""
+    replies = reply(says("long answer")), reply(says("SUMMARY ONE")), reply(says("after"))
+    async with world(*replies) as w:
+        conversation = await w.open()
+        await w.client.turn(conversation, "one")
+        await w.client.operate(conversation, {"type": "compact"})
+        await w.client.turn(conversation, "two")
+    async with world(reply(says("SUMMARY TWO")), reply(says("end"))) as w:
+        await w.client.call("resumeConversation", {"conversationId": conversation})
+        await w.client.listen(conversation)
+        await w.client.operate(conversation, {"type": "compact"})
+        await w.client.turn(conversation, "three")
+    assert w.model.requests[0].texts()[:3] == ["one", "SUMMARY ONE", "two"]
+    assert w.model.requests[1].texts() == ["one", "two", "SUMMARY TWO", "three"]
+
+
 async def test_a_compaction_that_fails_leaves_the_history_as_it_was(world: MakeWorld) -> None:
     broken = failure(400, {"error": {"message": "no"}})
     async with world(reply(says("answer")), broken, reply(says("after"))) as w:
@@ -141,6 +158,29 @@ async def test_undo_takes_back_what_the_last_turn_changed(world: MakeWorld) -> N
         assert {p.name: p.read_text() for p in w.workspace.glob("*.txt")} == files
         again = await w.client.operate(conversation, {"type": "undo"})
         assert [e["success"] for e in again.of("undo_completed")] == [False]
+
+
+@pytest.mark.parametrize("ends", ["in an error", "interrupted", "after a retry"])
+async def test_undo_takes_back_a_turn_whose_reply_broke_off(world: MakeWorld, ends: str) -> None:
+    change = reply(script("echo changed > a.txt")).events
+    hold = Hold()
+    broken = Reply((*change[:2], hold)) if ends == "interrupted" else Reply(change[:2], cut=True)
+    after = [reply(says("ok"))] if ends == "after a retry" else []
+    provider = {"stream_max_retries": len(after)}
+    async with world(broken, *after, files={"a.txt": "one\n"}, git=True, provider=provider) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        await w.client.expect("exec_command_end")
+        if ends == "interrupted":
+            await hold.reached.wait()
+            await w.client.interrupt(conversation)
+            await w.client.expect("turn_aborted")
+        else:
+            await w.client.expect("task_complete")
+        assert (w.workspace / "a.txt").read_text() == "changed\n"
+        turn = await w.client.operate(conversation, {"type": "undo"})
+        assert [e["success"] for e in turn.of("undo_completed")] == [True]
+        assert (w.workspace / "a.txt").read_text() == "one\n"
 
 
 async def test_without_a_repository_there_is_nothing_to_undo(world: MakeWorld) -> None:

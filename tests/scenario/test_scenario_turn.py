@@ -9,10 +9,39 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import text_item
-from tests.support.scripted_model import begins_to_say, calls, done, reply, runs, says, script, word
-from tests.support.world import MakeWorld, Transport
+from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, runs, says, script, word
+from tests.support.world import MakeWorld, Transport, World
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("method", ["sendUserMessage", "sendUserTurn"])
+async def test_where_nothing_is_said_no_model_is_asked(world: MakeWorld, method: str) -> None:
+    async with world(reply(says("ok"))) as w:
+        conversation = await w.open()
+        params = w.user_turn(conversation, items=[])
+        await w.client.call(
+            method, params if method == "sendUserTurn" else {"conversationId": conversation, "items": []}
+        )
+        done = await w.client.expect("task_complete")
+        assert done["params"]["msg"]["last_agent_message"] is None
+        assert w.client.events("task_started") == []
+        assert w.model.requests == []
+        assert (await w.client.turn(conversation, "hi")).last_message == "ok"
+    assert w.model.requests[0].texts() == ["hi"]
+
+
+async def test_saying_nothing_into_a_turn_changes_nothing(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(hold, script("true")), reply(says("ok"))) as w:
+        conversation = await w.open()
+        await w.client.say(conversation, "hi")
+        await hold.reached.wait()
+        await w.client.call("sendUserMessage", {"conversationId": conversation, "items": []})
+        hold.release()
+        await w.client.expect("task_complete")
+    assert w.model.requests[1].texts() == ["hi"]
+
 
 REASONS = {"model_supports_reasoning_summaries": True}
 DOT = base64.b64decode(
@@ -303,19 +332,32 @@ async def test_settings_can_be_changed_without_a_turn(world: MakeWorld) -> None:
     assert w.model.requests[0].body["reasoning"]["effort"] == "low"
 
 
+def with_schema(w: World, schema: Json) -> Json:
+    return {
+        "type": "user_turn",
+        "items": [{"type": "text", "text": "hi"}],
+        "cwd": str(w.workspace),
+        "approval_policy": "never",
+        "sandbox_policy": {"mode": "read-only"},
+        "model": "scripted",
+        "summary": "auto",
+        "final_output_json_schema": schema,
+    }
+
+
 async def test_an_output_schema_is_passed_on(world: MakeWorld) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     async with world(reply(says('{"a": "b"}'))) as w:
         conversation = await w.open()
-        op = {
-            "type": "user_turn",
-            "items": [{"type": "text", "text": "hi"}],
-            "cwd": str(w.workspace),
-            "approval_policy": "never",
-            "sandbox_policy": {"mode": "read-only"},
-            "model": "scripted",
-            "summary": "auto",
-            "final_output_json_schema": schema,
-        }
-        await w.client.operate(conversation, op)
+        await w.client.operate(conversation, with_schema(w, schema))
     assert w.model.requests[0].body["text"]["format"]["schema"] == schema
+
+
+async def test_what_is_no_schema_is_told_before_a_model_is_asked(world: MakeWorld) -> None:
+    async with world(reply(says("ok"))) as w:
+        conversation = await w.open()
+        turn = await w.client.operate(conversation, with_schema(w, {"properties": {"a": {"type": "text"}}}))
+        (error,) = turn.of("error")
+        assert "not a JSON Schema: $.properties.a.type: 'text' is not" in error["message"]
+        assert w.model.requests == []
+        assert (await w.client.turn(conversation)).last_message == "ok"

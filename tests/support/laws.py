@@ -175,7 +175,8 @@ def _call(params: Json) -> str:
 
 # --- events
 def turns(events: Sequence[tuple[str, Json]], *, to_the_end: bool = True) -> list[str]:
-    """`task_started` first, one end, nothing after it; one turn at a time."""
+    """`task_started` first, one end, nothing after it; one turn at a time. Where the user said nothing there is only
+    an end."""
     started: set[str] = set()
     ended: set[str] = set()
     broken = []
@@ -190,7 +191,8 @@ def turns(events: Sequence[tuple[str, Json]], *, to_the_end: bool = True) -> lis
         elif kind in ENDS:
             if id in ended:
                 broken.append(f"turn {id} ends twice")
-            if id not in started and kind != "turn_aborted":
+            nothing_said = kind == "task_complete" and event.get("last_agent_message") is None
+            if id not in started and kind != "turn_aborted" and not nothing_said:
                 broken.append(f"turn {id} ends and never started")
             ended.add(id)
         elif id in ended and kind != "raw_response_item":

@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator
 
 from protocol.base import Json
 from protocol.events.msg import EVENTS
-from protocol.methods import CLIENT_REQUESTS, EVENT_PREFIX, SERVER_NOTIFICATIONS, SERVER_REQUESTS
+from protocol.v1.methods import EVENT_PREFIX, TABLE
 
 BUNDLE = Path(__file__).resolve().parents[2] / "schema" / "app_server_protocol.schemas.json"
 ERROR_KEYS = {"code", "message", "data"}
@@ -48,7 +48,7 @@ def departures(message: Json, log: Sequence[Entry]) -> list[str]:
         return []
     match message:
         case {"method": str(method), "id": _, **rest} if rest.keys() <= {"params"}:
-            asked = SERVER_REQUESTS.get(method)
+            asked = TABLE.server_requests.get(method)
             return (
                 [f"no server request {method}"]
                 if asked is None
@@ -57,7 +57,7 @@ def departures(message: Json, log: Sequence[Entry]) -> list[str]:
         case {"method": str(method), "params": params} if message.keys() == {"method", "params"}:
             return _notification(method, params)
         case {"id": id, "result": result} if message.keys() == {"id", "result"}:
-            row = CLIENT_REQUESTS.get(_method_of(id, log) or "")
+            row = TABLE.client_requests.get(_method_of(id, log) or "")
             return ["an answer to no request"] if row is None else fits(row.result.__name__, result)
         case {"id": _, "error": {"code": int(), "message": str()} as error}:
             return [] if error.keys() <= ERROR_KEYS and message.keys() == {"id", "error"} else ["odd error"]
@@ -66,7 +66,7 @@ def departures(message: Json, log: Sequence[Entry]) -> list[str]:
 
 def _notification(method: str, params: Json) -> list[str]:
     if not method.startswith(EVENT_PREFIX):
-        row = SERVER_NOTIFICATIONS.get(method)
+        row = TABLE.server_notifications.get(method)
         return [f"no notification {method}"] if row is None else fits(row.params.__name__, params)
     event = params["msg"]
     if params.keys() != {"id", "msg", "conversationId"}:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation
 from app_server.lazy_engine import LazyEngine
 
@@ -21,11 +22,11 @@ def anyio_backend() -> str:
 
 
 class Assembled:
-    """Stands for the engine, its models and its extras at once."""
+    """Stands for the engine, its models and its adapters at once."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.engine = self.models = self.extras = self
+        self.engine = self.models = self.adapters = self
 
     async def warm_up(self) -> None:
         self.done.append("warm")
@@ -38,7 +39,7 @@ class Assembled:
         self.done.append("models closed")
 
     async def close(self) -> None:
-        self.done.append("extras closed")
+        self.done.append("adapters closed")
 
 
 class Loader:
@@ -61,7 +62,7 @@ class Loader:
 
 async def test_it_is_put_together_once() -> None:
     load = Loader()
-    engine = LazyEngine(load)
+    engine = LazyEngine(Lazy(load))
     origin = NewConversation()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
@@ -72,19 +73,19 @@ async def test_it_is_put_together_once() -> None:
         await engine.aclose()
     [assembled] = load.made
     assert sorted(assembled.done[:-2]) == ["open"] * 4 + ["warm"] * 3
-    assert assembled.done[-2:] == ["models closed", "extras closed"]
+    assert assembled.done[-2:] == ["models closed", "adapters closed"]
 
 
 async def test_nobody_waits_for_the_loading_but_who_opens_a_conversation() -> None:
     here = threading.get_ident()
     ahead, asked = Loader(), Loader()
-    await LazyEngine(ahead).warm_up()
+    await LazyEngine(Lazy(ahead)).warm_up()
     assert here not in ahead.threads
-    await LazyEngine(asked).open(cast(Any, Path()), NewConversation())
+    await LazyEngine(Lazy(asked)).open(cast(Any, Path()), NewConversation())
     assert asked.threads == {here}
 
 
 async def test_one_that_was_never_needed_is_not_loaded_to_be_closed() -> None:
     load = Loader()
-    await LazyEngine(load).aclose()
+    await LazyEngine(Lazy(load)).aclose()
     assert not load.threads

@@ -2,15 +2,29 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from protocol import examples, methods
 from protocol.base import Json
 from protocol.events.msg import EVENTS
+from protocol.export import examples
 from protocol.policy import AskForApproval, ReviewDecision
+from protocol.table import (
+    AnyClientRequest,
+    AnyServerNotification,
+    AnyServerRequest,
+    ClientNotification,
+    ClientRequest,
+    NoParams,
+    Row,
+    ServerNotification,
+    ServerRequest,
+    by_method,
+)
+from protocol.v1 import methods
 from protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
 from protocol.v1.conversation import NewConversationParams
 from protocol.v1.turn import SendUserMessageParams, TextInputItem
@@ -21,36 +35,57 @@ ROOT = Path(__file__).parents[2]
 TURN: Json = examples.REQUESTS["sendUserTurn"][0]
 
 
-@pytest.mark.parametrize("row", methods.CLIENT_REQUESTS.values(), ids=lambda row: row.method)
-def test_the_example_of_a_request_fits_its_row(row: methods.ClientRequest[Json, Json]) -> None:
+@pytest.mark.parametrize("row", methods.TABLE.client_requests.values(), ids=lambda row: row.method)
+def test_the_example_of_a_request_fits_its_row(row: AnyClientRequest) -> None:
     params, result = examples.REQUESTS[row.method]
-    assert (params is None) == (row.params is methods.NoParams)
+    assert (params is None) == (row.params is NoParams)
     assert (row.parse(params).to_value() or None) == params or isinstance(params, dict)
     assert params is None or params.items() <= row.parse(params).to_value().items() or "Policy" in str(params)
     assert row.result.model_validate(result).to_value() == result
 
 
-@pytest.mark.parametrize("row", methods.SERVER_REQUESTS.values(), ids=lambda row: row.method)
-def test_the_example_of_a_server_request_fits_its_row(row: methods.ServerRequest[Json, Json]) -> None:
+@pytest.mark.parametrize("row", methods.TABLE.server_requests.values(), ids=lambda row: row.method)
+def test_the_example_of_a_server_request_fits_its_row(row: AnyServerRequest) -> None:
     params, result = examples.SERVER_REQUESTS[row.method]
     assert row.params.model_validate(params).to_value() == params
     assert row.result.model_validate(result).to_value() == result
 
 
-@pytest.mark.parametrize("row", methods.SERVER_NOTIFICATIONS.values(), ids=lambda row: row.method)
-def test_the_example_of_a_notification_fits_its_row(row: methods.ServerNotification[Json]) -> None:
+@pytest.mark.parametrize("row", methods.TABLE.server_notifications.values(), ids=lambda row: row.method)
+def test_the_example_of_a_notification_fits_its_row(row: AnyServerNotification) -> None:
     params = examples.NOTIFICATIONS[row.method]
     assert row.params.model_validate(params).to_value() == params
 
 
 def test_every_row_is_in_the_table_under_its_own_name() -> None:
-    rows = [row for row in vars(methods).values() if isinstance(row, methods.ClientRequest)]
-    assert len({row.method for row in rows}) == len(rows) == len(methods.CLIENT_REQUESTS)
-    assert all(methods.CLIENT_REQUESTS[row.method] is row for row in rows)
-    scoped = [row for row in rows if row.scope is methods.Scope.CONVERSATION]
-    assert all("conversation_id" in row.params.model_fields for row in scoped)
+    kinds = (ClientRequest, ClientNotification, ServerNotification, ServerRequest)
+    defined = [row for row in vars(methods).values() if isinstance(row, kinds)]
+    table = methods.TABLE
+    parts: tuple[Mapping[str, Row], ...] = (
+        table.client_requests,
+        table.client_notifications,
+        table.server_notifications,
+        table.server_requests,
+    )
+    assert all(method == row.method for part in parts for method, row in part.items())
+    assert sorted(id(row) for part in parts for row in part.values()) == sorted(map(id, defined))
+    with pytest.raises(ValueError, match="getUserAgent"):
+        by_method((methods.GET_USER_AGENT, methods.GET_USER_AGENT))
+
+
+def test_what_orders_a_request_is_one_of_its_parameters() -> None:
+    ordered = [row for row in methods.TABLE.client_requests.values() if row.ordered_by]
+    assert {row.method for row in ordered} == {
+        *("archiveConversation", "sendUserMessage", "sendUserTurn", "interruptConversation"),
+        *("addConversationListener", "submit"),
+    }
+    for row in ordered:
+        assert row.ordered_by in {field.alias for field in row.params.model_fields.values()}
+
+
+def test_events_have_methods_of_their_own() -> None:
     assert methods.event_method("task_started") == "codex/event/task_started"
-    assert not {methods.event_method(kind) for kind in EVENTS} & set(methods.SERVER_NOTIFICATIONS)
+    assert not {methods.event_method(kind) for kind in EVENTS} & set(methods.TABLE.server_notifications)
 
 
 def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
@@ -59,7 +94,7 @@ def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
 import sys
 import pydantic.main
 before = set(sys.modules)
-import protocol.methods
+import protocol.v1.methods
 from protocol.events.msg import EVENTS
 print(sorted(set({heavy}) & (set(sys.modules) - before)))
 print([name for name, kind in EVENTS.items() if kind.__pydantic_complete__])
@@ -73,7 +108,7 @@ print([name for name, kind in EVENTS.items() if kind.__pydantic_complete__])
 def test_absent_null_and_empty_parameters_are_the_same() -> None:
     row = methods.NEW_CONVERSATION
     assert row.parse(None) == row.parse({}) == NewConversationParams()
-    assert methods.GET_USER_AGENT.parse([1, 2]) == methods.NoParams()
+    assert methods.GET_USER_AGENT.parse([1, 2]) == NoParams()
 
 
 def test_parameters_are_understood_in_snake_case_and_unknown_fields_are_ignored() -> None:
@@ -119,7 +154,7 @@ def test_lone_surrogates_in_what_the_user_says_are_replaced() -> None:
 )
 def test_wrong_parameters_are_named(method: str, params: Json, field: str | None, words: str) -> None:
     with pytest.raises(ValidationError) as wrong:
-        methods.CLIENT_REQUESTS[method].parse(params)
+        methods.TABLE.client_requests[method].parse(params)
     message, named = describe_validation_error(wrong.value)
     assert message.startswith(PREFIX)
     assert words in message

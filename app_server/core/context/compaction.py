@@ -15,13 +15,22 @@ USER_MESSAGES_MAX_TOKENS = 20_000
 NO_SUMMARY = "(no summary available)"
 
 
-def collect_user_messages(items: Sequence[ResponseItem], summary: str | None = None) -> list[str]:
+class SummaryMessage(MessageItem):
+    """The summary of what came before, in the place of a message of the user's. The model and the wire see a message
+    like any other; the type is the mark, which no text of a user's can imitate."""
+
+
+def summary_message(text: str) -> SummaryMessage:
+    return SummaryMessage(role="user", content=(InputText(text=text),))
+
+
+def collect_user_messages(items: Sequence[ResponseItem]) -> list[str]:
     """The user's own texts, oldest first: not the opening messages, not an earlier summary."""
     out = []
     for item in items:
-        if isinstance(item, MessageItem) and item.role == "user":
+        if isinstance(item, MessageItem) and item.role == "user" and not isinstance(item, SummaryMessage):
             text = message_text(item)
-            if text and text != summary and not is_session_prefix(text):
+            if text and not is_session_prefix(text):
                 out.append(text)
     return out
 
@@ -43,7 +52,21 @@ def build_compacted_history(
             break
         kept.append(text)
         left -= size
-    return [*opening, *(user_text(text) for text in reversed(kept) if text), user_text(summary or NO_SUMMARY)]
+    words = (user_text(text) for text in reversed(kept) if text)
+    return [*opening, *words, summary_message(summary or NO_SUMMARY)]
+
+
+def with_marked_summary(items: Sequence[ResponseItem], summary: str) -> list[ResponseItem]:
+    """A compacted history as another program stored it, the summary in it marked: it stands last."""
+    places = [n for n, item in enumerate(items) if _says(item, summary)]
+    marked = list(items)
+    if places:
+        marked[places[-1]] = summary_message(summary)
+    return marked
+
+
+def _says(item: ResponseItem, text: str) -> bool:
+    return isinstance(item, MessageItem) and item.role == "user" and message_text(item) == text
 
 
 def estimate_history(items: Sequence[ResponseItem], instructions: str) -> int:

@@ -23,15 +23,21 @@ class ImageUnreadable(Exception):
 
 
 def image_data_url(path: Path) -> str:
-    """Reads the file; call it in a thread. Raises ImageUnreadable, or OSError where it cannot be opened."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Reads a file that the user named; call it in a thread. Raises ImageUnreadable, or OSError where it cannot be
+    opened."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ImageUnreadable("not a file")
     with open(fd, "rb") as file:
-        facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode):
-            raise ImageUnreadable("not a file")
-        if facts.st_size > MAX_IMAGE_BYTES:
-            raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes")
-        data = file.read(MAX_IMAGE_BYTES)
+        data = file.read(MAX_IMAGE_BYTES + 1)
+    if len(data) > MAX_IMAGE_BYTES:
+        raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes")
+    return data_url(data)
+
+
+def data_url(data: bytes) -> str:
+    """Raises ImageUnreadable for what is no image."""
     mime = _mime(data)
     if mime is None:
         raise ImageUnreadable("not a PNG, JPEG, GIF, BMP or WebP image")

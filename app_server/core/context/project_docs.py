@@ -2,6 +2,9 @@
 
 Only regular files are read, and no more than the configured number of bytes of them together. A link in a
 repository that leads out of it is not followed: whoever wrote the repository would choose what the model is sent.
+As with git, a repository counts whose `.git` belongs to the user or to root. So do documents and links to them: a
+folder that others may write, /tmp say, is no way to instruct the model. Who may write a file is not looked at, since
+there are file systems on which that is everybody.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -21,26 +24,34 @@ SEPARATOR = "\n\n--- project-doc ---\n\n"
 HOME_MAX_BYTES = 1 << 20
 
 
+OnRefusal = Callable[[str], None]
+"""Is told what was not read, in words for the user."""
+
+
 def find_instructions(
-    home: Path, cwd: Path, max_bytes: int, fallback_names: Sequence[str] = ()
+    home: Path,
+    cwd: Path,
+    max_bytes: int,
+    fallback_names: Sequence[str] = (),
+    on_refusal: OnRefusal = log.warning,
 ) -> str | None:
     """The whole text to send, or None where there is nothing to say."""
     own = _first(home, NAMES, HOME_MAX_BYTES)
     own = own.strip() if own else None
-    project = _project_docs(cwd, max_bytes, (*NAMES, *fallback_names))
+    project = _project_docs(cwd, max_bytes, (*NAMES, *fallback_names), on_refusal)
     if own and project:
         return own + SEPARATOR + project
     return own or project or None
 
 
-def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str]) -> str | None:
+def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: OnRefusal) -> str | None:
     if max_bytes <= 0:
         return None
     left, parts = max_bytes, []
-    chain = _from_repository_root(cwd)
+    chain = _from_repository_root(cwd, on_refusal)
     inside = os.path.realpath(chain[0])
     for directory in chain:
-        text = _first(directory, names, left, inside)
+        text = _first_in_project(directory, names, left, inside, on_refusal)
         if text and text.strip():
             parts.append(text)
             left -= len(text.encode("utf-8", "replace"))
@@ -49,35 +60,62 @@ def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str]) -> str | None
     return "\n\n".join(parts) or None
 
 
-def _from_repository_root(cwd: Path) -> list[Path]:
-    """The repository's root down to `cwd`; `cwd` alone outside a repository."""
+def _from_repository_root(cwd: Path, on_refusal: OnRefusal) -> list[Path]:
+    """The repository's root down to `cwd`; `cwd` alone outside a repository, or in another user's."""
     chain = [cwd]
     for directory in (cwd, *cwd.parents):
         if directory != cwd:
             chain.append(directory)
-        if (directory / ".git").exists():
-            return chain[::-1]
+        marker = directory / ".git"
+        if marker.exists():
+            if not _is_strange(marker):
+                return chain[::-1]
+            on_refusal(f"{marker} belongs to another user: instructions above {cwd} are not looked for.")
+            break
     return [cwd]
 
 
-def _first(directory: Path, names: Sequence[str], max_bytes: int, inside: str | None = None) -> str | None:
-    for name in names:
-        path = directory / name
-        if inside is not None and _leads_out(path, inside):
+def _first(directory: Path, names: Sequence[str], max_bytes: int) -> str | None:
+    texts = (_read(directory / name, max_bytes) for name in names)
+    return next((text for text in texts if text is not None), None)
+
+
+def _first_in_project(
+    directory: Path, names: Sequence[str], max_bytes: int, inside: str, on_refusal: OnRefusal
+) -> str | None:
+    for path in (directory / name for name in names):
+        if _leads_out(path, inside):
             log.warning("%s is a link out of %s and is not read", path, inside)
             continue
-        text = _read(path, max_bytes)
+        if _is_strange(path):
+            on_refusal(f"{path} belongs to another user and is not read.")
+            continue
+        text = _read(path, max_bytes, on_refusal)
         if text is not None:
             return text
     return None
+
+
+def _is_strange(path: Path) -> bool:
+    """The entry itself, a link or not, belongs to neither the user nor root."""
+    try:
+        return _belongs_to_another(os.lstat(path))
+    except OSError:
+        return False
+
+
+def _belongs_to_another(facts: os.stat_result) -> bool:
+    return facts.st_uid not in (os.geteuid(), 0)
 
 
 def _leads_out(path: Path, root: str) -> bool:
     return path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root)
 
 
-def _read(path: Path, max_bytes: int) -> str | None:
-    """None where there is no such file. O_NONBLOCK: a FIFO of that name must not stop the server."""
+def _read(path: Path, max_bytes: int, on_refusal: OnRefusal | None = None) -> str | None:
+    """None where there is no such file, or it is another user's and that matters. O_NONBLOCK: a FIFO of that name must
+    not stop the server.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -85,6 +123,9 @@ def _read(path: Path, max_bytes: int) -> str | None:
     try:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode):
+            return None
+        if on_refusal is not None and _belongs_to_another(facts):
+            on_refusal(f"{path} leads to a file of another user and is not read.")
             return None
         if facts.st_size > max_bytes:
             log.warning(

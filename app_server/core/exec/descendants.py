@@ -1,7 +1,8 @@
 """Finds and kills the processes below one process, for systems and policies without a pid namespace.
 
 Runs in the launcher. A reaper process sees every orphan of its tree become its own child, so killing and
-reaping children until there are none ends the tree, whatever sessions and groups its members moved to.
+reaping children until there are none ends the tree, whatever sessions and groups its members moved to. Where there is
+no /proc that lists them, a process finds its own children by asking for each number whether it is one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterable
+
+MAX_PID = 1 << 22
+"""No process has a higher number."""
 
 
 def kill_below(root: int, leader: int) -> None:
@@ -35,19 +40,64 @@ def below(root: int, parent_of: dict[int, int]) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """The parent of every process that can be seen."""
-    return _from_ps() if sys.platform == "darwin" else _from_proc()
+    """The parent of every process that can be seen; without /proc, of this process's own children only."""
+    if sys.platform == "darwin":
+        return _from_ps()
+    return _from_proc() or dict.fromkeys(own_children(), os.getpid())
 
 
 def _from_proc() -> dict[int, int]:
     found: dict[int, int] = {}
-    for name in os.listdir("/proc"):
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir("/proc")
+    for name in names:
         if name.isdigit():
             with (
                 contextlib.suppress(OSError, ValueError, IndexError),
                 open(f"/proc/{name}/stat", "rb") as file,
             ):
                 found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    return found
+
+
+def own_children() -> list[int]:
+    """The children that live. Nearly always all numbers lie between this process's and the newest; where the numbers
+    began again meanwhile, as many as there are have to be looked at.
+    """
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return []
+    oldest, newest = os.getpid(), _newest()
+    likely = range(oldest, newest) if oldest < newest else (*range(oldest, MAX_PID), *range(1, newest))
+    found = _children_among(likely)
+    if found or ended is not None:  # what has ended counts as a child until it is reaped
+        return found
+    return _children_among(range(1, MAX_PID))
+
+
+def _newest() -> int:
+    """The number that a process gets which starts now."""
+    try:
+        pid = os.fork()
+    except OSError:
+        return MAX_PID
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def _children_among(numbers: Iterable[int]) -> list[int]:
+    found: list[int] = []
+    for number in numbers:
+        try:
+            ended = os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except OSError:  # nobody, or somebody else's
+            continue
+        if ended is None:
+            found.append(number)
     return found
 
 

@@ -34,6 +34,9 @@ HIJACKING_PATTERNS = (
 )  # fmt: skip
 """Variables that make a program load or run something that its command line does not show."""
 
+LOCAL_SERVICES = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS"})
+"""Where programs would look for services that act for the user; a confined command cannot reach them."""
+
 NETWORK_MARKER = "CODEX_SANDBOX_NETWORK_DISABLED"
 SANDBOX_MARKER = "CODEX_SANDBOX"
 
@@ -54,7 +57,7 @@ def command_environment(
     kept = _inherited(policy.inherit, server)
     defaults = () if policy.ignore_default_excludes else SECRET_PATTERNS
     removed = _matcher((*HIJACKING_PATTERNS, *policy.exclude, *defaults))
-    gone = SERVER_SECRETS | set(withheld)
+    gone = SERVER_SECRETS | set(withheld) | (LOCAL_SERVICES if plan is not None else set())
     result = {name: value for name, value in kept.items() if name not in gone and not removed(name)}
     if not policy.ignore_default_excludes:
         result = {name: value for name, value in result.items() if not URL_WITH_PASSWORD.search(value)}

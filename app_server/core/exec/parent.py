@@ -15,6 +15,7 @@ import socket
 import sys
 
 from app_server.core.exec import supervisor, wire
+from app_server.core.exec.socket_broker import BrokerDoor
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, namespaces, privileges
@@ -26,7 +27,9 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
     network, home = confine["network"], confine["home"]
     try:
         privileges.show()
+        broker = BrokerDoor.make(network=network)
         namespaces.unshare(network)
+        broker.enter()
         wire.send(launcher, ("unshared",), [])
         wire.receive(launcher)
         privileges.hide()
@@ -41,12 +44,22 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
     poll = select.poll()
     poll.register(launcher, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
+    poll.register(broker.requests, select.POLLIN)
     expecting = True
     while expecting or children:
         ready = {number for number, _ in poll.poll()}
+        if broker.requests.fileno() in ready:
+            with contextlib.suppress(
+                OSError
+            ):  # no room for it now; whoever waits for it will be answered later
+                broker.fork(launcher.close)
+                poll.unregister(broker.requests)
         if wakeup in ready:
             supervisor.drain(wakeup)
-            for pid in children.intersection(pid for pid, _ in supervisor.reap()):
+            ended = {pid for pid, _ in supervisor.reap()}
+            if broker.pid in ended:
+                poll.register(broker.requests, select.POLLIN)
+            for pid in children & ended:
                 children.remove(pid)
                 with contextlib.suppress(OSError):
                     wire.send(launcher, ("ended", pid), [])
@@ -55,10 +68,10 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
                 expecting = False
                 poll.unregister(launcher)
             else:
-                children |= _another(launcher, home, confine["secrets"])
+                children |= _another(launcher, broker, home, confine["secrets"])
 
 
-def _another(launcher: socket.socket, home: bytes, secrets: list[bytes]) -> set[int]:
+def _another(launcher: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> set[int]:
     """Forks a child that waits for its command, and hands the launcher the way to it."""
     ours, theirs = socket.socketpair()
     pid = 0
@@ -67,7 +80,9 @@ def _another(launcher: socket.socket, home: bytes, secrets: list[bytes]) -> set[
         if pid == 0:
             try:
                 ours.close()
-                _live(theirs, launcher, home, secrets)
+                launcher.close()
+                broker.requests.close()
+                _live(theirs, broker, home, secrets)
             finally:
                 os._exit(0)
         wire.send(launcher, ("waits", pid), [ours.fileno()])
@@ -80,11 +95,10 @@ def _another(launcher: socket.socket, home: bytes, secrets: list[bytes]) -> set[
     return {pid} if pid else set()
 
 
-def _live(commands: socket.socket, launcher: socket.socket, home: bytes, secrets: list[bytes]) -> None:
+def _live(commands: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> None:
     """The life of one command's process 1: what is the same for all, then what it is told, then the
     command.
     """
-    launcher.close()
     refused: OSError | None = None
     shown = None
     try:
@@ -100,8 +114,10 @@ def _live(commands: socket.socket, launcher: socket.socket, home: bytes, secrets
     try:
         if refused is not None:
             raise refused
-        layers.with_namespaces(request["confine"], request["env"], shown)
+        listener = layers.with_namespaces(request["confine"], request["env"], shown)
     except OSError as error:
         supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
         return
-    supervisor.supervise(request, descriptors, wakeup, None, whole=True)
+    mask = privileges.FILE_CAPABILITIES if request["confine"]["foreign_files"] else 0
+    calls = None if listener is None else supervisor.Calls(listener, lambda: broker.hand_over(listener, mask))
+    supervisor.supervise(request, descriptors, wakeup, None, whole=True, calls=calls)

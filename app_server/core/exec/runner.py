@@ -21,11 +21,13 @@ from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import STREAM_CAP
+from app_server.core.exec.programs import Programs
 from app_server.core.exec.request import Confinement
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
 from app_server.core.sandbox.probe import SandboxState
+from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import SandboxPolicy
 from protocol.records import dataclass
 
@@ -41,19 +43,24 @@ class CommandRunner:
     tmpdir: str | None
     """$TMPDIR of the server, or None."""
     environment: Mapping[str, str] = field(repr=False)
-    """The server's own environment, which policies filter."""
+    """The server's own environment."""
     output_cap: int = STREAM_CAP
     """So many bytes of each stream of a command are kept."""
     platform: str = sys.platform
     namespaces: bool = True
     """False leaves out the layer of namespaces, as a kernel without them would."""
+    roots: ServerRoots = field(init=False, repr=False)
+    """What the conversations of this server were given to write."""
     _launcher: LauncherProcess = field(init=False, repr=False)
+    _programs: Programs = field(init=False, repr=False)
     _state: SandboxState | None = field(init=False, default=None)
     _sessions: TaskGroup = field(init=False, repr=False)
     _probing: anyio.Lock = field(init=False, default_factory=anyio.Lock, repr=False)
 
     def __post_init__(self) -> None:
+        self.roots = ServerRoots(self.tmpdir)
         self._launcher = LauncherProcess(self.python, self.environment)
+        self._programs = Programs(self.python, self.home)
         self._sessions = anyio.create_task_group()
 
     async def __aenter__(self) -> Self:
@@ -74,13 +81,27 @@ class CommandRunner:
         """The process that starts commands; None before the first."""
         return self._launcher.pid
 
+    @property
+    def environment_for_commands(self) -> Mapping[str, str]:
+        """What policies filter: the server's own environment, with the programs that commands get from us."""
+        return self._programs.added_to(self.environment)
+
     def warm_up(self) -> None:
         """Starts the launcher ahead of the first command; costs the server about two milliseconds."""
         self._launcher.start()
 
-    def plan(self, policy: SandboxPolicy, cwd: str) -> SandboxPlan | None:
-        """The plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk."""
-        return make_plan(policy, inspect(policy, cwd, home=self.home, tmpdir=self.tmpdir))
+    def plan(
+        self, policy: SandboxPolicy, cwd: str, roots: ConversationRoots | None = None
+    ) -> SandboxPlan | None:
+        """The plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk.
+
+        `roots` are those of the conversation; without one, names stand for what they lead to now.
+        """
+        found = inspect(policy, cwd, home=self.home, roots=roots or self.roots.once())
+        plan = make_plan(policy, found)
+        if plan is not None:
+            self.roots.written.update(plan.writable_roots)
+        return plan
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         """Runs a command to its end. Raises `LaunchError` or `SandboxUnavailable` where nothing ran."""

@@ -17,6 +17,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from app_server.core.exec import descendants, wire
 
@@ -31,6 +32,16 @@ RESET_SIGNALS = tuple(
 """Python ignores or handles these; a command starts with the defaults."""
 
 
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """System calls of the command that another process answers."""
+
+    listener: int
+    """Readable when the first one has been made."""
+    hand_over: Callable[[], None]
+    """Gives the listener to whoever answers; it is closed here then."""
+
+
 def supervise(
     request: dict[str, wire.Value],
     descriptors: list[int],
@@ -38,6 +49,7 @@ def supervise(
     before: Callable[[], None] | None,
     *,
     whole: bool,
+    calls: Calls | None = None,
 ) -> None:
     """Runs the command of `request` and reports on the channel, the first of `descriptors`, all of which it closes.
 
@@ -54,7 +66,7 @@ def supervise(
     finally:
         for number in set(stdio):
             os.close(number)
-    status = _until_end(channel, wakeup, child)
+    status = _until_end(channel, wakeup, child, calls)
     killed = status is None
     if killed or whole or before is not None:  # nothing that is confined outlives its command
         last = end_tree(child, whole)
@@ -85,13 +97,20 @@ def _noticed(number: int, frame: object) -> None:
     """The wakeup descriptor tells; a handler has to exist for that."""
 
 
-def _until_end(channel: int, wakeup: int, child: int) -> int | None:
+def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> int | None:
     """The wait status of the command, or None where the channel was closed first."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
+    if calls is not None:
+        poll.register(calls.listener, select.POLLIN)
     while True:
         ready = [number for number, _ in poll.poll()]
+        if calls is not None and calls.listener in ready:
+            poll.unregister(calls.listener)
+            calls.hand_over()
+            os.close(calls.listener)
+            calls = None
         if wakeup in ready:
             drain(wakeup)
             for pid, status in reap():

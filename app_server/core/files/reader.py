@@ -1,8 +1,8 @@
-"""Reads for the model: lines of a file, entries of a folder, files that hold a pattern. Run as a process of its own,
-`python -I -S reader.py REQUEST`, so that it has the rights of a command, no more, and can be ended at any time.
+"""Reads for the model: lines of a file, entries of a folder, files that hold a pattern, images. Run as a process of its
+own, `python -I -S reader.py REQUEST`, so that it has the rights of a command, no more, and can be ended at any time.
 
-The request is JSON: `{"do": "read" | "block" | "list" | "grep", ...}`. The answer goes to stdout; what went wrong goes
-to stderr, with exit status 1. Standard library and this folder only.
+The request is JSON: `{"do": "read" | "block" | "list" | "grep" | "image", ...}`. The answer goes to stdout; what went
+wrong goes to stderr, with exit status 1. Standard library and this folder only.
 """
 
 from __future__ import annotations
@@ -199,6 +199,24 @@ def _holds(path: str, expression: re.Pattern[str]) -> bool:
     return any(expression.search(line) for line in data.decode("utf-8", "replace").split("\n"))
 
 
+# --- images
+def read_image(path: str, most: int) -> bytes:
+    """The bytes of a regular file of at most `most` bytes; whether they are an image is for the caller to say."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        raise Unreadable(f"unable to locate image at `{path}`: {reason}") from error
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise Unreadable(f"unable to read image at `{path}`: not a file")
+    with os.fdopen(number, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise Unreadable(f"unable to read image at `{path}`: larger than {most} bytes")
+    return data
+
+
 def _shown_path(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
@@ -209,6 +227,7 @@ def _reason(error: OSError) -> str:
 
 def main(request: str) -> int:
     asked = json.loads(request)
+    answer: str | bytes
     try:
         match asked.pop("do"):
             case "read":
@@ -217,6 +236,8 @@ def main(request: str) -> int:
                 answer = read_block(**asked)
             case "list":
                 answer = list_folder(**asked)
+            case "image":
+                answer = read_image(**asked)
             case _:
                 answer = grep(**asked)
     except Unreadable as problem:
@@ -225,7 +246,7 @@ def main(request: str) -> int:
         answer, output = f"failed to read: {_reason(error)}", sys.stderr.buffer
     else:
         output = sys.stdout.buffer
-    output.write(answer.encode("utf-8", "replace"))
+    output.write(answer.encode("utf-8", "replace") if isinstance(answer, str) else answer)
     return 0 if output is sys.stdout.buffer else 1
 
 

@@ -5,7 +5,7 @@ Asking the servers is `manager`'s; a message of `McpFailure` here is what the mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -48,9 +48,9 @@ class ReadArguments:
     """As the model wrote it, for the events of the call."""
 
 
-def list_arguments(raw: Mapping[str, Json]) -> ListArguments:
-    """Blank texts count as left out. Raises McpFailure for a value that is no text."""
-    return ListArguments(_trimmed(raw, "server"), _trimmed(raw, "cursor"))
+def list_arguments(server: str | None, cursor: str | None) -> ListArguments:
+    """Blank texts count as left out."""
+    return ListArguments(_trimmed(server), _trimmed(cursor))
 
 
 def check_cursor(arguments: ListArguments) -> None:
@@ -59,13 +59,9 @@ def check_cursor(arguments: ListArguments) -> None:
         raise McpFailure("cursor can only be used when a server is specified")
 
 
-def read_arguments(raw: Mapping[str, Json]) -> ReadArguments:
-    """Raises McpFailure where one is missing; the call has not begun then."""
-    values = {name: _trimmed(raw, name) for name in ("server", "uri")}
-    for name, value in values.items():
-        if value is None:
-            raise McpFailure(f"{name} must be provided")
-    return ReadArguments(str(values["server"]), str(values["uri"]), str(raw["server"]))
+def read_arguments(server: str, uri: str) -> ReadArguments:
+    """Raises McpFailure where one is blank; the call has not begun then."""
+    return ReadArguments(_provided("server", server), _provided("uri", uri), server)
 
 
 def resources_output(
@@ -148,11 +144,15 @@ def _list_output(
     return _json(output)
 
 
-def _trimmed(raw: Mapping[str, Json], name: str) -> str | None:
-    value = raw.get(name)
-    if value is not None and not isinstance(value, str):
-        raise McpFailure(f"failed to parse function arguments: {name} is no text")
+def _trimmed(value: str | None) -> str | None:
     return (value or "").strip() or None
+
+
+def _provided(name: str, value: str) -> str:
+    trimmed = value.strip()
+    if not trimmed:
+        raise McpFailure(f"{name} must be provided")
+    return trimmed
 
 
 def _json(value: Json) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from app_server.core.patch.errors import PatchError
 from app_server.core.patch.hunks import apply_hunks
@@ -98,6 +98,8 @@ class _Planner:
                 self._delete(place)
             case UpdateFile():
                 self._update(operation, place)
+            case _:
+                assert_never(operation)
 
     def _add(self, operation: AddFile, place: Place) -> None:
         if place.label.endswith("/"):

@@ -1,6 +1,7 @@
 """What a patch comes to: every file with its bytes before and after. Data only.
 
-`changes` is what the user is shown, `document` is what the writer is handed. Nothing here touches the disk.
+`document` is what the writer is handed. Nothing here touches the disk, nor imports more than the standard library:
+`program` plans in a process of its own.
 """
 
 from __future__ import annotations
@@ -9,19 +10,20 @@ import json
 import os.path
 from enum import StrEnum
 
-from app_server.core.patch.diff import unified_hunks
-from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 from protocol.records import dataclass
 
-SHOWN_CONTEXT = 1
-"""Lines of context in the diffs of an approval request."""
-
-WRITER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "writer.py")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+WRITER, PROGRAM = os.path.join(_HERE, "writer.py"), os.path.join(_HERE, "program.py")
 
 
 def writer_command(python: str) -> tuple[str, ...]:
     """What to run where the patch's rights are; it reads `PatchPlan.document` on stdin."""
     return (python, "-I", "-S", WRITER)
+
+
+def program_command(python: str) -> tuple[str, ...]:
+    """`apply_patch` for commands, but for the patch. Texts and names are UTF-8 whatever the command's locale is."""
+    return (python, "-I", "-S", "-X", "utf8", PROGRAM)
 
 
 class EditKind(StrEnum):
@@ -70,9 +72,6 @@ class PatchPlan:
         """Every path that is written or removed."""
         return tuple(place for edit in self.edits for place in (edit.place, edit.to) if place is not None)
 
-    def changes(self) -> dict[str, FileChange]:
-        return {edit.place.path: _change(edit) for edit in self.edits}
-
     def document(self, token: str, *, recover: bool = False) -> bytes:
         """What `writer.py` reads. `token` makes the names of temporary files unique.
 
@@ -87,18 +86,6 @@ class PatchPlan:
             "summary": self.summary,
         }
         return json.dumps(value, separators=(",", ":")).encode("ascii")
-
-
-def _change(edit: FileEdit) -> FileChange:
-    old, new = _text(edit.old), _text(edit.new)
-    if edit.new is None:
-        return DeleteFileChange(content=old)
-    if edit.old is None:
-        return AddFileChange(content=new)
-    return UpdateFileChange(
-        unified_diff=unified_hunks(old, new, SHOWN_CONTEXT),
-        move_path=edit.to.path if edit.to else None,
-    )
 
 
 def _written(edit: FileEdit) -> dict[str, str | None]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # neither is there at run time: importing them takes longer t
 PREFIX = ".apply-patch-"
 NEW_FILE_MODE = 0o644
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+UNINTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Blocked while files are written."""
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 if sys.platform == "linux":
     DIRECTORY |= os.O_PATH  # passing through a directory takes no right to list it
@@ -428,7 +430,7 @@ def sync_folder(fd: int) -> None:
 
 
 def main() -> int:
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    signal.pthread_sigmask(signal.SIG_BLOCK, UNINTERRUPTED)
     status, out, err = apply_document(sys.stdin.buffer.read())
     sys.stdout.buffer.write(os.fsencode(out))
     sys.stderr.buffer.write(os.fsencode(err))

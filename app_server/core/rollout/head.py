@@ -90,6 +90,8 @@ def _summarise(path: Path, fd: int, default_provider: str) -> ConversationSummar
                 said = _own_words(content)
             case {"type": "event_msg", "payload": {"type": "user_message", "message": str(text)}}:
                 shown = text
+            case _:
+                pass
         if meta and shown is not None:
             break
     if meta is None:
@@ -129,7 +131,8 @@ def _source(raw: Json) -> SessionOrigin | dict[str, Json]:
             return {"subagent": kind}
         case {"subagent": {"other": str(name)}}:
             return {"subagent": {"other": name}}
-    return SessionOrigin.UNKNOWN
+        case _:
+            return SessionOrigin.UNKNOWN
 
 
 def _revision(raw: Json) -> Revision | None:

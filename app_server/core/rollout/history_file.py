@@ -8,7 +8,6 @@ wrong.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import zlib
@@ -17,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
-from app_server.core.rollout.disk import REAL_DISK, open_for_append, open_for_reading
+from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append, open_for_reading
 from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.objects import parse_object
 from protocol.events.lookups import HistoryEntry
 from protocol.records import dataclass
@@ -26,7 +26,8 @@ from protocol.records import dataclass
 FILE_NAME = "history.jsonl"
 KEPT_SHARE = 0.8
 """How full the file is after it was cut, so that not every message cuts it again."""
-LOCK_ATTEMPTS = 10
+LOCK_SECONDS = 2.0
+"""So long another server may take to add its message; what is left out then is told to the client."""
 MAX_HISTORY_BYTES = 256 * 1024 * 1024
 
 
@@ -91,26 +92,14 @@ class MessageHistory:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The file, locked; whoever cut it meanwhile put another one in its place, which is then taken."""
-    for _ in range(LOCK_ATTEMPTS):
+    """The file, while no other server writes it or puts another one in its place."""
+    make_private_folders(path.parent)
+    with history_lock(path.parent, LOCK_SECONDS):
         fd = open_for_append(REAL_DISK, path, create=True)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            if _is_at(fd, path):
-                yield fd
-                return
+            yield fd
         finally:
             os.close(fd)
-    raise OSError("the history is replaced all the time")
-
-
-def _is_at(fd: int, path: Path) -> bool:
-    try:
-        there = os.lstat(path)
-    except OSError:
-        return False
-    here = os.fstat(fd)
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _cut(path: Path, fd: int, max_bytes: int) -> None:

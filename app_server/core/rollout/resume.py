@@ -106,8 +106,6 @@ def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[Resp
     for line in lines:
         if not isinstance(line, CompactedItem):
             history.append(line)
-        elif line.replacement_history is not None:
-            history = list(line.replacement_history)
         else:
             history = list(rebuild(history, line))
     return history

@@ -8,9 +8,7 @@ told of before their turn to be recorded lie in the journal meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import logging
 import os
 import threading
@@ -29,6 +27,7 @@ from app_server.core.rollout.disk import (
 )
 from app_server.core.rollout.errors import RolloutBusy
 from app_server.core.rollout.journal import Journal
+from app_server.core.rollout.locks import lock_rollout, unlock_rollout
 from app_server.core.rollout.names import journal_path, parse_rollout_name, utc_timestamp
 from protocol.responses import OtherItem, ResponseItem
 from protocol.rollout import RolloutItem, RolloutLine
@@ -54,6 +53,7 @@ class RolloutWriter:
         self._create = create
         self._lock = threading.Lock()
         self._fd: int | None = None
+        self._lock_fd: int | None = None
         self._end = -1
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
@@ -130,11 +130,9 @@ class RolloutWriter:
             self._closed = True
             self._journal.close()
             if self._fd is not None:
-                # A flush may still have a duplicate, which would keep the file's lock until the disk has answered.
-                with contextlib.suppress(OSError):
-                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                unlock_rollout(self._fd, self._lock_fd)
                 os.close(self._fd)
-                self._fd = None
+                self._fd = self._lock_fd = None
 
     # --- with the lock held
     def _duplicates(self) -> Iterator[int]:
@@ -184,7 +182,7 @@ class RolloutWriter:
             return
         fd = open_for_append(self._disk, self.path, create=self._create)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_fd = lock_rollout(fd, self.path)
         except BlockingIOError:
             os.close(fd)
             name = parse_rollout_name(self.path.name)

@@ -1,4 +1,4 @@
-"""Reads from the disk what a plan depends on: where roots and links lead, which names exist.
+"""Reads from the disk what a plan depends on: what is at the roots now, and what must be fenced in them.
 
 It looks, and changes nothing. Every answer may be out of date a moment later; the plan is made so that
 what a confined command can change meanwhile does not widen it.
@@ -8,67 +8,110 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 
-from app_server.core.sandbox.plan import FENCED_NAMES, RootFacts, SandboxFacts
+from app_server.core.sandbox.plan import FENCED_NAMES, RootFacts, SandboxFacts, within
+from app_server.core.sandbox.resolve import exists, resolve
+from app_server.core.sandbox.roots import ConversationRoots, NamedRoot
 from protocol.policy import SandboxPolicy, WorkspaceWrite
-
-MAX_NESTED = 256
-"""So many directories of a root are looked at for repositories of their own."""
 
 MAX_POINTER = 4096
 """A `gitdir:` file longer than this is not git's."""
 
+MAX_OTHERS = 64
+"""The fences of so many roots of other conversations are kept by each command."""
 
-def inspect(policy: SandboxPolicy, cwd: str, *, home: str, tmpdir: str | None) -> SandboxFacts:
+EXECUTED = ("hooks", "config")
+"""What git runs from, or is told by what to run; as links they lead out of the fenced directory."""
+
+
+def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRoots) -> SandboxFacts:
     """The facts for a policy whose first root is `cwd`."""
     superuser = os.geteuid() == 0
+    resolved = resolve(os.path.abspath(home))
+    real_home = resolved.real if resolved is not None else os.path.realpath(home)
     if not isinstance(policy, WorkspaceWrite):
-        return SandboxFacts(home=os.path.realpath(home), superuser=superuser)
-    roots = [cwd, *(os.path.join(cwd, root) for root in policy.writable_roots)]
-    temporary = [] if policy.exclude_slash_tmp else ["/tmp"]
-    if tmpdir and os.path.isabs(tmpdir) and not policy.exclude_tmpdir_env_var:
-        temporary.append(tmpdir)
+        roots.learn(policy, cwd)
+        return SandboxFacts(home=real_home, superuser=superuser)
+    named = tuple(_root(root, roots, deep=True) for root in roots.roots(policy, cwd))
+    temporary = tuple(_root(root, roots, deep=False) for root in roots.temporary(policy))
     return SandboxFacts(
-        home=os.path.realpath(home),
-        roots=tuple(_root(os.path.normpath(root)) for root in dict.fromkeys(roots)),
-        temporary=tuple(_root(os.path.normpath(root)) for root in dict.fromkeys(temporary)),
+        home=real_home,
+        home_links=resolved.links if resolved is not None else (),
+        roots=named,
+        temporary=temporary,
+        others=_fences_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),
         superuser=superuser,
     )
 
 
-def _root(path: str) -> RootFacts:
+def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts:
+    if root.resolved is None:
+        return RootFacts(root.name, None)
+    real = root.resolved.real
     try:
-        real = os.path.realpath(path, strict=True)
+        if os.path.realpath(real) != real:
+            return RootFacts(root.name, None, replaced=real)
         status = os.stat(real)
-    except OSError:
-        return RootFacts(path, None)
+    except (OSError, ValueError):
+        return RootFacts(root.name, None)
     if not stat.S_ISDIR(status.st_mode):
-        return RootFacts(path, None)
-    return RootFacts(path, real, tuple(_fences(real)), status.st_uid != os.geteuid())
+        return RootFacts(root.name, None)
+    facts = RootFacts(
+        root.name,
+        real,
+        foreign=status.st_uid != os.geteuid(),
+        links=root.resolved.links,
+        by_changeable_link=root.by_changeable_link,
+    )
+    if real == "/":  # it is not granted
+        return facts
+    repositories = roots.repositories(real, deep=deep)
+    fences = [*_names(real), *(place for pointer in repositories.pointers() for place in _protected(pointer))]
+    return replace(facts, fences=tuple(dict.fromkeys(fences)), incomplete=repositories.incomplete)
 
 
-def _fences(root: str) -> list[str]:
-    found: list[str] = []
-    for name in FENCED_NAMES:
-        found += _protected(os.path.join(root, name))
-    for pointer in _nested(root):
-        found += _protected(pointer)
-    return list(dict.fromkeys(found))
+def _fences_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, ...]:
+    """What must hold in the roots of the server's other conversations, where this one's roots contain them."""
+    others = [
+        real
+        for real in roots.server.known()
+        if real not in named and any(within(real, root) for root in named) and os.path.realpath(real) == real
+    ]
+    return tuple(fence for real in sorted(others)[:MAX_OTHERS] for fence in _names(real))
+
+
+def _names(root: str) -> list[str]:
+    return [place for name in FENCED_NAMES for place in _protected(f"{root}/{name}")]
 
 
 def _protected(path: str) -> list[str]:
     """The path itself, every link on the way from it, and where git's own pointers lead; nothing where it
-    is missing.
+    is missing. The folder of `path` is a real path.
     """
-    if not os.path.lexists(path):
+    try:
+        kind = os.lstat(path).st_mode
+    except OSError:
         return []
-    found = [path]
-    real = os.path.realpath(path)
-    if real != path:
-        found.append(real)
-    if os.path.basename(path) == ".git" and os.path.isfile(real):
-        found += [place for place in _git_places(real) if os.path.lexists(place)]
-    return found
+    found = _followed(path) or [path] if stat.S_ISLNK(kind) else [path]
+    if path.endswith("/.git"):
+        places = found[-1:] if stat.S_ISDIR(kind) or os.path.isdir(found[-1]) else _git_places(found[-1])
+        if places != [path]:
+            led = [followed for place in places for followed in _followed(place)]
+            # What holds the pointer itself is no git directory, and as a fence would close all that is in it.
+            found += [place for place in led if not within(path, place)]
+        for executed in [f"{place}/{name}" for place in places for name in EXECUTED]:
+            if os.path.islink(executed):
+                found += _followed(executed)
+    return found if len(found) == 1 else [place for place in dict.fromkeys(found) if exists(place)]
+
+
+def _followed(path: str) -> list[str]:
+    """The links that lead on from `path`, and what is at their end; the latter comes last. Nothing where they lead
+    nowhere.
+    """
+    resolved = resolve(path)
+    return [] if resolved is None else [*resolved.links, resolved.real]
 
 
 def _git_places(pointer: str) -> list[str]:
@@ -78,42 +121,22 @@ def _git_places(pointer: str) -> list[str]:
     text = _first_line(pointer)
     if not text.startswith("gitdir:"):
         return []
-    place = os.path.realpath(os.path.join(os.path.dirname(pointer), text.removeprefix("gitdir:").strip()))
+    place = os.path.join(os.path.dirname(pointer), text.removeprefix("gitdir:").strip())
     common = _first_line(os.path.join(place, "commondir")).strip()
-    return [place, os.path.realpath(os.path.join(place, common))] if common else [place]
+    return [place, os.path.join(place, common)] if common else [place]
 
 
 def _first_line(path: str) -> str:
+    """Of a regular file; nothing else is waited for or read."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return ""
-        with open(path, errors="surrogateescape") as file:
-            return file.read(MAX_POINTER).partition("\n")[0]
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
-
-
-def _nested(root: str) -> list[str]:
-    """The `.git` of the directories directly below `root`, no links, up to a limit. Every command pays for this."""
-    found: list[str] = []
-    looked = 0
     try:
-        with os.scandir(root) as entries:
-            for entry in entries:
-                if looked == MAX_NESTED:
-                    break
-                if entry.is_dir(follow_symlinks=False) and entry.name not in FENCED_NAMES:
-                    looked += 1
-                    pointer = f"{entry.path}/.git"
-                    if _exists(pointer):
-                        found.append(pointer)
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return ""
+        return os.fsdecode(os.read(number, MAX_POINTER).partition(b"\n")[0])
     except OSError:
-        pass
-    return found
-
-
-def _exists(path: str) -> bool:
-    """lexists without the exception that it makes and drops for each name that is missing."""
-    if os.access in os.supports_follow_symlinks:
-        return os.access(path, os.F_OK, follow_symlinks=False)
-    return os.path.lexists(path)
+        return ""
+    finally:
+        os.close(number)

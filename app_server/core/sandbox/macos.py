@@ -64,6 +64,8 @@ def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
         # As itself and as a folder: so a name that is missing cannot come into being either.
         key = name("FENCE", fence)
         text.append(f"(deny file-write* (literal {key}) (subpath {key}))\n")
+    for place in plan.pinned:
+        text.append(f"(deny file-write-unlink (literal {name('PINNED', place)}))\n")  # nor renamed
     secrets = [name("SECRET", f"{plan.home}/{secret}") for secret in plan.secrets]
     text += [f"(deny file-read* file-write* (literal {key}))\n" for key in secrets]
     return "".join(text), parameters

@@ -2,12 +2,13 @@
 
 The facts come from `inspect`, the plan is carried out by `confine` (Linux) or `macos`. Every path in a
 plan is absolute and canonical. A root that cannot be resolved is left out: an unresolved path is never
-granted.
+granted. No root lies inside another: what does is covered by that one.
 """
 
 from __future__ import annotations
 
 import os.path
+from collections.abc import Iterable, Set
 
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
@@ -15,8 +16,15 @@ from protocol.records import dataclass
 FENCED_NAMES = (".git", ".codex", ".agents")
 """What in a writable root decides what the user's tools will execute later: never writable, there or not."""
 
-SECRET_FILES = ("auth.json", ".credentials.json")
-"""Files of the server's home that no command reads."""
+SECRET_FILES = ("auth.json", ".credentials.json", ".locks")
+"""Files of the server's home that no command opens: credentials, and what its servers lock."""
+
+
+WHOLE_DISK = "the whole disk can be no root"
+IN_HOME = "it lies in the server's home"
+REPLACED = "a part of its path has become a link since the conversation was given it"
+BY_LINK = "it is reached by a link that commands may change"
+INCOMPLETE = "there are more folders in it than are looked at: .git is not protected in all of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +34,21 @@ class RootFacts:
     path: str
     """As the policy gives it, absolute, not resolved."""
     real: str | None
-    """Resolved; None where it is missing or no directory."""
+    """What that led to when the conversation was given it; None where that is no directory now."""
     fences: tuple[str, ...] = ()
     """Existing paths that must stay as they are: protected names, where links among them lead, git's real
     directories.
     """
     foreign: bool = False
     """Owned by another user than the server's."""
+    links: tuple[str, ...] = ()
+    """The links by which the path was reached, by their real paths."""
+    by_changeable_link: bool = False
+    """One of them lay where commands of this server had been allowed to write."""
+    replaced: str | None = None
+    """The real path, where it leads over a link now."""
+    incomplete: bool = False
+    """There may be repositories inside that are not among the fences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,10 @@ class SandboxFacts:
     roots: tuple[RootFacts, ...] = ()
     temporary: tuple[RootFacts, ...] = ()
     """/tmp and $TMPDIR, as far as the policy grants them."""
+    others: tuple[str, ...] = ()
+    """Fences of the server's other conversations."""
+    home_links: tuple[str, ...] = ()
+    """The links by which the home is reached: the next server will follow them, too."""
     superuser: bool = False
 
 
@@ -56,6 +76,10 @@ class SandboxPlan:
     """Read-only inside the roots, existing paths."""
     reserved: tuple[str, ...] = ()
     """Names directly below a root that must not come into being, or are read-only where they exist."""
+    pinned: tuple[str, ...] = ()
+    """The directories between a root and what is fenced or reserved in it: they stay writable, but are neither renamed
+    nor removed, or the fence would go with them.
+    """
     home: str = ""
     secrets: tuple[str, ...] = SECRET_FILES
     """Names in `home` that cannot be read."""
@@ -66,6 +90,8 @@ class SandboxPlan:
     """The server is root and a root belongs to somebody else: the file capabilities stay, inside the
     roots.
     """
+    notices: tuple[str, ...] = ()
+    """What the user was promised and does not get, in words for the user."""
 
 
 def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
@@ -81,41 +107,92 @@ def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
 
 def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     named = (*facts.roots, *facts.temporary)
-    granted = _granted(named, facts.home)
-    writable = tuple(dict.fromkeys(root.real for root in granted if root.real))
-    fences = {fence for root in named for fence in root.fences}
-    fences.update(root.real for root in named if root.real and within(root.real, facts.home))
-    fences.add(facts.home)
-    fences = {fence for fence in fences if any(within(fence, root) for root in writable)}
+    refused = {root: reason for root in named if (reason := _refusal(root, named, facts.home))}
+    direct = [root for root in named if root.real is not None and root not in refused]
+    writable = tuple(_outermost([root.real for root in direct if root.real]))
+    # Where a link that may be changed led into a root, nothing is granted that was not granted anyway.
+    covered = [root for root, why in refused.items() if why == BY_LINK and _inside(root.real, writable)]
+    kept = [*direct, *covered]
+    fences = {*facts.others, *facts.home_links, *(fence for root in kept for fence in root.fences)}
+    fences = {fence for fence in fences if _inside(fence, writable) and not _below(fence, fences)}
+    if _inside(facts.home, writable):
+        fences.add(facts.home)
     names = {os.path.join(root.real, name) for root in facts.roots for name in FENCED_NAMES if root.real}
     # Also those that exist: what was seen may be another command's empty directory, which is about to go.
-    reserved = {name for name in names if any(within(name, root) for root in writable)}
+    reserved = {name for name in names if _inside(name, writable) and not _below(name, fences)}
+    closed = fences | reserved
+    pinned = {place for fence in closed for place in _between(fence, writable)}
     return SandboxPlan(
         writable_roots=writable,
         fences=tuple(sorted(fences)),
         reserved=tuple(sorted(reserved)),
+        pinned=tuple(sorted(place for place in pinned - closed if not _below(place, closed))),
         home=facts.home,
         network=policy.network_access,
-        private_temp=not any(root.real for root in facts.temporary),
-        foreign_files=facts.superuser and any(root.foreign for root in granted),
+        private_temp=not any(root in kept for root in facts.temporary),
+        foreign_files=facts.superuser and any(root.foreign for root in direct if root.real in writable),
+        notices=_notices(named, {root: why for root, why in refused.items() if root not in covered}, kept),
     )
 
 
-def _granted(named: tuple[RootFacts, ...], home: str) -> list[RootFacts]:
-    """The roots that are opened for writing; the others are covered by these, or refused.
+def _refusal(root: RootFacts, named: tuple[RootFacts, ...], home: str) -> str | None:
+    """Why a root is not granted by itself; None where it is, or where there is nothing."""
+    if root.replaced is not None:
+        return REPLACED
+    if root.real is None:
+        return None
+    if root.real == "/":
+        return WHOLE_DISK
+    if within(root.real, home):
+        return IN_HOME
+    # The next server that is given these names would follow what commands of this one put there.
+    changeable = [
+        other.real
+        for other in named
+        if other.real not in (None, "/", root.real) and not within(other.real, home)
+    ]
+    by_link = any(_inside(os.path.dirname(link), changeable) for link in root.links)
+    return BY_LINK if by_link or root.by_changeable_link else None
 
-    One that lies below another by name is covered by that one; resolving it as well would let a command
-    that replaces it by a link choose a root of its own. The whole disk is no root, nor is anything in the
-    server's home.
-    """
-    granted = []
-    for root in named:
-        covered = any(
-            other.real and other.path != root.path and within(root.path, other.path) for other in named
-        )
-        if root.real not in (None, "/") and not covered and not within(root.real or "/", home):
-            granted.append(root)
-    return granted
+
+def _notices(
+    named: tuple[RootFacts, ...], refused: dict[RootFacts, str], kept: list[RootFacts]
+) -> tuple[str, ...]:
+    told = [
+        f"Commands may not write in {root.replaced or root.path}: {refused[root]}."
+        for root in named
+        if root in refused
+    ]
+    told += [f"{root.real}: {INCOMPLETE}." for root in kept if root.incomplete]
+    return tuple(dict.fromkeys(told))
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Those that lie in no other, each once."""
+    distinct = list(dict.fromkeys(paths))
+    return [path for path in distinct if not any(path != other and within(path, other) for other in distinct)]
+
+
+def _inside(path: str | None, roots: Iterable[str | None]) -> bool:
+    return path is not None and any(root is not None and within(path, root) for root in roots)
+
+
+def _below(path: str, others: Set[str]) -> bool:
+    return any(folder in others for folder in _above(path))
+
+
+def _between(path: str, roots: Iterable[str]) -> list[str]:
+    """The directories above `path` that lie in a root and are not the root itself."""
+    root = next(root for root in roots if within(path, root))
+    return [folder for folder in _above(path) if len(folder) > len(root)]
+
+
+def _above(path: str) -> list[str]:
+    """The directories above it, the nearest first, but for the whole disk."""
+    found = []
+    while path := path.rpartition("/")[0]:
+        found.append(path)
+    return found
 
 
 def within(path: str, root: str) -> bool:

@@ -65,7 +65,11 @@ class SandboxState:
             return None
         if self.level == "none":
             return f"Commands cannot be confined on this machine and are refused: {self.reason}"
-        return f"Commands run with a weaker sandbox ({self.reason}). Not covered: {'; '.join(self.gaps)}."
+        gaps = "; ".join(self.gaps)
+        return (
+            f"Commands run with a weaker sandbox ({self.reason}). Not covered: {gaps}. "
+            "Refused: unix sockets, but for pairs."
+        )
 
 
 def judge_full(output: str) -> str | None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from app_server.core.context.compaction import message_text
 from app_server.core.context.environment import difference
@@ -17,12 +16,18 @@ from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
-from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
+from app_server.core.session.tasks import (
+    ActiveTask,
+    InputPolicy,
+    NothingToDo,
+    PendingOperation,
+    SessionTask,
+)
 from app_server.core.session.undo import UndoTask
 from app_server.core.session.user_input import as_message
 from app_server.core.session.user_shell import UserShellTask
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.settings import Turn
+from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import Emits, StoredTranscript
 from app_server.core.turn.user_words import UserWords
 from protocol.events.turn import TurnAbortReason
@@ -102,6 +107,8 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
             actor.services.elicitations.resolve(op)
         case InterruptOp() | ShutdownOp():
             raise AssertionError("the session itself serves these")
+        case _:
+            assert_never(op)
 
 
 def remember(actor: Actor, emitter: Emits, words: UserWords) -> None:
@@ -114,16 +121,20 @@ def _turn(actor: Actor, submission: PendingOperation, output_schema: object = No
 
 
 def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
+    # A user turn always says which effort it wants; an override only where it names the field, even with null.
+    says_effort = isinstance(op, UserTurnOp) or "effort" in op.model_fields_set
     actor.state.change(
-        cwd=op.cwd,
-        approval_policy=op.approval_policy,
-        sandbox_policy=op.sandbox_policy,
-        model=op.model,
-        effort=op.effort,
-        summary=op.summary,
+        SettingsChange(
+            cwd=or_unset(op.cwd),
+            approval_policy=or_unset(op.approval_policy),
+            sandbox_policy=or_unset(op.sandbox_policy),
+            model=or_unset(op.model),
+            effort=op.effort if says_effort else UNSET,
+            summary=or_unset(op.summary),
+        )
     )
-    if op.effort is None and (isinstance(op, UserTurnOp) or "effort" in op.model_fields_set):
-        actor.state.settings = replace(actor.state.settings, effort=None)
+    settings = actor.state.settings
+    actor.services.roots.learn(settings.sandbox_policy, settings.cwd)
 
 
 async def _user_input(
@@ -133,6 +144,13 @@ async def _user_input(
     if active is not None and (active.ending or active.input_policy is InputPolicy.QUEUE):
         # The words begin a turn of their own once that task has ended.
         active.postponed.append(submission)
+        return
+    if not op.items:
+        # Nothing was said: no model is asked about it, and a turn under way goes on as it was.
+        if active is None:
+            turn = _turn(actor, submission)
+            _record_changes(actor, turn)
+            await actor.start(turn.emitter, NothingToDo())
         return
     words = UserWords(await as_message(op.items), op.items)
     actor.services.telemetry.user_prompt(message_text(words.message))

@@ -4,6 +4,8 @@ event under the operation's id.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import anyio.to_thread
 
 from app_server.core.errors import ConversationError
@@ -32,6 +34,8 @@ async def answer(services: Services, id: str, op: Lookup) -> None:
             services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
         case ListMcpToolsOp():
             services.outbox.emit(id, await _mcp_tools(services))
+        case _:
+            assert_never(op)
 
 
 async def _add(services: Services, id: str, text: str) -> None:

@@ -8,10 +8,12 @@ import anyio
 import anyio.to_thread
 
 from app_server.core.context.compaction import message_text
+from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.compaction import Compactor
 from app_server.core.session.model_calls import shape_of, visible_call
+from app_server.core.session.output_schema import check_schema
 from app_server.core.session.services import Services
 from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.state import SessionState
@@ -39,32 +41,39 @@ class RegularTask:
         self._shape = shape_of(services, turn)
         self._opening, self._words = words, [words]
         self._loop: TurnLoop | None = None
-        self._transcript = StoredTranscript(state.history, services.outbox)
+        transcript = StoredTranscript(state.history, services.outbox)
+        self._snapshot = TurnSnapshot(services, state, turn, transcript)
+        self._transcript = self._snapshot.ahead_of_calls(transcript)
 
     async def run(self, active: ActiveTask) -> str | None:
+        await check_schema(self._turn.output_schema)
         with anyio.move_on_after(SERVERS_HEAD_START):
             await self._services.mcp.ready()
-        snapshot = TurnSnapshot(self._services, self._state, self._turn, self._transcript)
         async with anyio.create_task_group() as side:
-            side.start_soon(snapshot.take, name="snapshot")
-            loop = self._loop = self._turn_loop(active, snapshot)
-            last = await loop.run(self._opening)
-            await snapshot.record()
+            side.start_soon(self._snapshot.take, name="snapshot")
+            loop = self._loop = self._turn_loop(active)
+            try:
+                last = await loop.run(self._opening)
+            except CoreError:
+                await self._snapshot.record()
+                raise
+            await self._snapshot.record()
         texts = [message_text(words.message) for words in self._words]
         self._services.turn_completed(self._turn.operation_id, texts, last)
         return last
 
     def interrupted(self) -> None:
+        self._snapshot.record_taken()
         if self._loop is not None:
             self._loop.interrupted()
 
-    def _turn_loop(self, active: ActiveTask, snapshot: TurnSnapshot) -> TurnLoop:
+    def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
         diffs = TurnDiffTracker()
         tool_turn = tool_turn_of(services, self._state, turn, diffs)
         tools: dict[str, Tool] = {}
         specs: list[ToolSpec] = []
-        runtime = ToolRuntime(tools, tool_turn, snapshot.taken)
+        runtime = ToolRuntime(tools, tool_turn, self._snapshot.taken)
 
         def prompt(items: Sequence[ResponseItem]) -> Prompt:
             return shape.prompt(items, specs, turn.output_schema)
@@ -95,7 +104,7 @@ class RegularTask:
             compact=Compactor(services, self._state, turn, shape).run,
             compact_limit=shape.compact_limit,
             diff=diff,
-            before_recording=snapshot.record,
+            before_recording=self._snapshot.record,
             new_id=services.new_id,
         )
 
@@ -111,6 +120,7 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
         broker=services.broker,
         approved=services.approved,
         runner=services.runner,
+        roots=services.roots,
         mcp=services.mcp,
         diffs=diffs,
         store=services.outbox.flush,

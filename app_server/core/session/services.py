@@ -17,6 +17,7 @@ from app_server.core.git.snapshot import Git
 from app_server.core.mcp.manager import McpManager
 from app_server.core.model.client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
+from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.telemetry.contract import ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
@@ -36,6 +37,8 @@ class Instructions:
     shell: str | None
     """The user's shell by its short name."""
     shell_path: str
+    refusals: tuple[str, ...] = ()
+    """What was found and not read, in words for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class Services:
     broker: ApprovalBroker
     approved: ApprovalMemory
     runner: CommandRunner
+    roots: ConversationRoots
     mcp: McpManager
     clock: Callable[[], float]
     """Monotonic seconds."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
@@ -20,11 +22,13 @@ from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
 from app_server.core.turn.errors import turn_error
+from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import TurnStatus
+from protocol.engine.events import SessionEvent, TurnStatus
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import InterruptOp, Op, ShutdownOp
+from protocol.responses import ResponseItem
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +39,6 @@ class Session:
     def __init__(self, services: Services, state: SessionState, close: Callable[[], None]) -> None:
         self.services, self.state = services, state
         self._close = close
-        self._next_id = 0
         self._queue: deque[PendingOperation] = deque()
         self._submitted = anyio.Event()
         self._active: ActiveTask | None = None
@@ -43,15 +46,28 @@ class Session:
         self.ended = anyio.Event()
 
     # --- from outside
-    def submit(self, op: Op) -> str:
-        """Queue an operation; its events carry the id that is returned. Ids count from "0"."""
+    def submit(self, id: str, op: Op) -> None:
+        """Queue an operation. Its events carry `id`, which the caller makes and uses once. Raises CoreError."""
         if self.ended.is_set():
             raise CoreError("the conversation has ended")
-        id = str(self._next_id)
-        self._next_id += 1
         self._queue.append(PendingOperation(id, op, self.services.new_turn_id()))
         self._submitted.set()
-        return id
+
+    async def events(self) -> list[SessionEvent]:
+        """The events since the last call, waiting for the first; empty once the session has ended."""
+        return await self.services.outbox.take()
+
+    def give_back(self, events: Sequence[SessionEvent]) -> None:
+        """Events that were taken and that nobody wants any more; they come first the next time."""
+        self.services.outbox.give_back(events)
+
+    @property
+    def rollout_path(self) -> Path:
+        return self.services.rollout_path
+
+    async def history_metadata(self) -> tuple[int, int]:
+        """Of the message history that all conversations share: which file it is, and how many entries it has."""
+        return await anyio.to_thread.run_sync(self.services.history_file.metadata)
 
     @property
     def active(self) -> ActiveTask | None:
@@ -75,6 +91,7 @@ class Session:
             self.services.outbox.store()
             self.services.outbox.close()
             self._close()
+            self.services.roots.close()
             await self.services.terminals.close()
 
     async def _tell_of_servers(self) -> None:
@@ -84,6 +101,20 @@ class Session:
             outbox.emit("", ErrorEvent(message=failure.message))
         for notice in mcp.notices():
             outbox.emit("", WarningEvent(message=notice))
+
+    # --- before it runs
+    def begin_with(self, id: str, items: Sequence[ResponseItem]) -> None:
+        """The first items of its history, which are stored at once."""
+        emitter = OperationEmitter(self.services.outbox, id)
+        StoredTranscript(self.state.history, self.services.outbox).record(emitter, items)
+        self.services.outbox.store()
+
+    def restore(self, items: Sequence[ResponseItem]) -> None:
+        """The history of a stored conversation."""
+        self.state.history.replace(items)
+
+    def warn(self, id: str, message: str) -> None:
+        self.services.outbox.emit(id, WarningEvent(message=message))
 
     # --- operations
     async def _serve(self) -> None:

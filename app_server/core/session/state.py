@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import field
 
 from app_server.core.context.environment import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
-from app_server.core.turn.settings import Settings
+from app_server.core.turn.settings import Settings, SettingsChange
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.records import dataclass
 
@@ -25,7 +25,6 @@ class SessionState:
     notices: set[str] = field(default_factory=set)
     """What the client was told once and need not hear again."""
 
-    def change(self, **fields: object) -> None:
-        """Overlay the settings with what is not None."""
-        given = {name: value for name, value in fields.items() if value is not None}
-        self.settings = replace(self.settings, **given)  # type: ignore[arg-type]  # names and types are the caller's
+    def change(self, change: SettingsChange) -> None:
+        """From the next turn on."""
+        self.settings = self.settings.changed(change)

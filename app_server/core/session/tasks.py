@@ -36,6 +36,16 @@ class SessionTask(Protocol):
         ...
 
 
+class NothingToDo:
+    """A turn in which the user said nothing: it only ends."""
+
+    async def run(self, active: ActiveTask) -> str | None:
+        return None
+
+    def interrupted(self) -> None:
+        pass
+
+
 class InputPolicy(Enum):
     """What becomes of a user's words that arrive while the task runs."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import assert_never
 
 import anyio.to_thread
 
@@ -35,3 +36,5 @@ async def _part(item: UserInput) -> ContentItem:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 log.warning("cannot attach %s: %s", item.path, reason)
                 return InputText(text=f"(The image {item.path} could not be attached: {reason}.)")
+        case _:
+            assert_never(item)

@@ -1,107 +1,123 @@
-"""A model's arguments, checked against the tool's own schema; what is wrong is told with its place.
+"""Arguments of tools: one model per tool is the schema that the LLM is sent, the check, and the types of the code.
 
-The schema that the model was sent is the one that is checked, so the two cannot drift apart.
+For every tool alike: null for an optional argument is the same as leaving it out, unknown fields are ignored, and a
+value of another type than the schema says is an error that the LLM is told with its place. Nothing is converted: the
+text "5" is not a number. The one exception is a whole number written with a fraction of zero, as JSON has one kind of
+number only.
 """
 
 from __future__ import annotations
 
-import json
+import types
 from collections.abc import Mapping
+from enum import Enum
 from functools import cache
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+
+from pydantic import BeforeValidator, ConfigDict, FailFast, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, from_json
 
 from app_server.core.tools.contract import ToolFailure
-from protocol.base import Json
+from protocol.base import Json, Model
 
 PREFIX = "failed to parse function arguments: "
 MAX_QUOTED = 200
 
-_PLAIN = frozenset(
-    {"type", "properties", "required", "items", "additionalProperties", "enum", "minimum", "description"}
-)
-_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-    "null": type(None),
-}
+_NAMES: Final[Mapping[object, str]] = {str: "string", bool: "boolean", float: "number", int: "number"}
 
 
-def parse_arguments(text: str, schema: Mapping[str, Json]) -> dict[str, Json]:
-    """The object that `text` holds. Raises ToolFailure with what was expected and where."""
+class ToolArguments(Model):
+    """The arguments of one tool. A field without a default is required; any other has None for "left out"."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A number without a fraction."""
+
+Words = Annotated[tuple[str, ...], FailFast()]
+
+Arguments = TypeVar("Arguments", bound=ToolArguments)
+
+
+def parse_arguments(text: str, kind: type[Arguments]) -> Arguments:
+    """What `text` holds; an empty text holds no arguments. Raises ToolFailure with what was expected and where."""
     try:
-        value = json.loads(text or "{}", parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ToolFailure(f"{PREFIX}not JSON: {_short(str(error))}") from error
-    if not isinstance(value, dict):
-        raise ToolFailure(f"{PREFIX}expected an object, got {_kind(value)}")
-    if not surely_fits(value, schema):
-        problem = _first_problem(json.dumps(schema, sort_keys=True), value)
-        if problem:
-            raise ToolFailure(PREFIX + problem)
-    return value
+        return kind.model_validate_json(text.strip() or "{}")
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise ToolFailure(PREFIX + _described(problem)) from error
 
 
-def surely_fits(value: Json, schema: Mapping[str, Json]) -> bool:
-    """Whether the plain keywords alone show that `value` is valid. False only means: ask the library, which takes
-    long to load and is seldom needed then."""
-    if not _PLAIN.issuperset(schema):
-        return False
-    named = schema.get("type", ())
-    if named and not any(_is(kind, value) for kind in ((named,) if isinstance(named, str) else named)):
-        return False
-    if "enum" in schema and not (isinstance(value, str) and value in schema["enum"]):
-        return False
-    if "minimum" in schema and isinstance(value, int | float) and not value >= schema["minimum"]:
-        return False
-    if isinstance(value, dict):
-        return _object_fits(value, schema)
-    if isinstance(value, list) and "items" in schema:
-        return all(surely_fits(item, schema["items"]) for item in value)
-    return True
-
-
-def _object_fits(value: Mapping[str, Json], schema: Mapping[str, Json]) -> bool:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    if not all(name in value for name in schema.get("required", ())):
-        return False
-    return all(
-        surely_fits(item, known[name]) if name in known else others is True for name, item in value.items()
-    )
-
-
-def _is(kind: str, value: Json) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    return isinstance(value, _TYPES.get(kind, ()))
-
-
-def _first_problem(schema: str, value: dict[str, Json]) -> str | None:
-    from jsonschema.exceptions import best_match  # noqa: PLC0415  heavy, and needed only once a tool is called
-
-    error = best_match(_validator(schema).iter_errors(value))
-    if error is None:
+def parse_json(text: str) -> Json:
+    """Arguments that somebody else checks. None where there are none. Raises ToolFailure where it is not JSON."""
+    if not text.strip():
         return None
-    return f"{error.json_path}: {_short(error.message)}"
+    try:
+        return from_json(text.encode(), allow_inf_nan=False)
+    except ValueError as error:
+        raise ToolFailure(f"{PREFIX}not JSON: {_short(str(error))}") from error
 
 
 @cache
-def _validator(schema: str):  # type: ignore[no-untyped-def]  # the library's protocol is private
-    from jsonschema import Draft202012Validator  # noqa: PLC0415  see above
+def parameters(kind: type[ToolArguments]) -> dict[str, Json]:
+    """The JSON Schema that the LLM is sent. Made from the fields alone, so that no validator has to be built for a
+    tool that is never called. Raises TypeError for a field that it has no words for."""
+    required = [name for name, field in kind.model_fields.items() if field.is_required()]
+    optional = [name for name in kind.model_fields if name not in required]
+    properties = {name: _property(name, kind.model_fields[name]) for name in (*required, *optional)}
+    schema: dict[str, Json] = {"type": "object", "properties": properties}
+    return schema | ({"required": required} if required else {}) | {"additionalProperties": False}
 
-    return Draft202012Validator(json.loads(schema))
+
+def _property(name: str, field: FieldInfo) -> dict[str, Json]:
+    kind = field.annotation if field.is_required() else _without_none(name, field.annotation)
+    schema = _schema(kind)
+    return schema if field.description is None else schema | {"description": field.description}
 
 
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not JSON")
+def _schema(annotation: Any) -> dict[str, Json]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _schema(get_args(annotation)[0])
+    if origin is tuple:
+        return {"type": "array", "items": _schema(get_args(annotation)[0])}
+    if annotation in _NAMES:
+        return {"type": _NAMES[annotation]}
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return {"type": "string", "enum": [member.value for member in annotation]}
+    if isinstance(annotation, type) and issubclass(annotation, ToolArguments):
+        return parameters(annotation)
+    raise TypeError(f"no schema for {annotation!r}")
+
+
+def _without_none(name: str, annotation: Any) -> Any:
+    """`X` of `X | None`."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
+    match [kind for kind in kinds if kind is not types.NoneType]:
+        case [kind] if len(kinds) == 2:
+            return kind
+        case _:
+            raise TypeError(f"the optional argument {name} must accept null")
+
+
+def _described(problem: ErrorDetails) -> str:
+    place, message = problem["loc"], _short(problem["msg"])
+    if place:
+        return f"{_path(place)}: {message}"
+    if problem["type"] == "model_type":
+        return "expected an object"
+    return f"not JSON: {message.removeprefix('Invalid JSON: ')}"
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
 
 
 def _short(text: str) -> str:
     return text if len(text) <= MAX_QUOTED else text[:MAX_QUOTED] + "…"
-
-
-def _kind(value: Json) -> str:
-    return {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(
-        type(value), "a number"
-    )

@@ -17,11 +17,21 @@ NOTICE: Final = "sandbox"
 
 async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     """None for full access. The turn's directory is the root that may be written, never one that the model names."""
-    settings = turn.settings
-    plan = turn.runner.plan(settings.sandbox_policy, settings.cwd)
+    plan = writable_scope(turn)
     if plan is not None and NOTICE not in turn.notices:
         turn.notices.add(NOTICE)
         state = await turn.runner.sandbox_state()
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
+    return plan
+
+
+def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
+    """The plan by the roots of the conversation. What of them cannot be granted is told, once each."""
+    settings = turn.settings
+    plan = turn.runner.plan(settings.sandbox_policy, settings.cwd, turn.roots)
+    for notice in plan.notices if plan is not None else ():
+        if notice not in turn.notices:
+            turn.notices.add(notice)
+            turn.emit(WarningEvent(message=notice))
     return plan

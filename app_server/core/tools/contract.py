@@ -1,7 +1,7 @@
 """What a tool is, what it is given and what it may answer.
 
-A tool that cannot do what it was asked raises `ToolFailure`; its text goes to the model and the turn goes on.
-Anything else that leaves a tool is our bug and ends the turn with an error event.
+A tool that cannot do what it was asked raises `ToolFailure`; its text goes to the model and the turn goes on. Any other
+exception is our bug: `runtime` logs it, tells the model that the tool failed, and the turn goes on as well.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
-from protocol.events.msg import EventMsg
+from protocol.engine.events import EngineEvent, Question
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy
 from protocol.records import dataclass
@@ -70,10 +71,12 @@ class ToolTurn:
     id: str
     settings: TurnSettings
     config: Config
-    emit: Callable[[EventMsg], None]
+    items: TurnEvents
     broker: ApprovalBroker
     approved: ApprovalMemory
     runner: CommandRunner
+    roots: ConversationRoots
+    """What the names of writable roots stand for in this conversation."""
     mcp: McpManager
     diffs: TurnDiffTracker
     store: Callable[[], Awaitable[None]]
@@ -92,7 +95,10 @@ class ToolTurn:
     notices: set[str] = field(default_factory=set)
     """What the client of this conversation was told and need not hear again."""
 
-    async def ask(self, call_id: str, event: EventMsg) -> ReviewDecision:
+    def emit(self, event: EngineEvent) -> None:
+        self.items.emit(event)
+
+    async def ask(self, call_id: str, event: Question) -> ReviewDecision:
         """Put a question to the user. Where the answer is to abort, the turn is cancelled and this never returns."""
         decision = await self.broker.ask(call_id, self.id, lambda: self.emit(event))
         asked_by = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"

@@ -129,7 +129,7 @@ def command_spec(command: Command, turn: ToolTurn, plan: SandboxPlan | None) -> 
         cwd=command.cwd,
         env=command_environment(
             turn.config.shell_environment_policy,
-            turn.runner.environment,
+            turn.runner.environment_for_commands,
             plan=plan,
             withheld=turn.config.credential_variables(),
         ),

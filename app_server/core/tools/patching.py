@@ -20,6 +20,7 @@ from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.patch.apply import plan_patch
+from app_server.core.patch.changes import shown_changes
 from app_server.core.patch.disk import RealDisk
 from app_server.core.patch.errors import PatchError
 from app_server.core.patch.fences import git_fences
@@ -57,7 +58,7 @@ class Patching:
         approved = await self._approved(plan, allowed)
         turn = self.turn
         turn.diffs.record(plan)
-        changes = plan.changes()
+        changes = shown_changes(plan)
         turn.emit(PatchApplyBeginEvent(call_id=self.call_id, auto_approved=not approved, changes=changes))
         try:
             result = await self._written(plan, allowed, approved)
@@ -104,7 +105,7 @@ class Patching:
 
     async def _ask(self, plan: PatchPlan, reason: str | None, grant_root: str | None, key: Hashable) -> None:
         event = ApplyPatchApprovalRequestEvent(
-            call_id=self.call_id, changes=plan.changes(), reason=reason, grant_root=grant_root
+            call_id=self.call_id, changes=shown_changes(plan), reason=reason, grant_root=grant_root
         )
         match await self.turn.ask(self.call_id, event):
             case ReviewDecision.APPROVED:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 
 from app_server.core.context.output import shorten
 from app_server.core.errors import CoreError
-from app_server.core.exec.command import CommandSpec
+from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
 from app_server.core.files import reader
+from app_server.core.tools.confinement import writable_scope
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.output_events import decode
 from protocol.base import Json
@@ -20,30 +22,47 @@ TIMEOUT_MS = 30_000
 
 
 async def read(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
-    """The reader's answer. Raises ToolFailure with what it says went wrong."""
-    settings = turn.settings
+    """The reader's answer as text. Raises ToolFailure with what it says went wrong."""
+    result = await _run_reader(do, turn, lambda stream, chunk: None, request)
+    return text_output(shorten(decode(result.stdout)))
+
+
+async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
+    """The reader's answer as it is; the request says how long it may be. Raises ToolFailure as `read` does."""
+    pieces: list[bytes] = []
+
+    def keep(stream: Stream, chunk: bytes) -> None:
+        if stream is Stream.STDOUT:
+            pieces.append(chunk)
+
+    await _run_reader(do, turn, keep, request)
+    return b"".join(pieces)
+
+
+async def _run_reader(
+    do: str, turn: ToolTurn, on_output: OnOutput, request: Mapping[str, Json]
+) -> ExecResult:
     spec = CommandSpec(
         argv=(sys.executable, "-I", "-S", reader.__file__, json.dumps({"do": do, **request})),
         cwd="/",
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
         timeout_ms=TIMEOUT_MS,
-        sandbox=turn.runner.plan(settings.sandbox_policy, settings.cwd),
+        sandbox=writable_scope(turn),
     )
     try:
-        result = await turn.runner.run(spec, lambda stream, chunk: None)
+        result = await turn.runner.run(spec, on_output)
     except CoreError as error:
         raise ToolFailure(str(error)) from error
     if result.timed_out:
         raise ToolFailure(f"it took longer than {TIMEOUT_MS // 1000} seconds; ask for less")
     if result.exit_code != 0:
         raise ToolFailure(shorten(decode(result.stderr)) or f"the reader ended with {result.exit_code}")
-    return text_output(shorten(decode(result.stdout)))
+    return result
 
 
-def positive(arguments: dict[str, Json], name: str, default: int, problem: str) -> int:
+def positive(given: int | None, default: int, problem: str) -> int:
     """A number of the model's, which may be left out."""
-    given = arguments.get(name)
-    value = default if given is None else int(given)
+    value = default if given is None else given
     if value < 1:
         raise ToolFailure(problem)
     return value

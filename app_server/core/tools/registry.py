@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Final
 
 from app_server.core.config.types import Config
@@ -25,28 +26,87 @@ from app_server.core.tools.builtin.write_stdin import WriteStdinTool
 from app_server.core.tools.contract import Tool
 from protocol.records import dataclass
 
-SHELLS: Final[tuple[Tool, ...]] = (
-    ShellTool(),
-    ShellTool("container.exec"),
-    ShellTool("local_shell"),
-    ShellCommandTool(),
-)
-"""Names that models call from habit, whichever of them they were offered: all are answered."""
+Condition = Callable[[Config, ModelFamily], bool]
 
-FILE_TOOLS: Final[tuple[Tool, ...]] = (GrepFilesTool(), ReadFileTool(), ListDirTool())
-"""Offered to families that ask for them, and where a feature of the tool's name is on."""
 
-BUILTIN_NAMES: Final = frozenset(
-    {
-        "exec_command",
-        "write_stdin",
-        "update_plan",
-        "apply_patch",
-        "web_search",
-        "view_image",
-        *(tool.name for tool in (*SHELLS, *FILE_TOOLS, *RESOURCE_TOOLS)),
-    }
+def _always(config: Config, family: ModelFamily) -> bool:
+    return True
+
+
+def _never(config: Config, family: ModelFamily) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One of our tools, and when a turn has it."""
+
+    tool: Tool
+    offered: Condition = _always
+    """Whether the model is shown it."""
+    answered: bool = False
+    """Run where the model calls it though it was not offered: models call it from habit."""
+
+
+class Shell(Enum):
+    """The ways to run commands. A model is shown one of them."""
+
+    TERMINAL = "terminal"
+    LINE = "line"
+    VECTOR = "vector"
+    PROVIDER = "provider"
+
+
+def _shell(config: Config, family: ModelFamily) -> Shell:
+    """The user's features go before the family's habit."""
+    if config.features.enabled("unified_exec"):
+        return Shell.TERMINAL
+    if config.features.enabled("shell_command_tool"):
+        return Shell.LINE
+    return Shell.PROVIDER if family.shell_tool is ShellToolKind.LOCAL_SHELL else Shell.VECTOR
+
+
+def _patch(config: Config, family: ModelFamily) -> PatchToolKind | None:
+    if family.patch_tool is not None:
+        return family.patch_tool
+    if config.features.enabled("apply_patch_freeform"):
+        return PatchToolKind.FREEFORM
+    return PatchToolKind.FUNCTION if config.include_apply_patch_tool else None
+
+
+def _where_shell_is(shell: Shell) -> Condition:
+    return lambda config, family: _shell(config, family) is shell
+
+
+def _where_patch_is(kind: PatchToolKind) -> Condition:
+    return lambda config, family: _patch(config, family) is kind
+
+
+def _where_named(name: str) -> Condition:
+    """Families ask for it, or a feature of the tool's name is on."""
+    return lambda config, family: name in config.features.names | family.extra_tools
+
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    Entry(ExecCommandTool(), _where_shell_is(Shell.TERMINAL)),
+    Entry(WriteStdinTool(), _where_shell_is(Shell.TERMINAL)),
+    Entry(ShellCommandTool(), _where_shell_is(Shell.LINE), answered=True),
+    Entry(ShellTool("local_shell", provider_side=True), _where_shell_is(Shell.PROVIDER), answered=True),
+    Entry(ShellTool(), _where_shell_is(Shell.VECTOR), answered=True),
+    Entry(ShellTool("container.exec"), _never, answered=True),
+    *(Entry(tool) for tool in RESOURCE_TOOLS),
+    Entry(PlanTool()),
+    Entry(ApplyPatchTool(freeform=True), _where_patch_is(PatchToolKind.FREEFORM)),
+    Entry(ApplyPatchTool(freeform=False), _where_patch_is(PatchToolKind.FUNCTION)),
+    Entry(GrepFilesTool(), _where_named("grep_files")),
+    Entry(ReadFileTool(), _where_named("read_file")),
+    Entry(ListDirTool(), _where_named("list_dir")),
+    Entry(WebSearch(), lambda config, family: config.web_search),
+    Entry(ViewImageTool(), lambda config, family: config.view_image),
 )
+"""Every tool of ours, in the order in which the model is shown them. A new one is a line here and nothing else."""
+
+BUILTIN_NAMES: Final = frozenset(entry.tool.name for entry in ENTRIES)
 """Names that are ours, whether or not a turn has the tool."""
 
 
@@ -67,34 +127,7 @@ class ToolSet:
 
 def build_tools(config: Config, family: ModelFamily, mcp: McpManager | None) -> ToolSet:
     """A server's tool never takes the place of one of ours."""
-    tools: list[Tool] = [*_shell_tools(config, family), *RESOURCE_TOOLS, PlanTool()]
-    if (patch := _patch_tool(config, family)) is not None:
-        tools.append(patch)
-    asked = config.features.names | family.extra_tools
-    tools += [tool for tool in FILE_TOOLS if tool.name in asked]
-    if config.web_search:
-        tools.append(WebSearch())
-    if config.view_image:
-        tools.append(ViewImageTool())
+    tools = [entry.tool for entry in ENTRIES if entry.offered(config, family)]
     if mcp is not None:
         tools += [tool for tool in mcp_tools(mcp) if tool.name not in BUILTIN_NAMES]
-    return ToolSet(tuple(tools), SHELLS)
-
-
-def _shell_tools(config: Config, family: ModelFamily) -> tuple[Tool, ...]:
-    """The one way to run commands that the model is shown; the user's features go before the family's habit."""
-    if config.features.enabled("unified_exec"):
-        return ExecCommandTool(), WriteStdinTool()
-    if config.features.enabled("shell_command_tool"):
-        return (ShellCommandTool(),)
-    if family.shell_tool is ShellToolKind.LOCAL_SHELL:
-        return (ShellTool("local_shell", provider_side=True),)
-    return (ShellTool(),)
-
-
-def _patch_tool(config: Config, family: ModelFamily) -> ApplyPatchTool | None:
-    if family.patch_tool is not None:
-        return ApplyPatchTool(freeform=family.patch_tool is PatchToolKind.FREEFORM)
-    if config.features.enabled("apply_patch_freeform"):
-        return ApplyPatchTool(freeform=True)
-    return ApplyPatchTool(freeform=False) if config.include_apply_patch_tool else None
+    return ToolSet(tuple(tools), tuple(entry.tool for entry in ENTRIES if entry.answered))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import assert_never
 
 from app_server.core.model.events import (
     OutputItemAdded,
@@ -83,8 +84,12 @@ class ReplyAssembler:
                 self._emitter.emit(SummaryDelta(id, event.summary_index, event.delta))
             case ReasoningSummaryPartAdded():
                 self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
-            case ReasoningContentDelta() if self._raw_reasoning:
-                self._emitter.emit(ReasoningTextDelta(self._reasoning(), event.content_index, event.delta))
+            case ReasoningContentDelta():
+                if self._raw_reasoning:
+                    index = event.content_index
+                    self._emitter.emit(ReasoningTextDelta(self._reasoning(), index, event.delta))
+            case _:
+                assert_never(event)
 
     def _reasoning(self) -> str:
         """The id of the item that is being written, which is begun where the provider announced none."""

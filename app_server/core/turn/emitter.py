@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from app_server.core.tools.events import BegunItem
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.errors import TurnError
 from protocol.engine.events import (
@@ -140,7 +141,7 @@ class TurnEmitter:
         """The item goes on after the turn; whoever takes it over completes it by `complete_detached`."""
         return self._open.pop(item_id)
 
-    def complete_detached(self, item: Item, begun: OpenItem, turn_id: str) -> None:
+    def complete_detached(self, item: Item, begun: BegunItem, turn_id: str) -> None:
         """Ends an item of an earlier turn, `turn_id`, during this one."""
         event = ItemCompleted(item, begun.started_ms, self._now_ms())
         self._outbox.emit(self.operation_id, event, turn_id=turn_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
 from protocol.items import ImageInput, TextInput, UserInput
@@ -48,6 +49,8 @@ def user_message(item: MessageItem, id: str) -> UserMessage:
                 content.append(TextInput(text=part.text))
             case InputImage():
                 content.append(ImageInput(image_url=part.image_url))
+            case _:
+                assert_never(part)
     return UserMessage(id, tuple(content))
 
 

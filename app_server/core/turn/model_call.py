@@ -222,6 +222,8 @@ class ModelCall:
                 item = item.model_copy(
                     update={"call_id": f"call_{self.emitter.operation_id}_{len(reply.entries)}"}
                 )
+            case _:
+                pass
         if isinstance(item, FunctionCall | CustomToolCall | LocalShellCall):
             if self.tools is None:
                 return

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from enum import Enum
+from typing import Final, Literal, TypeVar
+
 from app_server.core.config.types import Config
 from app_server.core.context.environment import EnvironmentContext
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
 from protocol.records import dataclass
+
+T = TypeVar("T")
+
+
+class Unset(Enum):
+    """Stands where None would mean something."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChange:
+    """Settings that are given; what is UNSET stays. An effort of None is the model's default."""
+
+    cwd: str | Literal[Unset.UNSET] = UNSET
+    approval_policy: AskForApproval | Literal[Unset.UNSET] = UNSET
+    sandbox_policy: SandboxPolicy | Literal[Unset.UNSET] = UNSET
+    model: str | Literal[Unset.UNSET] = UNSET
+    effort: ReasoningEffort | Literal[Unset.UNSET] | None = UNSET
+    summary: ReasoningSummary | Literal[Unset.UNSET] = UNSET
+
+
+def or_unset(value: T | None) -> T | Literal[Unset.UNSET]:
+    """For fields in which None means that nothing was given."""
+    return UNSET if value is None else value
+
+
+def _chosen(given: T | Literal[Unset.UNSET], before: T) -> T:
+    return before if given is UNSET else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +66,17 @@ class Settings:
             model=config.model,
             effort=config.model_reasoning_effort,
             summary=config.model_reasoning_summary,
+        )
+
+    def changed(self, change: SettingsChange) -> Settings:
+        return replace(
+            self,
+            cwd=_chosen(change.cwd, self.cwd),
+            approval_policy=_chosen(change.approval_policy, self.approval_policy),
+            sandbox_policy=_chosen(change.sandbox_policy, self.sandbox_policy),
+            model=_chosen(change.model, self.model),
+            effort=_chosen(change.effort, self.effort),
+            summary=_chosen(change.summary, self.summary),
         )
 
     def environment(self, shell: str | None) -> EnvironmentContext:

@@ -38,20 +38,20 @@ class StoredTranscript:
     """History in memory, lines in the rollout, an event for clients that asked for raw items."""
 
     def __init__(self, history: ConversationHistory, outbox: Outbox) -> None:
-        self.history, self._outbox = history, outbox
+        self.history, self.outbox = history, outbox
 
     def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
         self.history.record(items)
-        self._outbox.record_items(items)
+        self.outbox.record_items(items)
         for item in items:
             if not isinstance(item, OtherItem):
                 emitter.emit(RawResponseItemEvent(item=item))
 
     def announce(self, item: ResponseItem) -> None:
-        self._outbox.log_ahead(item)
+        self.outbox.log_ahead(item)
 
     def take_back(self) -> None:
-        self._outbox.drop_log_ahead()
+        self.outbox.drop_log_ahead()
 
 
 class IsolatedTranscript:

@@ -14,6 +14,8 @@ from app_server.core.context.compaction import (
     build_compacted_history,
     collect_user_messages,
     message_text,
+    summary_message,
+    with_marked_summary,
 )
 from app_server.core.context.environment import EnvironmentContext, difference, user_text
 from app_server.core.context.instructions import is_session_prefix, opening_messages, project_instructions
@@ -78,11 +80,31 @@ def test_a_compacted_history_keeps_the_users_words_and_the_summary() -> None:
     words = collect_user_messages(said)
     assert words == ["one", "two"]
     rebuilt = build_compacted_history([HERE.message()], words, "summary")
-    assert rebuilt == [HERE.message(), user_text("one"), user_text("two"), user_text("summary")]
+    assert rebuilt == [HERE.message(), user_text("one"), user_text("two"), summary_message("summary")]
 
 
 def test_without_a_summary_it_says_so() -> None:
-    assert build_compacted_history([], [], "") == [user_text(NO_SUMMARY)]
+    assert build_compacted_history([], [], "") == [summary_message(NO_SUMMARY)]
+
+
+def test_an_earlier_summary_is_not_kept_as_the_users_words() -> None:
+    first = build_compacted_history([HERE.message()], ["do A"], "SUMMARY ONE")
+    words = collect_user_messages([*first, user_text("SUMMARY ONE"), user_text("do B")])
+    assert words == ["do A", "SUMMARY ONE", "do B"], "what the user says is the user's, whatever it says"
+    second = build_compacted_history([HERE.message()], words, "SUMMARY TWO")
+    texts = [message_text(item) for item in second if isinstance(item, MessageItem)]
+    assert texts[1:] == ["do A", "SUMMARY ONE", "do B", "SUMMARY TWO"]
+
+
+def test_on_the_wire_a_summary_is_a_message() -> None:
+    assert summary_message("s").to_json() == user_text("s").to_json()
+
+
+def test_a_summary_that_another_program_stored_is_known_by_its_text() -> None:
+    stored = [HERE.message(), user_text("do A"), user_text("SUMMARY")]
+    marked = with_marked_summary(stored, "SUMMARY")
+    assert [item.to_json() for item in marked] == [item.to_json() for item in stored]
+    assert collect_user_messages(marked) == ["do A"]
 
 
 def test_the_newest_words_are_kept_and_the_oldest_cut() -> None:

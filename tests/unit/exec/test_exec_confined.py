@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from app_server.core.exec.command import ExecResult
+from app_server.core.sandbox.confine.home import MAX_ENTRIES
 from protocol.policy import ReadOnly, WorkspaceWrite
 from tests.unit.exec.conftest import Bench
 
@@ -239,3 +240,84 @@ async def test_degraded_still_confines_writes_and_network(degraded: Bench) -> No
     assert (await python(degraded, "import socket; socket.socket()")).exit_code == 1
     assert (await python(degraded, f"import os; os.kill({os.getpid()}, 0)")).exit_code == 1
     assert os.listdir(degraded.outside) == []
+
+
+@pytest.mark.parametrize("policy", [RO, WW])
+async def test_a_home_with_too_many_entries_is_shown_empty(
+    bench: Bench, policy: ReadOnly | WorkspaceWrite
+) -> None:
+    home = bench.outside.parent / "home"
+    for n in range(MAX_ENTRIES + 1):
+        (home / f"f{n}").touch()
+    assert (await bench.sh(f"ls -A {home}; cat {home}/auth.json", policy)).stdout == b""
+
+
+async def test_a_home_that_may_not_be_listed_shows_no_credentials(bench: Bench) -> None:
+    home = bench.outside.parent / "home"
+    home.chmod(0o300)
+    assert (await bench.sh(f"cat {home}/auth.json", WW)).stdout == b""
+
+
+async def test_credentials_that_are_replaced_while_a_command_runs_stay_out_of_its_sight(bench: Bench) -> None:
+    home = bench.outside.parent / "home"
+    for n in range(MAX_ENTRIES + 1):
+        (home / f"f{n}").touch()
+
+    def replace_credentials(*output: object) -> None:
+        (home / "auth.json.new").write_text("refreshed")
+        (home / "auth.json.new").rename(home / "auth.json")
+        (bench.ws / "go").touch()
+
+    script = f"echo up; until test -e go; do sleep 0.01; done; cat {home}/auth.json"
+    result = await bench.runner.run(bench.spec("sh", "-c", script, policy=WW), replace_credentials)
+    assert (home / "auth.json").read_text() == "refreshed"
+    assert result.stdout == b"up\n"
+
+
+SETUID = """
+import os
+tries = {
+    'chmod': lambda: os.chmod('f', 0o4755), 'fchmod': lambda: os.fchmod(os.open('f', 1), 0o2755),
+    'fchmodat': lambda: os.chmod('f', 0o6755, dir_fd=os.open('.', 0)),
+    'open': lambda: os.open('a', os.O_CREAT | os.O_WRONLY, 0o4755),
+    'tmpfile': lambda: os.open('.', os.O_TMPFILE | os.O_WRONLY, 0o4755), 'mknod': lambda: os.mknod('b', 0o104755),
+}
+for name, act in tries.items():
+    try: act()
+    except PermissionError: continue
+    print(name)
+os.mkdir('d', 0o6755)
+os.chmod('f', 0o1711)
+print('done')
+"""
+
+
+async def _makes_no_setuid_file(bench: Bench) -> None:
+    (bench.ws / "f").touch()
+    assert (await python(bench, SETUID, WW)).stdout == b"done\n"
+    assert not any(path.stat().st_mode & 0o6000 for path in bench.ws.iterdir())
+    copied = await bench.sh(
+        "cp /bin/true t && install -m 755 t u && tar cf x.tar t && tar xf x.tar && ./t", WW
+    )
+    assert copied.exit_code == 0, copied.stderr
+
+
+async def test_no_setuid_file_is_made(bench: Bench) -> None:
+    await _makes_no_setuid_file(bench)
+
+
+async def test_no_setuid_file_is_made_without_namespaces(degraded: Bench) -> None:
+    await _makes_no_setuid_file(degraded)
+
+
+async def test_without_namespaces_there_are_only_pairs_of_unix_sockets(degraded: Bench) -> None:
+    code = """
+import socket
+socket.socketpair()
+for act in ("socket.socket(1).bind('s')", "socket.socket(1).connect('s')"):
+    try: exec(act)
+    except PermissionError: print('refused')
+"""
+    online = WorkspaceWrite(network_access=True, exclude_slash_tmp=True)
+    for policy in (WW, online):
+        assert (await python(degraded, code, policy)).stdout == b"refused\nrefused\n"

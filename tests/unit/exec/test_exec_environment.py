@@ -88,3 +88,16 @@ def test_a_url_with_a_password_is_a_secret() -> None:
     assert kept.keys() == {"PLAIN_PROXY", "TIME"}
     everything = ShellEnvironmentPolicy(ignore_default_excludes=True)
     assert command_environment(everything, server, None) == server
+
+
+def test_what_leads_to_services_of_the_user_is_kept_from_confined_commands_only() -> None:
+    server = {
+        "SSH_AUTH_SOCK": "/tmp/ssh/agent",
+        "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1/bus",
+        "A": "1",
+    }
+    policy = ShellEnvironmentPolicy()
+    assert command_environment(policy, server, None) == server
+    assert command_environment(policy, server, SandboxPlan(network=True)) == {"A": "1"}
+    own = ShellEnvironmentPolicy(set={"SSH_AUTH_SOCK": "/mine"})
+    assert command_environment(own, server, SandboxPlan(network=True))["SSH_AUTH_SOCK"] == "/mine"

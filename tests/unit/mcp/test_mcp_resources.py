@@ -8,7 +8,6 @@ import pytest
 
 from app_server.core.mcp.contract import McpFailure
 from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
-from protocol.base import Json
 from protocol.mcp import McpAuthStatus
 from tests.unit.mcp.conftest import Rig, fake, http
 
@@ -16,27 +15,21 @@ NOTE = {"server": "fake", "mimeType": "text/plain", "name": "note", "uri": "note
 
 
 def test_blank_arguments_count_as_left_out() -> None:
-    assert list_arguments({"server": "  ", "cursor": ""}) == ListArguments()
-    assert list_arguments({}).invoked_server == "codex"
-    assert list_arguments({"server": " s "}).server == "s"
+    assert list_arguments("  ", "") == ListArguments()
+    assert list_arguments(None, None).invoked_server == "codex"
+    assert list_arguments(" s ", None).server == "s"
 
 
 @pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        ({}, "server must be provided"),
-        ({"server": " ", "uri": "x"}, "server must be provided"),
-        ({"server": "s", "uri": ""}, "uri must be provided"),
-        ({"server": 5, "uri": "x"}, "failed to parse function arguments: server is no text"),
-    ],
+    ("server", "uri", "message"), [(" ", "x", "server must be provided"), ("s", "", "uri must be provided")]
 )
-def test_reading_needs_a_server_and_a_uri(raw: dict[str, Json], message: str) -> None:
+def test_reading_needs_a_server_and_a_uri(server: str, uri: str, message: str) -> None:
     with pytest.raises(McpFailure, match=message):
-        read_arguments(raw)
+        read_arguments(server, uri)
 
 
 def test_an_event_names_the_server_as_the_model_wrote_it() -> None:
-    arguments = read_arguments({"server": " s ", "uri": " u "})
+    arguments = read_arguments(" s ", " u ")
     assert (arguments.server, arguments.uri, arguments.invoked_server) == ("s", "u", " s ")
 
 
@@ -65,7 +58,7 @@ async def test_all_pages_of_all_servers(rig: Rig) -> None:
 @pytest.mark.anyio
 async def test_a_resource_is_read(rig: Rig) -> None:
     async with rig.fake("normal") as mcp:
-        output = await mcp.read_resource(read_arguments({"server": "fake", "uri": "note://1"}))
+        output = await mcp.read_resource(read_arguments("fake", "note://1"))
         assert output == (
             '{"server":"fake","uri":"note://1","contents":'
             '[{"mimeType":"text/plain","text":"a note","uri":"note://1"}]}'
@@ -76,7 +69,7 @@ async def test_a_resource_is_read(rig: Rig) -> None:
 async def test_what_cannot_be_had_is_told_to_the_model(rig: Rig) -> None:
     async with rig.opened(fake("normal", rig.log), fake("crash-start", rig.log, name="dead")) as mcp:
         with pytest.raises(McpFailure) as caught:
-            await mcp.read_resource(read_arguments({"server": "fake", "uri": "err://x"}))
+            await mcp.read_resource(read_arguments("fake", "err://x"))
         assert str(caught.value) == (
             "resources/read failed: resources/read failed for `fake` (err://x): "
             "resources/read failed: Mcp error: -32002: no such"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.core.patch.apply import plan_patch
+from app_server.core.patch.changes import shown_changes
 from app_server.core.patch.disk import RealDisk
 from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.plan import PatchPlan
@@ -45,5 +46,5 @@ def tree(folder: Path) -> dict[str, bytes | str]:
 
 def shown(made: PatchPlan) -> Json:
     """The changes as a client gets them."""
-    event = PatchApplyBeginEvent(call_id="c", auto_approved=True, changes=made.changes())
+    event = PatchApplyBeginEvent(call_id="c", auto_approved=True, changes=shown_changes(made))
     return event.to_value()["changes"]

@@ -54,3 +54,41 @@ def test_what_is_no_file_or_too_long_does_not_hurt(repository: Path) -> None:
     (repository / "AGENTS.md").unlink()
     (repository / "AGENTS.md").write_text("x" * 5000)
     assert len(found(repository) or "") == 1000
+
+
+@pytest.fixture
+def stranger() -> int:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files to another user")
+    return 54321
+
+
+def test_a_repository_of_another_user_is_none(repository: Path, stranger: int) -> None:
+    (repository / "AGENTS.md").write_text("theirs")
+    (repository / "sub" / "AGENTS.md").write_text("mine")
+    os.chown(repository / ".git", stranger, stranger)
+    told: list[str] = []
+    found = find_instructions(repository.parent / "home", repository / "sub", 1000, on_refusal=told.append)
+    assert found == "mine"
+    assert len(told) == 1
+    assert str(repository / ".git") in told[0]
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "target"])
+def test_a_document_of_another_user_is_not_read(repository: Path, stranger: int, kind: str) -> None:
+    document = repository / "AGENTS.md"
+    if kind == "file":
+        document.write_text("theirs")
+        os.chown(document, stranger, stranger)
+    else:
+        (repository / "notes").write_text("theirs")
+        document.symlink_to("notes")
+        os.chown(
+            document if kind == "link" else repository / "notes", stranger, stranger, follow_symlinks=False
+        )
+    (repository / "sub" / "AGENTS.md").write_text("mine")
+    told: list[str] = []
+    found = find_instructions(repository.parent / "home", repository / "sub", 1000, on_refusal=told.append)
+    assert found == "mine"
+    assert len(told) == 1
+    assert str(document) in told[0]

@@ -109,6 +109,8 @@ def test_who_resumes_does_not_take_what_another_writes(tmp_path: Path) -> None:
 def test_history_is_items_with_compactions_folded_in() -> None:
     def rebuild(before: object, line: CompactedItem) -> list[ResponseItem]:
         assert isinstance(before, list)
+        if line.replacement_history is not None:
+            return list(line.replacement_history)
         return [user(f"{len(before)} items: {line.message}")]
 
     given = (assistant("given"),)

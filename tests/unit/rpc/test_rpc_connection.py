@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from app_server.rpc.connection import Connection, Reply
+from app_server.rpc.connection import Connection, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.memory import MemoryTransport, memory_pair
@@ -29,7 +29,7 @@ class Echo:
     def lane(self, request: Request) -> str | None:
         return (request.params or {}).get("lane")
 
-    async def call(self, request: Request) -> Reply:
+    async def call(self, request: Request) -> RpcReply:
         if request.method == "wait":
             await self.go.wait()
         if request.method == "fail":
@@ -37,7 +37,7 @@ class Echo:
         if request.method == "refuse":
             raise invalid_request("no", "refused")
         self.order.append(request.id)
-        return Reply(json.dumps(request.params).encode())
+        return RpcReply(json.dumps(request.params).encode())
 
     async def notified(self, method: str, params: Json) -> None:
         self.told.append(method)

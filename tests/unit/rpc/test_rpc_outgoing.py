@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from app_server.rpc.outgoing import Outgoing
-from app_server.rpc.pending import Answer
+from app_server.rpc.pending import ClientReply
 from app_server.transport.contract import TransportClosed
 
 pytestmark = pytest.mark.anyio
@@ -120,9 +120,47 @@ async def test_an_answer_that_comes_twice_or_from_nowhere_is_no_harm() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.run)
         waiter = outgoing.pending.register()
-        assert outgoing.pending.resolve(waiter.id, Answer(result=1))
-        assert not outgoing.pending.resolve(waiter.id, Answer(result=2))
-        assert not outgoing.pending.resolve("x", Answer())
+        assert outgoing.pending.resolve(waiter.id, ClientReply(result=1))
+        assert not outgoing.pending.resolve(waiter.id, ClientReply(result=2))
+        assert not outgoing.pending.resolve("x", ClientReply())
         assert (await waiter.wait()).result == 1
         assert len(outgoing.pending) == 0
+        await outgoing.finish()
+
+
+class SlowClient:
+    """Takes one write at a time, each when it is let."""
+
+    def __init__(self) -> None:
+        self.takes = anyio.Semaphore(0)
+
+    async def write(self, data: bytes) -> None:
+        await self.takes.acquire()
+
+
+async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way() -> None:
+    client = SlowClient()
+    outgoing = Outgoing(client.write, 100)
+
+    def congested() -> bool:
+        return outgoing.congested
+
+    outgoing.send(b"x" * 99)  # with its line end, just what may wait
+    assert not congested()
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        await anyio.wait_all_tasks_blocked()
+        outgoing.send(b"y" * 49)
+        assert congested()
+        client.takes.release()
+        await anyio.wait_all_tasks_blocked()  # the first line is written, the second is on its way
+        assert not congested()
+        outgoing.send(b"z" * 49)
+        assert not congested()
+        outgoing.send(b"")
+        assert congested()
+        client.takes.release()
+        client.takes.release()
+        await outgoing.written()
+        assert not congested()
         await outgoing.finish()

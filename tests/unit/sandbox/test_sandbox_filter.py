@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.sandbox.confine import seccomp
-from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS, Rule, Test, assemble
+from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS, NOTIFY, Rule, Test, assemble
+from app_server.core.sandbox.confine.seccomp import Filter, Part
 
 X86, ARM = seccomp.ARCHITECTURES["x86_64"], seccomp.ARCHITECTURES["aarch64"]
 EPERM, ENOSYS = ERRNO | 1, ERRNO | 38
@@ -47,11 +49,10 @@ def program(
     network: bool = False,
     namespaces: bool = True,
     read_only: bool = False,
-    part: seccomp.Part = seccomp.Part.WHOLE,
+    broker: bool = False,
+    part: Part = Part.WHOLE,
 ) -> bytes:
-    return seccomp.filter_bytes(
-        machine, network=network, namespaces=namespaces, read_only=read_only, part=part
-    )
+    return seccomp.filter_bytes(machine, Filter(network, namespaces, read_only, broker, part))
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -61,58 +62,71 @@ def test_every_refused_call_is_refused_and_others_pass(machine: str, network: bo
     code = program(machine, network=network)
     arch = seccomp.ARCHITECTURES[machine]
     refused = {numbers[column] for numbers in seccomp.REFUSED.values()} - {seccomp.ABSENT}
-    online = {numbers[column] for numbers in seccomp.REFUSED_WITHOUT_NETWORK.values()}
+    online = {numbers[column] for numbers in seccomp.REFUSED_WITHOUT_BROKER.values()}
     for number in refused:
         assert play(code, number, arch=arch) == EPERM
-    for number in online:
+    for number in {*online, seccomp.CONNECT[column]}:
         assert play(code, number, arch=arch) == (ALLOW if network else EPERM)
     assert play(code, seccomp.CLONE3[column], arch=arch) == ENOSYS
+    assert play(code, seccomp.OPENAT2[column], arch=arch) == ENOSYS
     assert play(code, 63, arch=arch) == ALLOW
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("network", [True, False])
-def test_both_parts_together_refuse_what_the_whole_does(machine: str, network: bool) -> None:
+@pytest.mark.parametrize("broker", [True, False])
+def test_both_parts_together_answer_what_the_whole_does(machine: str, network: bool, broker: bool) -> None:
     """Of several filters the kernel takes the answer that comes first in this order."""
-    strictness = {KILL_PROCESS: 0, ENOSYS: 1, EPERM: 1, ALLOW: 2}
-    whole = program(machine, network=network)
-    ahead = program(machine, network=network, part=seccomp.Part.AHEAD)
-    rest = program(machine, network=network, part=seccomp.Part.REST)
+    strictness = {KILL_PROCESS: 0, ENOSYS: 1, EPERM: 1, NOTIFY: 2, ALLOW: 3}
+    whole = program(machine, network=network, broker=broker)
+    ahead = program(machine, network=network, part=Part.AHEAD)
+    rest = program(machine, network=network, broker=broker, part=Part.REST)
     arch = seccomp.ARCHITECTURES[machine]
     for number in range(500):
-        for argument in (0, 1, 2, 5, 0x11, seccomp.NEW_NAMESPACES, 0x5412):
+        for argument in (0, 1, 2, 5, 0x11, 0o4755, seccomp.NEW_NAMESPACES, 0x5412):
             arguments = [argument] * 5
             answers = [play(code, number, *arguments, arch=arch) for code in (ahead, rest)]
             assert min(answers, key=strictness.__getitem__) == play(whole, number, *arguments, arch=arch)
     column = 0 if machine == "x86_64" else 1
-    for name in seccomp.SETTING_UP:
+    for name in seccomp.LATE:
         assert play(ahead, seccomp.REFUSED[name][column], arch=arch) == ALLOW
+    for numbers in (seccomp.CONNECT, seccomp.OPENAT2):  # what the broker needs
+        assert play(ahead, numbers[column], arch=arch) == ALLOW
     assert play(ahead, seccomp.CLONE[column], seccomp.NEW_NAMESPACES, arch=arch) == ALLOW
     assert play(ahead, seccomp.REFUSED["ptrace"][column], arch=arch) == EPERM
 
 
+TESTS = st.builds(
+    Test, st.integers(0, 1), st.sampled_from(((1, 2), (0,), (3,))), negate=st.booleans()
+) | st.builds(Test, st.just(1), st.just(()), wide=st.just(True))
 RULES = st.lists(
     st.builds(
         Rule,
         st.integers(0, 400),
-        st.sampled_from((1, 38)),
-        st.none() | st.builds(Test, st.just(0), st.just((1, 2)), negate=st.booleans()),
+        st.sampled_from((EPERM, ENOSYS, NOTIFY)),
+        st.lists(TESTS, max_size=3).map(tuple),
     ),
     max_size=300,
 )
 
 
-@given(RULES, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3)), min_size=1, max_size=50))
-def test_the_first_rule_that_matches_decides(rules: list[Rule], calls: list[tuple[int, int]]) -> None:
+def holds(test: Test, arguments: tuple[int, int]) -> bool:
+    value = arguments[test.argument]
+    return value != 0 if test.wide else (value in test.values) != test.negate
+
+
+@given(RULES, st.lists(st.tuples(*[st.integers(0, 400), *[st.integers(0, 3)] * 2]), min_size=1, max_size=50))
+def test_the_first_rule_whose_tests_hold_decides(
+    rules: list[Rule], calls: list[tuple[int, int, int]]
+) -> None:
     code = assemble(X86, rules, x32=True)
-    for number, argument in [*calls, *((rule.number, 1) for rule in rules[:20])]:
+    for number, *arguments in [*calls, *((rule.number, 1, 2) for rule in rules[:20])]:
         expected = ALLOW
         for rule in rules:
-            hit = rule.when is None or (argument in rule.when.values) != rule.when.negate
-            if rule.number == number and hit:
-                expected = ERRNO | rule.errno
+            if rule.number == number and all(holds(test, (arguments[0], arguments[1])) for test in rule.when):
+                expected = rule.action
                 break
-        assert play(code, number, argument) == expected
+        assert play(code, number, *arguments) == expected
 
 
 def test_foreign_machines_are_killed() -> None:
@@ -124,12 +138,12 @@ def test_foreign_machines_are_killed() -> None:
 @pytest.mark.parametrize(
     ("family", "kind", "offline", "online"),
     [
-        (1, 1, ALLOW, ALLOW),
-        (1, 1 | 0x80800, ALLOW, ALLOW),
-        (1, 5, ALLOW, ALLOW),
-        (1, 2, EPERM, ALLOW),
-        (1, 3, EPERM, ALLOW),
-        (1, 2 | 0x80000, EPERM, ALLOW),
+        (1, 1, ALLOW, NOTIFY),
+        (1, 1 | 0x80800, ALLOW, NOTIFY),
+        (1, 5, ALLOW, NOTIFY),
+        (1, 2, EPERM, EPERM),
+        (1, 3, EPERM, EPERM),
+        (1, 2 | 0x80000, EPERM, EPERM),
         (2, 1, EPERM, ALLOW),
         (10, 2, EPERM, ALLOW),
         (16, 3, EPERM, ALLOW),
@@ -139,13 +153,26 @@ def test_foreign_machines_are_killed() -> None:
     ],
 )
 def test_sockets_by_family_and_kind(family: int, kind: int, offline: int, online: int) -> None:
-    assert play(program(), 41, family, kind) == offline
-    assert play(program(network=True), 41, family, kind) == online
+    assert play(program(broker=True), 41, family, kind) == offline
+    assert play(program(network=True, broker=True), 41, family, kind) == online
+    # Without a broker, unix sockets with the network on could lead anywhere.
+    assert play(program(network=True), 41, family, kind) == (EPERM if online == NOTIFY else online)
 
 
-def test_datagram_pairs_are_refused_without_the_network() -> None:
-    assert play(program(), 53, 1, 2) == EPERM
-    assert play(program(), 53, 1, 1) == ALLOW
+@pytest.mark.parametrize("network", [True, False])
+def test_pairs_are_of_streams_only(network: bool) -> None:
+    code = program(network=network)
+    assert play(code, 53, 1, 2) == EPERM
+    assert play(code, 53, 1, 1 | 0x80000) == ALLOW
+    assert play(code, 53, 30, 1) == EPERM
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_with_a_broker_it_is_asked_where_a_connection_leads(network: bool) -> None:
+    code = program(network=network, broker=True)
+    assert play(code, 42, 3, 0x7000, 110) == NOTIFY
+    for numbers in seccomp.REFUSED_WITHOUT_BROKER.values():
+        assert play(code, numbers[0]) == ALLOW
 
 
 def test_sendto_passes_only_without_an_address() -> None:
@@ -153,6 +180,30 @@ def test_sendto_passes_only_without_an_address() -> None:
     assert play(program(), 44, 3, 0x7000, 1, 0, 0x7FFF00000000) == EPERM
     assert play(program(), 44, 3, 0x7000, 1, 0, 0x1000) == EPERM
     assert play(program(network=True), 44, 3, 0x7000, 1, 0, 0x1000) == ALLOW
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_no_call_makes_a_setuid_file(machine: str, namespaces: bool) -> None:
+    column, arch = (0, X86) if machine == "x86_64" else (1, ARM)
+    code = program(machine, namespaces=namespaces)
+    for row in seccomp.MODES.values():
+        for mode, answer in ((0o4755, EPERM), (0o2755, EPERM), (0o107755, EPERM), (0o1777, ALLOW)):
+            arguments = [0] * 5
+            arguments[row[2]] = mode
+            if row[column] != seccomp.ABSENT:
+                assert play(code, row[column], *arguments, arch=arch) == answer
+    for row in seccomp.OPENING.values():
+        for flags, mode, answer in (
+            (os.O_CREAT, 0o4755, EPERM),
+            (os.O_TMPFILE, 0o4755, EPERM),
+            (os.O_CREAT, 0o755, ALLOW),
+            (0, 0o4755, ALLOW),
+        ):
+            arguments = [0] * 5
+            arguments[row[2] : row[2] + 2] = flags, mode
+            if row[column] != seccomp.ABSENT:
+                assert play(code, row[column], *arguments, arch=arch) == answer
 
 
 def test_namespaces_and_terminals() -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import RootFacts, SandboxFacts, make_plan, within
+from app_server.core.sandbox.plan import RootFacts, SandboxFacts, SandboxPlan, make_plan, within
+from app_server.core.sandbox.roots import ServerRoots
 from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
 
 HOME = "/home/u/.codex"
 
 
 def facts(*roots: RootFacts, temporary: tuple[RootFacts, ...] = (), superuser: bool = False) -> SandboxFacts:
-    return SandboxFacts(HOME, roots, temporary, superuser)
+    return SandboxFacts(HOME, roots, temporary, superuser=superuser)
+
+
+def planned(*roots: RootFacts, temporary: tuple[RootFacts, ...] = ()) -> SandboxPlan:
+    plan = make_plan(WorkspaceWrite(), facts(*roots, temporary=temporary))
+    assert plan is not None
+    return plan
 
 
 def test_full_access_has_no_plan_and_read_only_no_roots() -> None:
@@ -42,11 +50,115 @@ def test_temporary_folders_are_roots_without_reserved_names() -> None:
     assert not plan.private_temp
 
 
-def test_a_root_below_another_is_not_resolved_on_its_own() -> None:
-    plan = make_plan(WorkspaceWrite(), facts(RootFacts("/ws", "/ws"), RootFacts("/ws/sub", "/home/u")))
-    assert plan is not None
+def test_a_link_inside_a_root_opens_nothing() -> None:
+    through = RootFacts("/ws/sub", "/home/u", ("/home/u/.git",), links=("/ws/sub",))
+    plan = planned(RootFacts("/ws", "/ws"), through)
     assert plan.writable_roots == ("/ws",)
+    assert plan.fences == ()
     assert all(within(name, "/ws") for name in plan.reserved)
+    assert plan.notices == (
+        "Commands may not write in /ws/sub: it is reached by a link that commands may change.",
+    )
+
+
+def test_a_link_inside_a_root_is_judged_by_where_it_lies_and_not_by_its_name() -> None:
+    """`/ln` leads to `/big/p/ws`, and `/big/p` has become a link to `/out`."""
+    through = RootFacts("/ln", "/out/ws", links=("/ln", "/big/p"))
+    for named in ((through, RootFacts("/big", "/big")), (RootFacts("/big", "/big"), through)):
+        assert planned(*named).writable_roots == ("/big",)
+
+
+def test_a_link_inside_a_root_that_stays_inside_is_covered_and_its_names_are_reserved() -> None:
+    plan = planned(
+        RootFacts("/ws", "/ws"), RootFacts("/ws/l", "/ws/d/sub", ("/ws/d/sub/.git",), links=("/ws/l",))
+    )
+    assert plan.writable_roots == ("/ws",)
+    assert "/ws/d/sub/.git" in plan.fences
+    assert "/ws/d/sub/.codex" in plan.reserved
+    assert plan.pinned == ("/ws/d", "/ws/d/sub")
+    assert plan.notices == ()
+
+
+def test_a_link_where_other_conversations_could_write_opens_nothing() -> None:
+    plan = planned(RootFacts("/ws/sub", "/out", links=("/ws/sub",), by_changeable_link=True))
+    assert plan.writable_roots == ()
+    assert len(plan.notices) == 1
+
+
+def test_a_root_that_leads_over_a_link_now_is_left_out_and_told() -> None:
+    plan = planned(RootFacts("/ln", None, replaced="/big/p/ws"), RootFacts("/big", "/big"))
+    assert plan.writable_roots == ("/big",)
+    assert "/big/p/ws" in plan.notices[0]
+
+
+def test_links_outside_of_every_root_are_the_users_own() -> None:
+    plan = planned(RootFacts("/ln", "/big/p/ws", links=("/ln",)), RootFacts("/other", "/other"))
+    assert plan.writable_roots == ("/big/p/ws", "/other")
+    assert plan.notices == ()
+
+
+def test_roots_inside_roots_are_covered_in_any_order_and_depth() -> None:
+    names = ["/a", "/a/b/c", "/a/b", "/z", "/a/b/c/d", "/az"]
+    for order in (names, names[::-1]):
+        plan = planned(*(RootFacts(name, name) for name in order))
+        assert set(plan.writable_roots) == {"/a", "/z", "/az"}
+        assert plan.pinned == ("/a/b", "/a/b/c", "/a/b/c/d")
+
+
+def test_what_lies_above_a_fence_is_pinned_up_to_the_root() -> None:
+    plan = planned(RootFacts("/tmp/t/ws", "/tmp/t/ws"), temporary=(RootFacts("/tmp", "/tmp"),))
+    assert plan.writable_roots == ("/tmp",)
+    assert plan.pinned == ("/tmp/t", "/tmp/t/ws")
+    far = planned(RootFacts("/ws", "/ws", ("/ws/.git", "/ws/d/e/real", "/elsewhere/real")))
+    assert far.fences == ("/ws/.git", "/ws/d/e/real")
+    assert far.pinned == ("/ws/d", "/ws/d/e")
+
+
+def test_what_lies_inside_a_fence_needs_none_of_its_own() -> None:
+    plan = planned(RootFacts("/ws", "/ws", ("/ws/.git", "/ws/.git/worktrees/w", "/ws/.git/hooks")))
+    assert plan.fences == ("/ws/.git",)
+    assert plan.pinned == ()
+
+
+def test_the_home_and_the_links_to_it_are_fenced_with_what_lies_above() -> None:
+    plan = make_plan(
+        WorkspaceWrite(),
+        SandboxFacts(
+            "/ws/state/home", (RootFacts("/ws", "/ws"),), home_links=("/ws/conf/link", "/other/link")
+        ),
+    )
+    assert plan is not None
+    assert plan.fences == ("/ws/conf/link", "/ws/state/home")
+    assert plan.pinned == ("/ws/conf", "/ws/state")
+
+
+def test_fences_of_other_conversations_hold_inside_the_roots() -> None:
+    found = SandboxFacts(HOME, (RootFacts("/p", "/p"),), others=("/p/a/sub/.git", "/q/.git"))
+    plan = make_plan(WorkspaceWrite(), found)
+    assert plan is not None
+    assert plan.fences == ("/p/a/sub/.git",)
+    assert plan.pinned == ("/p/a", "/p/a/sub")
+
+
+@pytest.mark.parametrize("refused", ["/", HOME])
+def test_a_root_that_is_refused_covers_no_other_and_is_told(refused: str) -> None:
+    plan = planned(
+        RootFacts("/ws", "/ws"), temporary=(RootFacts(refused, refused), RootFacts("/tmp", "/tmp"))
+    )
+    assert plan.writable_roots == ("/ws", "/tmp")
+    assert len(plan.notices) == 1
+    assert refused in plan.notices[0]
+    assert not plan.private_temp
+
+
+def test_without_a_temporary_folder_that_is_granted_a_command_gets_its_own() -> None:
+    plan = planned(RootFacts("/ws", "/ws"), temporary=(RootFacts("/", "/"), RootFacts("/gone", None)))
+    assert plan.private_temp
+
+
+def test_a_root_that_is_not_looked_through_is_told() -> None:
+    plan = planned(RootFacts("/ws", "/ws", incomplete=True))
+    assert plan.notices[0].startswith("/ws: ")
 
 
 @pytest.mark.parametrize("real", [None, "/", HOME, HOME + "/sessions"])
@@ -82,7 +194,7 @@ def roots_of(cwd: Path, **policy: object) -> dict[str, RootFacts]:
         WorkspaceWrite.model_validate({"exclude_slash_tmp": True, **policy}),
         str(cwd),
         home="/nowhere",
-        tmpdir=None,
+        roots=ServerRoots(None).open(),
     )
     return {root.path: root for root in found.roots}
 
@@ -105,18 +217,47 @@ def test_what_git_points_to_is_found(tmp_path: Path) -> None:
     assert root.fences == (str(tmp_path / "ws/.git"), str(main / "worktrees/w"), str(main))
 
 
-def test_repositories_one_level_down_are_found(tmp_path: Path) -> None:
+def test_repositories_inside_a_root_are_found(tmp_path: Path) -> None:
     (tmp_path / "sub/.git").mkdir(parents=True)
-    (tmp_path / ".codex").symlink_to("nothing")
+    (tmp_path / "packages/inner/.git").mkdir(parents=True)
+    (tmp_path / ".codex").symlink_to("somewhere")
+    (tmp_path / "somewhere").mkdir()
     (root,) = roots_of(tmp_path).values()
     assert set(root.fences) == {
         str(tmp_path / "sub/.git"),
+        str(tmp_path / "packages/inner/.git"),
         str(tmp_path / ".codex"),
-        str(tmp_path / "nothing"),
+        str(tmp_path / "somewhere"),
     }
 
 
-def test_a_git_file_that_is_none_is_survived(tmp_path: Path) -> None:
-    (tmp_path / ".git").write_bytes(b"\xff\x00gitdir")
+@pytest.mark.parametrize(
+    "content", [b"\xff\x00gitdir", b"gitdir: a\x00b", b"gitdir: " + b"x" * 5000, b"gitdir:", b"gitdir: .."]
+)
+def test_a_git_file_that_is_none_is_survived(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".git").write_bytes(content)
+    (root,) = roots_of(tmp_path).values()
+    assert all(within(fence, str(tmp_path)) and fence != str(tmp_path) for fence in root.fences)
+    assert root.fences[0] == str(tmp_path / ".git")
+
+
+def test_every_link_on_the_way_to_git_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a/real/hooks").mkdir(parents=True)
+    (tmp_path / "d").symlink_to("a")
+    (tmp_path / ".git").symlink_to("d/real")
+    (root,) = roots_of(tmp_path).values()
+    assert set(root.fences) == {str(tmp_path / name) for name in (".git", "d", "a/real")}
+
+
+def test_hooks_that_are_a_link_are_found_where_they_lead(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "githooks").mkdir()
+    (tmp_path / ".git/hooks").symlink_to("../githooks")
+    (root,) = roots_of(tmp_path).values()
+    assert str(tmp_path / "githooks") in root.fences
+
+
+def test_a_git_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".git")
     (root,) = roots_of(tmp_path).values()
     assert root.fences == (str(tmp_path / ".git"),)

@@ -33,7 +33,16 @@ def test_paths_are_parameters_and_never_text() -> None:
         "/ws/.codex",
         "/home/u/.codex/auth.json",
         "/home/u/.codex/.credentials.json",
+        "/home/u/.codex/.locks",
     }
+
+
+def test_the_profile_keeps_directories_above_a_fence_from_being_renamed() -> None:
+    text, parameters = macos.profile(
+        SandboxPlan(writable_roots=("/ws",), fences=("/ws/d/e",), pinned=("/ws/d",))
+    )
+    (pinned,) = (key for key, value in parameters.items() if value == "/ws/d")
+    assert f'(deny file-write-unlink (literal (param "{pinned}")))' in text
 
 
 def test_the_profile_denies_by_default_and_fences_after_roots() -> None:

@@ -45,7 +45,7 @@ def event(msg: Json, id: str = "0") -> Json:
         (of_turn(START, END, ABORT), "ends twice"),
         (of_turn(START, END, ERROR), "after the end"),
         (of_turn(ERROR, START, END), "before task_started"),
-        (of_turn(END), "never started"),
+        (of_turn({**END, "last_agent_message": "x"}), "never started"),
         (of_turn(START) + of_turn(START, id="1"), "while"),
     ],
 )

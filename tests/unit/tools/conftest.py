@@ -134,6 +134,7 @@ def scene(tmp_path: Path) -> MakeScene:
             broker=broker,
             approved=ApprovalMemory(),
             runner=runner,
+            roots=runner.roots.open(),
             mcp=cast(McpManager, None),  # no tool here has to do with servers
             diffs=TurnDiffTracker(),
             store=store,

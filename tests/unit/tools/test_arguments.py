@@ -1,4 +1,4 @@
-"""Arguments of tools: what is wrong is told with its place, and the quick look never lets anything wrong through."""
+"""Arguments of tools: what is accepted, what is wrong is told with its place, and the schema says the same."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from pydantic import Field, ValidationError
 
-from app_server.core.tools.arguments import parse_arguments, surely_fits
-from app_server.core.tools.builtin import plan, shell
+from app_server.core.model.prompt import FunctionTool
+from app_server.core.tools.arguments import (
+    ToolArguments,
+    Whole,
+    parameters,
+    parse_arguments,
+    parse_json,
+)
+from app_server.core.tools.builtin.plan import PlanArguments
+from app_server.core.tools.builtin.read_file import ReadFileArguments
+from app_server.core.tools.builtin.shell import ShellArguments
+from app_server.core.tools.builtin.write_stdin import WriteStdinArguments
 from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.registry import ENTRIES
 from protocol.base import Json
-
-SCHEMAS: list[dict[str, Json]] = [shell.CHECKED, shell.PARAMETERS, plan.PARAMETERS]
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = st.sampled_from(
@@ -23,46 +33,158 @@ KEYS = st.sampled_from(
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=8
 )
-ARGUMENTS = st.dictionaries(KEYS, VALUES, max_size=5) | st.fixed_dictionaries(
-    {"command": st.lists(st.text(max_size=3), max_size=3)}, optional={"timeout_ms": LEAVES, "workdir": LEAVES}
+STEPS = st.lists(
+    st.fixed_dictionaries({"step": st.text(max_size=3), "status": st.sampled_from(["pending", "done"])})
+)
+ARGUMENTS = (
+    st.dictionaries(KEYS, VALUES, max_size=5)
+    | st.fixed_dictionaries(
+        {"command": st.lists(st.text(max_size=3), max_size=3)},
+        optional={"timeout_ms": LEAVES, "workdir": LEAVES},
+    )
+    | st.fixed_dictionaries({"plan": STEPS}, optional={"explanation": LEAVES})
 )
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
-@given(value=ARGUMENTS)
-def test_what_the_quick_look_accepts_is_valid(schema: dict[str, Json], value: dict[str, Json]) -> None:
-    if surely_fits(value, schema):
-        assert Draft202012Validator(schema).is_valid(value)
+def every_model() -> list[type[ToolArguments]]:
+    kinds = list(ToolArguments.__subclasses__())
+    for kind in kinds:
+        kinds.extend(kind.__subclasses__())
+    return [kind for kind in kinds if kind.__module__.startswith("app_server.")]
 
 
-def test_usual_arguments_need_no_more_than_the_quick_look() -> None:
-    usual = {
-        "command": ["ls"],
-        "workdir": None,
-        "timeout_ms": 5,
-        "with_escalated_permissions": False,
-        "more": 1,
+def lenient(schema: Json) -> Json:
+    """The schema as it is checked: null for what is optional, and unknown fields."""
+    if schema.get("type") == "array":
+        return {**schema, "items": lenient(schema["items"])}
+    if schema.get("type") != "object":
+        return schema
+    required = schema.get("required", [])
+    properties = {
+        name: lenient(each) if name in required else {"anyOf": [lenient(each), {"type": "null"}]}
+        for name, each in schema["properties"].items()
     }
-    assert surely_fits(usual, shell.CHECKED)
-    assert parse_arguments(json.dumps(usual), shell.CHECKED) == usual
+    return {"type": "object", "properties": properties, "required": required}
+
+
+@pytest.mark.parametrize("kind", [ShellArguments, PlanArguments])
+@given(value=ARGUMENTS)
+def test_what_is_accepted_is_what_the_schema_says(kind: type[ToolArguments], value: Json) -> None:
+    try:
+        parse_arguments(json.dumps(value), kind)
+    except ToolFailure:
+        return
+    assert Draft202012Validator(lenient(parameters(kind))).is_valid(value)
+
+
+@pytest.mark.parametrize("kind", [ShellArguments, PlanArguments, ReadFileArguments])
+def test_the_schema_names_what_pydantic_checks(kind: type[ToolArguments]) -> None:
+    """Ours is made from the fields; the library's own is made from the validators."""
+    theirs, ours = kind.model_json_schema(), parameters(kind)
+    assert ours["properties"].keys() == theirs["properties"].keys()
+    assert ours.get("required") == theirs.get("required")
+    described = {name: each.get("description") for name, each in theirs["properties"].items()}
+    assert {name: each.get("description") for name, each in ours["properties"].items()} == described
+
+
+@pytest.mark.parametrize("kind", every_model())
+def test_null_is_the_same_as_leaving_out(kind: type[ToolArguments]) -> None:
+    schema = parameters(kind)
+    filler = {"string": "x", "number": 1, "boolean": True, "array": []}
+    required = {}
+    for name in schema.get("required", []):
+        each = schema["properties"][name]
+        required[name] = each["enum"][0] if "enum" in each else filler[each["type"]]
+    optional = dict.fromkeys(schema["properties"].keys() - required.keys())
+    parsed = parse_arguments(json.dumps(required | optional | {"unknown": {"to": "us"}}), kind)
+    assert parsed == parse_arguments(json.dumps(required), kind)
+
+
+def test_every_function_tool_has_a_schema_that_is_one() -> None:
+    for entry in ENTRIES:
+        spec = entry.tool.spec()
+        if isinstance(spec, FunctionTool):
+            Draft202012Validator.check_schema(spec.parameters)
+            assert spec.parameters["additionalProperties"] is False
+
+
+def test_optional_arguments_have_to_accept_null() -> None:
+    class Forgetful(ToolArguments):
+        limit: int = Field(5)
+
+    class Odd(ToolArguments):
+        many: dict[str, str]
+
+    with pytest.raises(TypeError, match="limit must accept null"):
+        parameters(Forgetful)
+    with pytest.raises(TypeError, match="no schema"):
+        parameters(Odd)
+
+
+def test_usual_arguments() -> None:
+    usual = {"command": ["ls"], "workdir": None, "timeout_ms": 5, "with_escalated_permissions": False}
+    parsed = parse_arguments(json.dumps({**usual, "more": 1}), ShellArguments)
+    assert (parsed.command, parsed.workdir, parsed.timeout_ms) == (("ls",), None, 5)
+
+
+def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
+    assert parse_arguments('{"session_id": 7.0}', WriteStdinArguments).session_id == 7
+    with pytest.raises(ToolFailure, match=r"\$\.session_id"):
+        parse_arguments('{"session_id": 7.5}', WriteStdinArguments)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "{}"])
+def test_no_arguments_are_an_empty_object(text: str) -> None:
+    class Nothing(ToolArguments):
+        limit: Whole | None = None
+
+    assert parse_arguments(text, Nothing).limit is None
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "not JSON"),
-        ("[1]", "expected an object, got an array"),
-        ('{"command": "ls"}', "$.command"),
-        ('{"command": ["ls", 5]}', "$.command[1]"),
-        ('{"command": ["ls"], "timeout_ms": -1}', "$.timeout_ms"),
-        ('{"command": ["ls"], "timeout_ms": true}', "$.timeout_ms"),
-        ('{"command": ["ls"], "timeout_ms": NaN}', "not JSON"),
-        ("{}", "'command' is a required property"),
+        ("{", "not JSON: EOF"),
+        ("[1]", "expected an object"),
+        ("null", "expected an object"),
+        ('{"command": "ls"}', "$.command: "),
+        ('{"command": ["ls", 5]}', "$.command[1]: "),
+        ('{"command": null}', "$.command: "),
+        ('{"command": ["ls"], "timeout_ms": -1}', "$.timeout_ms: "),
+        ('{"command": ["ls"], "timeout_ms": true}', "$.timeout_ms: "),
+        ('{"command": ["ls"], "timeout_ms": "5"}', "$.timeout_ms: "),
+        ('{"command": ["ls"], "timeout_ms": NaN}', "$.timeout_ms: "),
+        ('{"command": ["ls"], "timeout_ms": 1e999}', "$.timeout_ms: "),
+        ('{"command": ["ls"], "with_escalated_permissions": "yes"}', "$.with_escalated_permissions: "),
+        ('{"command": ["\\ud800"]}', "not JSON"),
+        ('{"command": ["\ud800"]}', "not JSON"),
+        ("{}", "$.command: Field required"),
         ("[" * 100_000, "not JSON"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
     with pytest.raises(ToolFailure) as raised:
-        parse_arguments(text, shell.CHECKED)
-    assert told in str(raised.value)
+        parse_arguments(text, ShellArguments)
+    assert str(raised.value).startswith("failed to parse function arguments: " + told)
     assert len(str(raised.value)) < 400
+
+
+def test_a_list_full_of_mistakes_is_judged_by_its_first() -> None:
+    with pytest.raises(ToolFailure) as raised:
+        parse_arguments(json.dumps({"command": [5] * 1000}), ShellArguments)
+    cause = raised.value.__cause__
+    assert isinstance(cause, ValidationError)
+    assert cause.error_count() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", None), (" \n", None), ("null", None), ("{}", {}), ('{"a": [1]}', {"a": [1]})]
+)
+def test_arguments_that_others_check_are_passed_on(text: str, value: Json) -> None:
+    assert parse_json(text) == value
+
+
+@pytest.mark.parametrize("text", ["{", "NaN", "[" * 100_000, '{"a": "\ud800"}'])
+def test_what_is_no_json_is_not_passed_on(text: str) -> None:
+    with pytest.raises(ToolFailure, match="not JSON"):
+        parse_json(text)

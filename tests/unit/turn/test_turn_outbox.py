@@ -14,6 +14,7 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import YIELD_ROUNDS, Line, Outbox
 from protocol.engine.events import ItemCompleted
 from protocol.engine.items import AgentMessage
+from protocol.events.notices import BackgroundEventEvent
 
 pytestmark = pytest.mark.anyio
 
@@ -62,3 +63,21 @@ async def test_a_turn_goes_on_before_what_it_emitted_is_stored(tmp_path: Path) -
         assert disk.writes[1:] == [["last"]]
         outbox.close()
     assert received[-1] == "last"
+
+
+async def test_events_that_are_given_back_come_first_and_in_their_order(tmp_path: Path) -> None:
+    outbox = Outbox(Disk(tmp_path))
+    for number in range(4):
+        outbox.emit("1", BackgroundEventEvent(message=str(number)))
+    outbox.store()
+    taken = await outbox.take()
+    outbox.emit("1", BackgroundEventEvent(message="4"))
+    outbox.store()
+    outbox.give_back(taken[1:])
+    events = [each.event for each in await outbox.take()]
+    assert [event.message for event in events if isinstance(event, BackgroundEventEvent)] == [
+        "1",
+        "2",
+        "3",
+        "4",
+    ]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.turn.settings import Settings, SettingsChange
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.events.tokens import TokenUsage
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningEffort, ReasoningSummary
 
 numbers = st.integers(0, 10_000)
 usages = st.builds(
@@ -51,3 +56,33 @@ def test_an_estimate_changes_what_is_in_context_and_not_what_was_paid() -> None:
 
 def test_nothing_is_known_before_the_first_answer() -> None:
     assert TokenCounts().in_context is None
+
+
+SETTINGS = Settings(
+    cwd="/w",
+    approval_policy=AskForApproval.NEVER,
+    sandbox_policy=ReadOnly(),
+    model="m",
+    effort=ReasoningEffort.HIGH,
+    summary=ReasoningSummary.AUTO,
+)
+
+CHANGES: dict[str, Any] = {
+    "cwd": "/elsewhere",
+    "approval_policy": AskForApproval.UNTRUSTED,
+    "sandbox_policy": DangerFullAccess(),
+    "model": "n",
+    "effort": None,
+    "summary": ReasoningSummary.NONE,
+}
+
+
+@given(st.sets(st.sampled_from(sorted(CHANGES))))
+def test_a_change_of_settings_touches_what_it_names_and_nothing_else(names: set[str]) -> None:
+    changed = SETTINGS.changed(SettingsChange(**{name: CHANGES[name] for name in names}))
+    expected = {name: CHANGES[name] if name in names else getattr(SETTINGS, name) for name in CHANGES}
+    assert {name: getattr(changed, name) for name in CHANGES} == expected
+
+
+def test_every_setting_can_be_changed() -> None:
+    assert {field.name for field in fields(SettingsChange)} == {field.name for field in fields(Settings)}

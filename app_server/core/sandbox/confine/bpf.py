@@ -1,7 +1,7 @@
 """Builds classic BPF programs for seccomp: a list of rules to bytes. Pure.
 
-A rule names a system call, and optionally a test of one of its arguments; the first rule that matches
-decides.
+A rule names a system call, what the kernel does with it, and optionally tests of its arguments; the first rule
+that matches decides.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ LOAD, AND, JUMP, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x54, 0x05, 0x15, 0x3
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
 ERRNO = 0x00050000
+NOTIFY = 0x7FC00000
+"""The call waits until whoever listens to the filter has answered it."""
+
 OFFSET_NUMBER, OFFSET_ARCH, OFFSET_ARGUMENTS = 0, 4, 16
 X32_BIT = 0x40000000
 
@@ -41,12 +44,14 @@ class Test:
 @dataclass(frozen=True, slots=True)
 class Rule:
     number: int
-    errno: int
-    when: Test | None = None
+    action: int
+    """What the filter returns: ERRNO with a number, or NOTIFY."""
+    when: tuple[Test, ...] = ()
+    """All of them hold."""
 
 
 def assemble(arch: int, rules: Iterable[Rule], *, x32: bool) -> bytes:
-    """The program: foreign machines are killed, the rules refuse with their error, the rest is allowed.
+    """The program: foreign machines are killed, the rules decide, the rest is allowed.
 
     The rules are a tree over the numbers: when a filter is installed, the kernel runs it once for every system call
     that there is, and a list would make each command wait for that.
@@ -76,32 +81,26 @@ def _tree(groups: list[list[Rule]]) -> list[bytes]:
 
 
 def _body(rule: Rule) -> list[bytes]:
-    """What follows where the number matches; the accumulator holds the number again where the test fails."""
-    refuse = _op(RETURN, ERRNO | rule.errno)
-    if rule.when is None:
-        return [refuse]
-    test = rule.when
+    """What follows where the number matches; the accumulator holds the number again where a test fails."""
+    code = [_op(RETURN, rule.action)]
+    for test in reversed(rule.when):
+        code = [*_check(test, past=len(code)), *code]
+    return [*code, _load(OFFSET_NUMBER)] if rule.when else code
+
+
+def _check(test: Test, past: int) -> list[bytes]:
+    """Goes on where the test holds, and otherwise over the `past` steps that follow."""
     low = OFFSET_ARGUMENTS + 8 * test.argument
     if test.wide:
-        # A pointer that is not null: refuse when either half is not zero.
-        return [
-            _load(low),
-            _op(JUMP_EQUAL, 0, 0, 2),
-            _load(low + 4),
-            _op(JUMP_EQUAL, 0, 1, 0),
-            refuse,
-            _load(OFFSET_NUMBER),
-        ]
+        # A pointer that is not null: either half is not zero.
+        return [_load(low), _op(JUMP_EQUAL, 0, 0, 2), _load(low + 4), _op(JUMP_EQUAL, 0, past, 0)]
     code = [_load(low), _op(AND, test.mask)]
-    count = len(test.values)
-    for index, value in enumerate(test.values):
-        left = count - index - 1
-        # A hit goes to the refusal, or past it when negated; the last miss goes the other way.
-        hit, miss = (left + 1, 0) if test.negate else (left, 0)
-        if left == 0:
-            miss = 0 if test.negate else 1
+    for left, value in zip(reversed(range(len(test.values))), test.values, strict=True):
+        # A hit goes over the other values, and past what follows when negated; the last miss goes the other way.
+        hit = left + past if test.negate else left
+        miss = past if left == 0 and not test.negate else 0
         code.append(_op(JUMP_EQUAL, value, hit, miss))
-    return [*code, refuse, _load(OFFSET_NUMBER)]
+    return code
 
 
 def _load(offset: int) -> bytes:

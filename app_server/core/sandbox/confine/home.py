@@ -2,7 +2,8 @@
 
 What is shown is put together ahead of time, since it is the same for each command, and looked over when the command
 comes: a home that has changed since is put together anew. Only the files in it are added then, as a file that is shown
-is held even after somebody has deleted it. Runs in a mount namespace of the command's own.
+is held even after somebody has deleted it. A home whose entries cannot be listed, or are too many to be shown one by
+one, is shown empty. Runs in a mount namespace of the command's own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from app_server.core.sandbox.confine.syscalls import (
 )
 
 MAX_ENTRIES = 200
+"""Each costs a mount, which every command would wait for."""
 RACY_NS = 50_000_000
 """A folder that was changed so shortly before it was read may change again without another time stamp."""
 
@@ -72,16 +74,13 @@ class ShownHome:
 
 
 def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
-    """Covers `home` by what is shown of it; None where it is not there, or has too much in it."""
+    """Covers `home` by what is shown of it; None where there is no such folder."""
     try:
         folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        changed = _changed(os.fstat(folder))
-        entries = sorted(set(os.listdir(home)) - set(secrets))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    if len(entries) > MAX_ENTRIES:
-        os.close(folder)
-        return None
+    changed = _changed(os.fstat(folder))
+    entries = _entries(home, secrets)
     mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
     files: list[bytes] = []
     for name in entries:
@@ -99,19 +98,19 @@ def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
     return ShownHome(home, secrets, folder, files, changed, racy, _identity(os.stat(home)))
 
 
+def _entries(home: bytes, secrets: list[bytes]) -> list[bytes]:
+    try:
+        entries = sorted(set(os.listdir(home)) - set(secrets))
+    except OSError:
+        return []
+    return entries if len(entries) <= MAX_ENTRIES else []
+
+
 def hide(home: bytes, secrets: list[bytes]) -> None:
     """Shows the server's home without its secrets, whatever files come to bear their names later."""
     shown = show(home, secrets)
-    if shown is None:
-        _cover_each(home, secrets)
-    else:
+    if shown is not None:
         shown.complete()
-
-
-def _cover_each(home: bytes, secrets: list[bytes]) -> None:
-    for name in secrets:
-        with contextlib.suppress(FileNotFoundError):
-            cover(os.path.join(home, name))
 
 
 def cover(path: bytes) -> None:

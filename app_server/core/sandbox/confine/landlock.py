@@ -31,13 +31,13 @@ class PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def restrict(rights: dict[str, int], writable: list[bytes], devices: list[bytes]) -> None:
-    """Confines this thread and all that it starts; no_new_privs must be set."""
+def restrict(rights: dict[str, int], writable: list[int], devices: list[bytes]) -> None:
+    """Confines this thread and all that it starts; no_new_privs must be set. `writable` are descriptors of roots."""
     attributes = RulesetAttributes(rights["fs"], rights["net"], rights["scoped"])
     ruleset = call("landlock_create_ruleset", ctypes.byref(attributes), rights["size"], 0)
     try:
-        for path in writable:
-            _allow(ruleset, path, rights["grant"])
+        for root in writable:
+            _allow_below(ruleset, root, rights["grant"])
         for path in devices:
             _allow(ruleset, path, rights["fs"] & FILE_RIGHTS if not os.path.isdir(path) else rights["device"])
         call("landlock_restrict_self", ruleset, 0)
@@ -51,7 +51,11 @@ def _allow(ruleset: int, path: bytes, rights: int) -> None:
     except FileNotFoundError:
         return
     try:
-        rule: Any = PathBeneath(rights, parent)
-        call("landlock_add_rule", ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+        _allow_below(ruleset, parent, rights)
     finally:
         os.close(parent)
+
+
+def _allow_below(ruleset: int, parent: int, rights: int) -> None:
+    rule: Any = PathBeneath(rights, parent)
+    call("landlock_add_rule", ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)

@@ -11,11 +11,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from app_server.core.sandbox.confine import home
+from app_server.core.sandbox.confine import home, places
 from app_server.core.sandbox.confine.syscalls import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
-    AT_SYMLINK_NOFOLLOW,
     ATTR_NODEV,
     ATTR_NOSUID,
     ATTR_RDONLY,
@@ -32,8 +31,10 @@ from app_server.core.sandbox.confine.syscalls import (
     MS_RDONLY,
     MS_REC,
     attach,
+    attach_at,
     call,
     mount,
+    open_place,
     open_tree,
     set_attributes,
 )
@@ -109,33 +110,49 @@ def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
     return home.show(server_home, secrets)
 
 
-def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> None:
-    """Makes the roots of this command writable, but for what is fenced in them, and hides the secrets."""
+def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[int]:
+    """Makes the roots of this command writable, but for what is fenced in them, and hides the secrets. Gives
+    descriptors of the roots.
+    """
     current = shown is not None and shown.current(confine)
     if shown is not None and current:
         shown.complete()
     elif shown is not None:
         shown.undo()
-    for root in confine["roots"]:
-        _open_root(root)
+    roots = places.open_roots(confine["roots"])
+    for root in roots:
+        _make_writable(root)
     if not current:
         home.hide(confine["home"], confine["secrets"])
-    for fence in confine["fences"]:
-        _fence(fence)
+    fences = frozenset(confine["fences"])
+    # What lies above comes first: a mount hides what was mounted below its place before.
+    for path in sorted({*fences, *confine["pinned"]}, key=lambda path: path.split(b"/")):
+        _pin(path, fenced=path in fences)
+    return roots
 
 
-def _open_root(root: bytes) -> None:
-    tree = open_tree(root, AT_RECURSIVE)
+def _make_writable(root: int) -> None:
+    tree = open_tree(b"", AT_RECURSIVE | AT_EMPTY_PATH, root)
     try:
         set_attributes(b"", clear=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
     except PermissionError:
         # Something mounted below is read-only on the host and stays so; the root itself is opened.
         set_attributes(b"", clear=ATTR_RDONLY, flags=AT_EMPTY_PATH, at=tree)
-    attach(tree, root)
+    attach_at(tree, root)
 
 
-def _fence(path: bytes) -> None:
-    """Pins `path` read-only. A link is pinned as the link that it is: it cannot be replaced or removed."""
-    tree = open_tree(path, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW)
-    set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
-    attach(tree, path)
+def _pin(path: bytes, *, fenced: bool) -> None:
+    """Mounts what is at `path` on itself: as a mount point it can be neither renamed nor removed. A fence becomes
+    read-only as well. A link is pinned as the link that it is.
+    """
+    try:
+        place = open_place(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # it went since the plan was made: the empty directory of another command, or the user removed it
+    try:
+        tree = open_tree(b"", AT_RECURSIVE | AT_EMPTY_PATH, place)
+        if fenced:
+            set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
+        attach_at(tree, place)
+    finally:
+        os.close(place)

@@ -19,8 +19,12 @@ from app_server.core.sandbox.confine.syscalls import (
 CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63
 PR_CAP_AMBIENT_CLEAR_ALL = 4
-FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3) | (1 << 4)
-"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID: root's way with the files of others."""
+FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3)
+"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER: root's way with the files of others. Not FSETID, with which a setuid
+file would stay one while it is written.
+"""
+TRACING = 1 << 19
+"""SYS_PTRACE: a look at the memory and the descriptors of processes in the same user namespace."""
 
 _Header, _Sets = ctypes.c_uint32 * 2, ctypes.c_uint32 * 6  # made here: each command would make the types anew
 
@@ -64,6 +68,11 @@ def drop_capabilities() -> None:
 def keep_file_capabilities() -> None:
     """Gives up every capability but those over files, which also survive exec as user 0."""
     _set_capabilities(FILE_CAPABILITIES)
+
+
+def keep(mask: int) -> None:
+    """Gives up every other capability of this thread, as long as it executes nothing."""
+    _set_capabilities(mask)
 
 
 def _set_capabilities(mask: int) -> None:

@@ -1,27 +1,38 @@
 """Which system calls a confined command is refused, and how the filter is installed. Linux.
 
 What reaches around the other layers is refused on every policy: tracing, rings that act without system
-calls, mounts, namespaces, kernel interfaces, typing into terminals. Without the network only stream
-sockets of the unix family exist, and only as pairs: a datagram socket could send anywhere, since sendmsg
-carries an address that no filter sees.
+calls, mounts, namespaces, kernel interfaces, typing into terminals, making setuid files. Of the unix family only
+stream and seqpacket sockets exist: a datagram socket could send anywhere, since sendmsg carries an address that no
+filter sees. Where such a socket leads is behind a pointer, too, so `connect` is answered by the socket broker (see
+`sockets`) where there is one; without a broker there are only pairs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+from dataclasses import dataclass
 from enum import Enum
 
-from app_server.core.sandbox.confine.bpf import Rule, Test, assemble
+from app_server.core.sandbox.confine.bpf import ERRNO, NOTIFY, Rule, Test, assemble
 from app_server.core.sandbox.confine.syscalls import MACHINE, PR_SET_SECCOMP, X86_64, call
 
 ARCHITECTURES = {X86_64: 0xC000003E, "aarch64": 0xC00000B7}
 EPERM, ENOSYS = 1, 38
 SECCOMP_MODE_FILTER = 2
+SECCOMP_SET_MODE_FILTER = 1
+NEW_LISTENER = 1 << 3
+"""Of a filter that somebody listens to. A signal takes a process out of the call that it waits for, as out of a connect
+that takes long; so programs can put a limit to it.
+"""
 NEW_NAMESPACES = 0x7E020080
 """CLONE_NEW* of clone(2) and unshare(2)."""
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+SET_ID_BITS = 0o6000
+"""S_ISUID and S_ISGID."""
+MAKING = 0o100 | 0o20000000
+"""O_CREAT and the bit of O_TMPFILE: without them open(2) takes no mode."""
 SOCK_STREAM, SOCK_SEQPACKET, SOCK_TYPE_MASK = 1, 5, 0xF
 TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423, 0x541D)
 """TIOCSTI and TIOCLINUX type into a terminal, TIOCSETD changes its line discipline, TIOCCONS takes the
@@ -50,10 +61,19 @@ REFUSED = {
     "uselib": (134, ABSENT), "ustat": (136, ABSENT),
 }  # fmt: skip
 
-REFUSED_WITHOUT_NETWORK = {
-    "connect": (42, 203), "accept": (43, 202), "accept4": (288, 242), "bind": (49, 200),
-    "listen": (50, 201), "sendmmsg": (307, 269),
+REFUSED_WITHOUT_BROKER = {
+    "accept": (43, 202), "accept4": (288, 242), "bind": (49, 200), "listen": (50, 201),
 }  # fmt: skip
+"""Without the network; with a broker these concern only what commands do among themselves."""
+
+MODES = {
+    "chmod": (90, ABSENT, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2), "fchmodat2": (452, 452, 2),
+    "creat": (85, ABSENT, 1), "mknod": (133, ABSENT, 1), "mknodat": (259, 33, 2),
+}  # fmt: skip
+"""And which argument is the mode. mkdir(2) takes none of the bits that matter."""
+
+OPENING = {"open": (2, ABSENT, 1), "openat": (257, 56, 2)}
+"""And which argument holds the flags; the mode follows."""
 
 REFUSED_WITHOUT_NAMESPACES = {
     "mq_open": (240, 180), "mq_unlink": (241, 181), "shmget": (29, 194), "semget": (64, 190),
@@ -71,12 +91,13 @@ METADATA = {
 """Where nothing may be written and no mounts protect it, the one thing that Landlock has no right for."""
 
 CLONE, CLONE3, UNSHARE, IOCTL = (56, 220), (435, 435), (272, 97), (16, 29)
+CONNECT, SENDMMSG, OPENAT2 = (42, 203), (307, 269), (437, 437)
 SOCKET, SOCKETPAIR, SENDTO, PRLIMIT64, SETPRIORITY = (41, 198), (53, 199), (44, 206), (302, 261), (141, 140)
 
 
-SETTING_UP = ("mount", "umount2", "open_tree", "move_mount", "mount_setattr")
-"""Calls, besides clone(2) with new namespaces, that a world for a command is made with. The rest is refused to whoever
-makes it as well, so that the kernel need not digest all of the filter while a command waits.
+LATE = ("mount", "umount2", "open_tree", "move_mount", "mount_setattr", "pidfd_getfd")
+"""Calls that a world for a command is made with, and that the socket broker needs, besides those in `_is_late`. The
+rest is refused to whoever makes it as well, so that the kernel need not digest all of the filter while a command waits.
 """
 
 
@@ -85,7 +106,7 @@ class Part(Enum):
 
     WHOLE = "whole"
     AHEAD = "ahead"
-    """All but what `SETTING_UP` needs."""
+    """All but what is late."""
     REST = "rest"
     """What `AHEAD` left out; both together refuse what the whole does."""
 
@@ -96,43 +117,82 @@ class Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which filter; each one is assembled once."""
+
+    network: bool
+    namespaces: bool
+    read_only: bool = False
+    broker: bool = False
+    """Somebody listens, who answers `connect`."""
+    part: Part = Part.WHOLE
+
+
 @functools.cache
-def filter_bytes(
-    machine: str, *, network: bool, namespaces: bool, read_only: bool, part: Part = Part.WHOLE
-) -> bytes:
+def filter_bytes(machine: str, kind: Filter) -> bytes:
     """The program for one machine and policy."""
     column = 0 if machine == X86_64 else 1
-
-    def refuse(table: dict[str, tuple[int, int]]) -> list[Rule]:
-        return [Rule(numbers[column], EPERM) for numbers in table.values() if numbers[column] != ABSENT]
-
     rules = [
-        Rule(CLONE3[column], ENOSYS),  # its flags are behind a pointer; the C library falls back to clone
-        Rule(CLONE[column], EPERM, _any_of(0, NEW_NAMESPACES)),
-        Rule(UNSHARE[column], EPERM, _any_of(0, NEW_NAMESPACES)),
-        Rule(IOCTL[column], EPERM, Test(1, TERMINAL_REQUESTS)),
-        *refuse(REFUSED),
+        Rule(CLONE3[column], ERRNO | ENOSYS),  # flags behind a pointer; the C library falls back to clone
+        Rule(OPENAT2[column], ERRNO | ENOSYS),  # a mode behind a pointer; who uses it falls back to openat
+        Rule(CLONE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
+        Rule(UNSHARE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
+        Rule(IOCTL[column], ERRNO | EPERM, (Test(1, TERMINAL_REQUESTS),)),
+        *_refuse(REFUSED, column),
+        *_set_id_rules(column),
+        *_socket_rules(kind, column),
     ]
-    if network:
-        families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
-        rules.append(Rule(SOCKET[column], EPERM, Test(0, families, negate=True)))
-    else:
-        kinds = Test(1, (SOCK_STREAM, SOCK_SEQPACKET), mask=SOCK_TYPE_MASK, negate=True)
-        for number in (SOCKET[column], SOCKETPAIR[column]):
-            rules += [Rule(number, EPERM, Test(0, (AF_UNIX,), negate=True)), Rule(number, EPERM, kinds)]
-        rules += [Rule(SENDTO[column], EPERM, Test(4, (), wide=True)), *refuse(REFUSED_WITHOUT_NETWORK)]
-    if not namespaces:
+    if not kind.namespaces:
         # Other processes are in reach here: their limits and priorities are not to be changed.
         rules += [
-            Rule(PRLIMIT64[column], EPERM, Test(0, (0,), negate=True)),
-            *refuse(REFUSED_WITHOUT_NAMESPACES),
+            Rule(PRLIMIT64[column], ERRNO | EPERM, (Test(0, (0,), negate=True),)),
+            Rule(SETPRIORITY[column], ERRNO | EPERM, (Test(1, (0,), negate=True),)),
+            *_refuse(REFUSED_WITHOUT_NAMESPACES, column),
+            *(_refuse(METADATA, column) if kind.read_only else ()),
         ]
-        rules.append(Rule(SETPRIORITY[column], EPERM, Test(1, (0,), negate=True)))
-        rules += refuse(METADATA) if read_only else []
-    if part is not Part.WHOLE:
-        late = {CLONE[column], *(REFUSED[name][column] for name in SETTING_UP)}
-        rules = [rule for rule in rules if (rule.number in late) is (part is Part.REST)]
+    if kind.part is not Part.WHOLE:
+        late = {CLONE[column], UNSHARE[column], OPENAT2[column], CONNECT[column]}
+        late |= {REFUSED[name][column] for name in LATE}
+        late |= {numbers[column] for numbers in REFUSED_WITHOUT_BROKER.values()}
+        if kind.network:
+            late.add(SOCKET[column])  # the broker makes those of the unix family
+        rules = [rule for rule in rules if (rule.number in late) is (kind.part is Part.REST)]
+    rules = [rule for rule in rules if rule.number != ABSENT]
     return assemble(ARCHITECTURES[machine], rules, x32=machine == X86_64)
+
+
+def _refuse(table: dict[str, tuple[int, int]], column: int) -> list[Rule]:
+    return [Rule(numbers[column], ERRNO | EPERM) for numbers in table.values()]
+
+
+def _set_id_rules(column: int) -> list[Rule]:
+    """A setuid file would be the user for everybody who can reach it, and root where the server is root."""
+    rules = [Rule(row[column], ERRNO | EPERM, (_any_of(row[2], SET_ID_BITS),)) for row in MODES.values()]
+    rules += [
+        Rule(row[column], ERRNO | EPERM, (_any_of(row[2], MAKING), _any_of(row[2] + 1, SET_ID_BITS)))
+        for row in OPENING.values()
+    ]
+    return rules
+
+
+def _socket_rules(kind: Filter, column: int) -> list[Rule]:
+    socket, pair, refuse = SOCKET[column], SOCKETPAIR[column], ERRNO | EPERM
+    unix = Test(0, (AF_UNIX,))
+    other_family = Test(0, (AF_UNIX,), negate=True)
+    other_kind = Test(1, (SOCK_STREAM, SOCK_SEQPACKET), mask=SOCK_TYPE_MASK, negate=True)
+    rules = [Rule(pair, refuse, (other_family,)), Rule(pair, refuse, (other_kind,))]
+    if kind.network:
+        families = Test(0, (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK), negate=True)
+        rules += [Rule(socket, refuse, (families,)), Rule(socket, refuse, (unix, other_kind))]
+        # A socket of the unix family is made by the broker, in a network of its own: that tells it from those outside.
+        rules.append(Rule(socket, NOTIFY if kind.broker else refuse, (unix,)))
+        return [*rules, Rule(CONNECT[column], NOTIFY)] if kind.broker else rules
+    rules += [Rule(socket, refuse, (other_family,)), Rule(socket, refuse, (other_kind,))]
+    rules.append(Rule(SENDTO[column], refuse, (Test(4, (), wide=True),)))
+    rules.append(Rule(SENDMMSG[column], refuse))
+    rules.append(Rule(CONNECT[column], NOTIFY if kind.broker else refuse))
+    return rules if kind.broker else [*rules, *_refuse(REFUSED_WITHOUT_BROKER, column)]
 
 
 def _any_of(argument: int, bits: int) -> Test:
@@ -140,16 +200,25 @@ def _any_of(argument: int, bits: int) -> Test:
     return Test(argument, (0,), mask=bits, negate=True)
 
 
-def prepare(*, network: bool, namespaces: bool, read_only: bool, part: Part = Part.WHOLE) -> bytes:
+def prepare(kind: Filter) -> bytes:
     """The program for this machine; built once, so that what is forked from here need not. OSError where it is
     unknown."""
     if MACHINE not in ARCHITECTURES:
         raise OSError(ENOSYS, f"no filter for {MACHINE}")
-    return filter_bytes(MACHINE, network=network, namespaces=namespaces, read_only=read_only, part=part)
+    return filter_bytes(MACHINE, kind)
 
 
-def install(*, network: bool, namespaces: bool, read_only: bool, part: Part = Part.WHOLE) -> None:
+def install(kind: Filter) -> None:
     """Filters this thread and all that it starts; no_new_privs must be set. OSError on an unknown machine."""
-    code = prepare(network=network, namespaces=namespaces, read_only=read_only, part=part)
+    code = prepare(kind)
     program = Program(len(code) // 8, code)
     call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(program), 0, 0)
+
+
+def install_listening(kind: Filter) -> int:
+    """The same; gives the descriptor on which the calls arrive that `NOTIFY` is for. OSError where this kernel cannot
+    do that (before 5.0), or where something around the server listens already.
+    """
+    code = prepare(kind)
+    program = Program(len(code) // 8, code)
+    return call("seccomp", SECCOMP_SET_MODE_FILTER, NEW_LISTENER, ctypes.addressof(program))

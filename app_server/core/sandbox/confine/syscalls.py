@@ -26,7 +26,8 @@ ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
 AT_FDCWD = -100
 AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH, AT_RECURSIVE = 0x100, 0x1000, 0x8000
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
-MOVE_MOUNT_F_EMPTY_PATH = 4
+MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 0x04, 0x40
+RESOLVE_NO_SYMLINKS = 0x04
 
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER = 4, 24, 28, 36
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_CAP_AMBIENT = 38, 22, 47
@@ -39,7 +40,8 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "clone": (56, 220), "capset": (126, 91), "mount": (165, 40), "umount2": (166, 39),
     "seccomp": (317, 277), "unshare": (272, 97), "open_tree": (428, 428), "move_mount": (429, 429),
     "mount_setattr": (442, 442), "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445),
-    "landlock_restrict_self": (446, 446), "prctl": (157, 167),
+    "landlock_restrict_self": (446, 446), "prctl": (157, 167), "connect": (42, 203),
+    "pidfd_getfd": (438, 438), "openat2": (437, 437),
 }  # fmt: skip
 
 
@@ -52,6 +54,12 @@ class Attributes(ctypes.Structure):
         ("propagation", ctypes.c_uint64),
         ("userns_fd", ctypes.c_uint64),
     )
+
+
+class OpenHow(ctypes.Structure):
+    """struct open_how"""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 def call(name: str, *arguments: object) -> int:
@@ -82,6 +90,14 @@ def set_attributes(path: bytes, *, add: int = 0, clear: int = 0, flags: int = 0,
     call("mount_setattr", at, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
 
 
+def open_place(path: bytes, flags: int = 0) -> int:
+    """A descriptor of what is at the absolute `path`, for use as a place only. OSError with ELOOP where a component
+    before the last is a symbolic link; a last one is opened as the link that it is.
+    """
+    how = OpenHow(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0, RESOLVE_NO_SYMLINKS)
+    return call("openat2", AT_FDCWD, path, ctypes.byref(how), ctypes.sizeof(how))
+
+
 def open_tree(path: bytes, flags: int = 0, at: int = AT_FDCWD) -> int:
     """A detached copy of the mount at `path`, from the folder `at` where it is relative; as a descriptor."""
     return call("open_tree", at, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | flags)
@@ -91,6 +107,14 @@ def attach(tree: int, path: bytes) -> None:
     """Mounts a detached tree at `path`, a last link not followed, and closes the descriptor."""
     try:
         call("move_mount", tree, b"", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH)
+    finally:
+        os.close(tree)
+
+
+def attach_at(tree: int, place: int) -> None:
+    """Mounts a detached tree on what the descriptor `place` stands for, and closes `tree`."""
+    try:
+        call("move_mount", tree, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
     finally:
         os.close(tree)
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pydantic import Field
 
 from app_server.core.model.prompt import FreeformTool, FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import command_answer
 from app_server.core.tools.patching import Patching
-from protocol.base import Json
 
-PARAMETERS: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "input": {"type": "string", "description": "The whole patch, from *** Begin Patch to *** End Patch."}
-    },
-    "required": ["input"],
-    "additionalProperties": False,
-}
+
+class PatchArguments(ToolArguments):
+    input: str = Field(description="The whole patch, from *** Begin Patch to *** End Patch.")
+
 
 DESCRIPTION = "Adds, changes, moves and deletes files. All of the patch is applied, or nothing of it."
 
@@ -61,9 +56,9 @@ class ApplyPatchTool:
                 description=f"{DESCRIPTION} The input is the patch itself, not JSON.",
                 format=grammar,
             )
-        return FunctionTool(name=self.name, description=DESCRIPTION, parameters=PARAMETERS)
+        return FunctionTool(name=self.name, description=DESCRIPTION, parameters=parameters(PatchArguments))
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        text = call.arguments if call.custom else parse_arguments(call.arguments, PARAMETERS)["input"]
+        text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input
         result = await Patching(call.call_id, text, turn.settings.cwd, turn).through()
         return command_answer(result)

@@ -3,64 +3,39 @@
 from __future__ import annotations
 
 import os.path
-from typing import Final
+
+from pydantic import Field
 
 from app_server.core.errors import LaunchError
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.builtin.shell import patched
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import Command, command_spec, through
 from app_server.core.tools.watching import Look, finish, watch
-from protocol.base import Json
 
 YIELD_MS = 10_000
 """How long a call looks where the model does not say."""
 
-PARAMETERS: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "cmd": {"type": "string", "description": "A line for the shell."},
-        "workdir": {"type": "string", "description": "Where to run it; relative to the working directory."},
-        "shell": {"type": "string", "description": "The shell's path; the user's shell by default."},
-        "login": {"type": "boolean", "description": "Whether it is a login shell; it is by default."},
-        "yield_time_ms": {
-            "type": "number",
-            "description": "Milliseconds to wait for output before you are answered; 10000 by default.",
-        },
-        "max_output_tokens": {
-            "type": "number",
-            "description": "How much of the output you want to see; 10000 by default.",
-        },
-        "with_escalated_permissions": {
-            "type": "boolean",
-            "description": "Ask the user to run it outside of the sandbox; give a justification.",
-        },
-        "justification": {
-            "type": "string",
-            "description": "One sentence for the user: why it must leave the sandbox.",
-        },
-    },
-    "required": ["cmd"],
-    "additionalProperties": False,
-}
 
-CHECKED: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "cmd": {"type": "string"},
-        "workdir": {"type": ["string", "null"]},
-        "shell": {"type": ["string", "null"]},
-        "login": {"type": ["boolean", "null"]},
-        "yield_time_ms": {"type": ["number", "null"], "minimum": 0},
-        "max_output_tokens": {"type": ["number", "null"], "minimum": 0},
-        "with_escalated_permissions": {"type": ["boolean", "null"]},
-        "justification": {"type": ["string", "null"]},
-    },
-    "required": ["cmd"],
-}
-"""What is accepted: models send null for what they leave out."""
+class ExecCommandArguments(ToolArguments):
+    cmd: str = Field(description="A line for the shell.")
+    workdir: str | None = Field(None, description="Where to run it; relative to the working directory.")
+    shell: str | None = Field(None, description="The shell's path; the user's shell by default.")
+    login: bool | None = Field(None, description="Whether it is a login shell; it is by default.")
+    yield_time_ms: float | None = Field(
+        None, ge=0, description="Milliseconds to wait for output before you are answered; 10000 by default."
+    )
+    max_output_tokens: float | None = Field(
+        None, ge=0, description="How much of the output you want to see; 10000 by default."
+    )
+    with_escalated_permissions: bool | None = Field(
+        None, description="Ask the user to run it outside of the sandbox; give a justification."
+    )
+    justification: str | None = Field(
+        None, description="One sentence for the user: why it must leave the sandbox."
+    )
 
 
 class ExecCommandTool:
@@ -74,15 +49,15 @@ class ExecCommandTool:
                 "Runs a line of shell on a terminal. If it has not ended when the time is up, it goes on, and "
                 "you are given a session ID for `write_stdin`."
             ),
-            parameters=PARAMETERS,
+            parameters=parameters(ExecCommandArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        arguments = parse_arguments(call.arguments, CHECKED)
+        arguments = parse_arguments(call.arguments, ExecCommandArguments)
         command = as_command(call.call_id, arguments, turn)
         if (answer := await patched(command, turn)) is not None:
             return answer
-        yield_ms = arguments.get("yield_time_ms")
+        yield_ms = arguments.yield_time_ms
 
         async def execute(plan: SandboxPlan | None) -> Look:
             began = turn.clock()
@@ -98,17 +73,17 @@ class ExecCommandTool:
         look = await through(command, turn, execute)
         if look.exit_code is not None:
             await turn.terminals.forget(look.terminal.number)
-        return await finish(look, arguments.get("max_output_tokens"), turn)
+        return await finish(look, arguments.max_output_tokens, turn)
 
 
-def as_command(call_id: str, arguments: dict[str, Json], turn: ToolTurn) -> Command:
-    shell = arguments.get("shell") or turn.shell_path
-    flag = "-c" if arguments.get("login") is False else "-lc"
+def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) -> Command:
+    shell = arguments.shell or turn.shell_path
+    flag = "-c" if arguments.login is False else "-lc"
     return Command(
         call_id=call_id,
-        argv=(shell, flag, arguments["cmd"]),
-        line=arguments["cmd"],
-        cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.get("workdir") or "")),
-        escalated=bool(arguments.get("with_escalated_permissions")),
-        justification=arguments.get("justification"),
+        argv=(shell, flag, arguments.cmd),
+        line=arguments.cmd,
+        cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.workdir or "")),
+        escalated=bool(arguments.with_escalated_permissions),
+        justification=arguments.justification,
     )

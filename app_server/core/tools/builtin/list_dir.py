@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import os.path
-from typing import Final
+
+from pydantic import Field
 
 from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.reading import positive, read
-from protocol.base import Json
 
 ENTRIES, DEPTH = 25, 2
 
-PARAMETERS: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "dir_path": {"type": "string", "description": "The folder's absolute path."},
-        "offset": {"type": "number", "description": "The first entry, counted from 1."},
-        "limit": {"type": "number", "description": "How many entries at most; 25 by default."},
-        "depth": {"type": "number", "description": "How deep to go; 2 by default, 1 is the folder only."},
-    },
-    "required": ["dir_path"],
-    "additionalProperties": False,
-}
 
-CHECKED: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "dir_path": {"type": "string"},
-        "offset": {"type": ["integer", "null"]},
-        "limit": {"type": ["integer", "null"]},
-        "depth": {"type": ["integer", "null"]},
-    },
-    "required": ["dir_path"],
-}
-"""What is accepted: models send null for what they leave out."""
+class ListDirArguments(ToolArguments):
+    dir_path: str = Field(description="The folder's absolute path.")
+    offset: Whole | None = Field(None, description="The first entry, counted from 1.")
+    limit: Whole | None = Field(None, description="How many entries at most; 25 by default.")
+    depth: Whole | None = Field(None, description="How deep to go; 2 by default, 1 is the folder only.")
 
 
 class ListDirTool:
@@ -46,15 +29,15 @@ class ListDirTool:
         return FunctionTool(
             name=self.name,
             description="Lists a folder's entries: `/` marks folders, `@` links.",
-            parameters=PARAMETERS,
+            parameters=parameters(ListDirArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        arguments = parse_arguments(call.arguments, CHECKED)
-        path = arguments["dir_path"]
-        offset = positive(arguments, "offset", 1, "offset must be a 1-indexed entry number")
-        limit = positive(arguments, "limit", ENTRIES, "limit must be greater than zero")
-        depth = positive(arguments, "depth", DEPTH, "depth must be greater than zero")
+        arguments = parse_arguments(call.arguments, ListDirArguments)
+        path = arguments.dir_path
+        offset = positive(arguments.offset, 1, "offset must be a 1-indexed entry number")
+        limit = positive(arguments.limit, ENTRIES, "limit must be greater than zero")
+        depth = positive(arguments.depth, DEPTH, "depth must be greater than zero")
         if not os.path.isabs(path):
             raise ToolFailure("dir_path must be an absolute path")
         return await read("list", turn, path=path, offset=offset, limit=limit, depth=depth)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.offer import McpTool
 from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parse_arguments
-from app_server.core.tools.builtin.mcp_events import end
-from app_server.core.tools.builtin.mcp_resources import ANYTHING
+from app_server.core.tools.arguments import parse_json
+from app_server.core.tools.builtin.mcp_items import ended
 from app_server.core.tools.contract import Tool, ToolCall, ToolOutput, ToolTurn
-from protocol.events.mcp import McpToolCallBeginEvent
+from protocol.engine.items import McpToolCall
 from protocol.mcp import McpInvocation
 
 
-class McpToolCall:
-    """One tool of one server. What the server says of its arguments is the server's to check."""
+class McpServerTool:
+    """One tool of one server. Whether the arguments are what its schema says is for the server to check: many take
+    more than they declare. No arguments, or null, call it without any."""
 
     parallel = False
 
@@ -27,13 +27,14 @@ class McpToolCall:
         return FunctionTool(name=self.name, description=offered.description, parameters=offered.input_schema)
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        arguments = parse_arguments(call.arguments, ANYTHING)
+        arguments = parse_json(call.arguments)
         invocation = McpInvocation(server=self._offered.server, tool=self._offered.tool, arguments=arguments)
-        turn.emit(McpToolCallBeginEvent(call_id=call.call_id, invocation=invocation))
+        item = McpToolCall(id=call.call_id, invocation=invocation)
+        turn.items.start(item)
         outcome = await turn.mcp.call(self.name, arguments)
-        end(turn, call.call_id, invocation, outcome.seconds, outcome.event_result())
+        turn.items.complete(ended(item, outcome.seconds, outcome.event_result()))
         return ToolOutput(outcome.payload())
 
 
 def mcp_tools(manager: McpManager) -> list[Tool]:
-    return [McpToolCall(name, offered) for name, offered in manager.tools().items()]
+    return [McpServerTool(name, offered) for name, offered in manager.tools().items()]

@@ -7,39 +7,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from pydantic import Field
+
 from app_server.core.mcp.contract import McpFailure
-from app_server.core.mcp.resources import list_arguments, read_arguments
+from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
 from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parse_arguments
-from app_server.core.tools.builtin.mcp_events import asked
+from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments, parse_json
+from app_server.core.tools.builtin.mcp_items import requested
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from protocol.base import Json
 from protocol.mcp import McpInvocation
 
-_SERVER = {"type": "string", "description": "The server's name in the configuration."}
 
-LISTING: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "server": {
-            **_SERVER,
-            "description": "The server's name; without it those of all servers are listed.",
-        },
-        "cursor": {"type": "string", "description": "Where to go on: the `nextCursor` of the page before."},
-    },
-    "additionalProperties": False,
-}
-READING: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "server": _SERVER,
-        "uri": {"type": "string", "description": "The resource, as it was listed."},
-    },
-    "required": ["server", "uri"],
-    "additionalProperties": False,
-}
-ANYTHING: Final[dict[str, Json]] = {"type": "object"}
-"""What is accepted; the arguments are judged by the part that uses them."""
+class ListingArguments(ToolArguments):
+    server: str | None = Field(
+        None, description="The server's name; without it those of all servers are listed."
+    )
+    cursor: str | None = Field(None, description="Where to go on: the `nextCursor` of the page before.")
+
+
+class ReadingArguments(ToolArguments):
+    server: str = Field(description="The server's name in the configuration.")
+    uri: str = Field(description="The resource, as it was listed.")
 
 
 class ListResourcesTool:
@@ -50,18 +38,14 @@ class ListResourcesTool:
         return FunctionTool(
             name=self.name,
             description="Lists what MCP servers offer to read, such as files or schemas.",
-            parameters=LISTING,
+            parameters=parameters(ListingArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        raw = parse_arguments(call.arguments, ANYTHING)
-        try:
-            arguments = list_arguments(raw)
-        except McpFailure as failure:
-            raise ToolFailure(str(failure)) from failure
-        invocation = McpInvocation(server=arguments.invoked_server, tool=self.name, arguments=raw)
+        arguments = _listing(call)
+        invocation = _invocation(call, arguments.invoked_server)
         return text_output(
-            await asked(turn, call.call_id, invocation, lambda: turn.mcp.list_resources(arguments))
+            await requested(turn, call.call_id, invocation, lambda: turn.mcp.list_resources(arguments))
         )
 
 
@@ -73,18 +57,14 @@ class ListTemplatesTool:
         return FunctionTool(
             name=self.name,
             description="Lists the URI templates of what MCP servers offer to read.",
-            parameters=LISTING,
+            parameters=parameters(ListingArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        raw = parse_arguments(call.arguments, ANYTHING)
-        try:
-            arguments = list_arguments(raw)
-        except McpFailure as failure:
-            raise ToolFailure(str(failure)) from failure
-        invocation = McpInvocation(server=arguments.invoked_server, tool=self.name, arguments=raw)
+        arguments = _listing(call)
+        invocation = _invocation(call, arguments.invoked_server)
         return text_output(
-            await asked(turn, call.call_id, invocation, lambda: turn.mcp.list_templates(arguments))
+            await requested(turn, call.call_id, invocation, lambda: turn.mcp.list_templates(arguments))
         )
 
 
@@ -94,19 +74,33 @@ class ReadResourceTool:
 
     def spec(self) -> ToolSpec:
         return FunctionTool(
-            name=self.name, description="Reads one resource of an MCP server.", parameters=READING
+            name=self.name,
+            description="Reads one resource of an MCP server.",
+            parameters=parameters(ReadingArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        raw = parse_arguments(call.arguments, ANYTHING)
+        given = parse_arguments(call.arguments, ReadingArguments)
         try:
-            arguments = read_arguments(raw)
+            arguments = read_arguments(given.server, given.uri)
         except McpFailure as failure:
             raise ToolFailure(str(failure)) from failure
-        invocation = McpInvocation(server=arguments.invoked_server, tool=self.name, arguments=raw)
+        invocation = _invocation(call, arguments.invoked_server)
         return text_output(
-            await asked(turn, call.call_id, invocation, lambda: turn.mcp.read_resource(arguments))
+            await requested(turn, call.call_id, invocation, lambda: turn.mcp.read_resource(arguments))
         )
+
+
+def _listing(call: ToolCall) -> ListArguments:
+    """Null in place of the arguments is none at all, as with the servers' own tools."""
+    text = "" if parse_json(call.arguments) is None else call.arguments
+    given = parse_arguments(text, ListingArguments)
+    return list_arguments(given.server, given.cursor)
+
+
+def _invocation(call: ToolCall, server: str) -> McpInvocation:
+    """For the events: the arguments as the model wrote them."""
+    return McpInvocation(server=server, tool=call.name, arguments=parse_json(call.arguments))
 
 
 RESOURCE_TOOLS: Final[tuple[Tool, ...]] = (ListResourcesTool(), ListTemplatesTool(), ReadResourceTool())

@@ -4,54 +4,36 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import replace
-from typing import Final
+
+from pydantic import Field
 
 from app_server.core.model.prompt import FunctionTool, LocalShellTool, ToolSpec
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
-from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.arguments import ToolArguments, Words, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import DEFAULT_TIMEOUT_MS, Command, command_answer, run_command
 from app_server.core.tools.patching import Patching
-from protocol.base import Json
 
-PARAMETERS: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "command": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": 'The program and its arguments. For shell syntax pass ["bash", "-lc", SCRIPT].',
-        },
-        "workdir": {"type": "string", "description": "Where to run it; relative to the working directory."},
-        "timeout_ms": {
-            "type": "number",
-            "description": "Milliseconds after which it is ended; 10000 by default.",
-        },
-        "with_escalated_permissions": {
-            "type": "boolean",
-            "description": "Ask the user to run it outside of the sandbox; give a justification.",
-        },
-        "justification": {
-            "type": "string",
-            "description": "One sentence for the user: why it must leave the sandbox.",
-        },
-    },
-    "required": ["command"],
-    "additionalProperties": False,
-}
 
-CHECKED: Final[dict[str, Json]] = {
-    **PARAMETERS,
-    "properties": {
-        **PARAMETERS["properties"],
-        "timeout_ms": {"type": ["number", "null"], "minimum": 0},
-        "workdir": {"type": ["string", "null"]},
-        "with_escalated_permissions": {"type": ["boolean", "null"]},
-        "justification": {"type": ["string", "null"]},
-    },
-    "additionalProperties": True,
-}
-"""What is accepted: models send null for what they leave out, and fields that other tools have."""
+class RunArguments(ToolArguments):
+    """What is the same for an argument vector and a line."""
+
+    workdir: str | None = Field(None, description="Where to run it; relative to the working directory.")
+    timeout_ms: float | None = Field(
+        None, ge=0, description="Milliseconds after which it is ended; 10000 by default."
+    )
+    with_escalated_permissions: bool | None = Field(
+        None, description="Ask the user to run it outside of the sandbox; give a justification."
+    )
+    justification: str | None = Field(
+        None, description="One sentence for the user: why it must leave the sandbox."
+    )
+
+
+class ShellArguments(RunArguments):
+    command: Words = Field(
+        description='The program and its arguments. For shell syntax pass ["bash", "-lc", SCRIPT].'
+    )
 
 
 class ShellTool:
@@ -69,12 +51,12 @@ class ShellTool:
         return FunctionTool(
             name=self.name,
             description="Runs a command and returns its output and exit code.",
-            parameters=PARAMETERS,
+            parameters=parameters(ShellArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        arguments = parse_arguments(call.arguments, CHECKED)
-        command = as_command(call.call_id, arguments, turn.settings.cwd)
+        arguments = parse_arguments(call.arguments, ShellArguments)
+        command = as_command(call.call_id, arguments.command, arguments, turn.settings.cwd)
         return await run_or_patch(replace(command, provider_shell=call.local_shell), turn)
 
 
@@ -91,16 +73,17 @@ async def patched(command: Command, turn: ToolTurn) -> ToolOutput | None:
             return command_answer(result)
         case ParseProblem(message):
             raise ToolFailure(message)
-    return None
+        case _:
+            return None
 
 
-def as_command(call_id: str, arguments: dict[str, Json], cwd: str) -> Command:
-    timeout = arguments.get("timeout_ms")
+def as_command(call_id: str, argv: tuple[str, ...], arguments: RunArguments, cwd: str) -> Command:
+    timeout = arguments.timeout_ms
     return Command(
         call_id=call_id,
-        argv=tuple(arguments["command"]),
-        cwd=os.path.normpath(os.path.join(cwd, arguments.get("workdir") or "")),
+        argv=argv,
+        cwd=os.path.normpath(os.path.join(cwd, arguments.workdir or "")),
         timeout_ms=DEFAULT_TIMEOUT_MS if timeout is None else int(timeout),
-        escalated=bool(arguments.get("with_escalated_permissions")),
-        justification=arguments.get("justification"),
+        escalated=bool(arguments.with_escalated_permissions),
+        justification=arguments.justification,
     )

@@ -1,28 +1,23 @@
-"""`view_image`: an image file from the disk, put before the model."""
+"""`view_image`: an image file, read with the rights of a command and put before the model."""
 
 from __future__ import annotations
 
-import os
 import os.path
-from pathlib import Path
-from typing import Final
 
 import anyio.to_thread
+from pydantic import Field
 
-from app_server.core.context.images import ImageUnreadable, image_data_url
+from app_server.core.context.images import MAX_IMAGE_BYTES, ImageUnreadable, data_url
 from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from protocol.base import Json
-from protocol.events.commands import ViewImageToolCallEvent
+from app_server.core.tools.reading import read_bytes
+from protocol.engine.items import ImageView
 from protocol.responses import FunctionCallOutputPayload, InputImage, MessageItem
 
-PARAMETERS: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {"path": {"type": "string", "description": "The file; relative to the working directory."}},
-    "required": ["path"],
-    "additionalProperties": False,
-}
+
+class ViewImageArguments(ToolArguments):
+    path: str = Field(description="The file; relative to the working directory.")
 
 
 class ViewImageTool:
@@ -33,19 +28,20 @@ class ViewImageTool:
         return FunctionTool(
             name=self.name,
             description="Attaches an image file, so that you can look at it.",
-            parameters=PARAMETERS,
+            parameters=parameters(ViewImageArguments),
         )
 
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
-        path = os.path.join(turn.settings.cwd, parse_arguments(call.arguments, PARAMETERS)["path"])
+        arguments = parse_arguments(call.arguments, ViewImageArguments)
+        path = os.path.join(turn.settings.cwd, arguments.path)
+        # From where commands work, too: what the directory's name stood for when the conversation was given it.
+        real = os.path.join(turn.roots.real(turn.settings.cwd), arguments.path)
+        data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
         try:
-            url = await anyio.to_thread.run_sync(image_data_url, Path(path), abandon_on_cancel=True)
-        except OSError as error:
-            reason = f"{error.strerror} (os error {error.errno})"
-            raise ToolFailure(f"unable to locate image at `{path}`: {reason}") from error
+            url = await anyio.to_thread.run_sync(data_url, data)
         except ImageUnreadable as error:
             raise ToolFailure(f"unable to read image at `{path}`: {error}") from error
-        turn.emit(ViewImageToolCallEvent(call_id=call.call_id, path=path))
+        turn.items.show(ImageView(call.call_id, path))
         payload = FunctionCallOutputPayload(content="attached local image path", success=True)
         image = MessageItem(role="user", content=(InputImage(image_url=url),))
         return ToolOutput(payload, (image,))

@@ -1,0 +1,32 @@
+"""The one place that turns whatever left a handler into a JSON-RPC error."""
+
+from __future__ import annotations
+
+import logging
+
+from app_server.core.errors import ConfigError, ConversationError, CoreError, RolloutNotFound
+from app_server.rpc.errors import RpcError, internal_error, invalid_request
+
+log = logging.getLogger(__name__)
+
+
+def to_rpc_error(error: BaseException, method: str) -> RpcError:
+    """What the client is told about `error`, raised while `method` was served."""
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        return to_rpc_error(error.exceptions[0], method)
+    match error:
+        case RpcError():
+            return error
+        case RolloutNotFound():
+            return invalid_request(str(error), "rollout_not_found")
+        case ConfigError():
+            return invalid_request(str(error), "config")
+        case ConversationError():
+            return invalid_request(str(error), "conversation")
+        case CoreError():
+            return internal_error(str(error), "engine")
+        case _:
+            log.error("%s failed", method, exc_info=error)
+            return internal_error(
+                f"{method}: internal error ({type(error).__name__}); the log has the details"
+            )

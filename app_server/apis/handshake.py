@@ -1,0 +1,24 @@
+"""The handshake of a connection, which all APIs share: who the client is, and what begins once that is known."""
+
+from __future__ import annotations
+
+from app_server.apis.warm_up import WarmUp
+from app_server.identity import ClientProfile, UserAgent
+from app_server.rpc.errors import invalid_request
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    client: ClientProfile
+    user_agent: UserAgent
+    warm_up: WarmUp
+
+    def accept(self, name: str, version: str, *, elicitation: bool) -> None:
+        """The client has introduced itself, which it may do once. Raises RpcError."""
+        if self.client.initialized:
+            raise invalid_request("Already initialized", "already_initialized")
+        self.client.initialized = True
+        self.client.elicitation = elicitation
+        self.user_agent.introduce(name, version)
+        self.warm_up.start()

@@ -1,0 +1,18 @@
+"""What a handler may return instead of a bare result, where its effect must not overtake the response."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from protocol.base import WireModel
+from protocol.records import dataclass
+
+R = TypeVar("R", bound=WireModel, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerResult(Generic[R]):
+    result: R
+    after_response: Callable[[], Awaitable[None]]
+    """Runs once the response was written, before the next request of the same conversation."""

@@ -1,0 +1,41 @@
+"""One route: a row of a table, the handler that serves it, and what that handler works with.
+
+The types of the row and of the handler have to agree: a handler of other parameters or another result is an error of
+types, not of a running server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from app_server.apis.result import HandlerResult
+from protocol.base import Json, WireModel
+from protocol.records import dataclass
+from protocol.table import AnyClientRequest, ClientRequest
+
+C = TypeVar("C")
+P = TypeVar("P", bound=WireModel)
+R = TypeVar("R", bound=WireModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Made by `route` only, which has compared the types."""
+
+    row: AnyClientRequest
+    handle: Callable[[Json], Awaitable[WireModel | HandlerResult[WireModel]]]
+    """Takes parameters as `row.parse` returns them."""
+
+    @property
+    def method(self) -> str:
+        return self.row.method
+
+
+def route(
+    row: ClientRequest[P, R], handler: Callable[[C, P], Awaitable[R | HandlerResult[R]]], context: C
+) -> Route:
+    async def handle(params: P) -> WireModel | HandlerResult[WireModel]:
+        return await handler(context, params)
+
+    return Route(row, handle)

@@ -1,0 +1,69 @@
+"""From the name of a method to its handler, for all APIs that a connection speaks.
+
+Owns the rules that hold for every method: nothing before `initialize`, nothing experimental for clients that did not
+opt in, the parsing of parameters and the wording of what is wrong with them, and which requests are kept in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from app_server.apis.errors import to_rpc_error
+from app_server.apis.result import HandlerResult
+from app_server.apis.route import Route
+from app_server.identity import ClientProfile
+from app_server.rpc.connection import RpcReply
+from app_server.rpc.errors import RpcError, invalid_request
+from protocol.base import Json
+from protocol.jsonrpc import Request
+from protocol.names import INITIALIZE
+from protocol.table import AnyClientRequest, by_method
+from protocol.validation import describe_validation_error, unknown_method
+
+
+class MethodRouter:
+    """Serves one connection."""
+
+    def __init__(self, routes: Iterable[Route], client: ClientProfile) -> None:
+        self._routes = by_method(routes)
+        self._client = client
+
+    def lane(self, request: Request) -> str | None:
+        """The id of the conversation in whose order the request is served, whatever the API calls it."""
+        route = self._routes.get(request.method)
+        if route is None or route.row.ordered_by is None or not isinstance(request.params, dict):
+            return None
+        id = request.params.get(route.row.ordered_by)
+        return id.lower() if isinstance(id, str) else None
+
+    async def call(self, request: Request) -> RpcReply:
+        route = self._routes.get(request.method)
+        if route is None:
+            raise invalid_request(unknown_method(request.method), "unknown_method")
+        params = _parse(route.row, request.params)
+        if not self._client.initialized and request.method != INITIALIZE:
+            raise invalid_request("Not initialized", "not_initialized")
+        if route.row.experimental and not self._client.experimental_api:
+            raise invalid_request(
+                f"{request.method} requires experimentalApi capability", "experimental_api_required"
+            )
+        handled = await route.handle(params)
+        if isinstance(handled, HandlerResult):
+            return RpcReply(handled.result.to_json(), handled.after_response)
+        return RpcReply(handled.to_json())
+
+    async def notified(self, method: str, params: Json) -> None:
+        """`initialized` is all there is, and nothing waits for it; others may come from newer clients."""
+
+    def error(self, error: BaseException, method: str) -> RpcError:
+        return to_rpc_error(error, method)
+
+
+def _parse(row: AnyClientRequest, raw: Json) -> Json:
+    try:
+        return row.parse(raw)
+    except ValidationError as error:
+        message, field = describe_validation_error(error)
+        raise invalid_request(message, "invalid_params", field or None) from None

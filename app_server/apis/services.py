@@ -1,0 +1,56 @@
+"""What the composition root offers to APIs. Each API takes from it what each family of its handlers works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+
+from app_server.apis.handshake import Handshake
+from app_server.apis.logins import Logins
+from app_server.apis.warm_up import ProviderModels
+from app_server.conversations.manager import ConversationManager
+from app_server.core.auth.manager import AuthManager
+from app_server.core.config.load import load_config
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.files.search import FileSearch
+from app_server.core.git.snapshot import Git
+from app_server.rpc.outgoing import Outgoing
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSource:
+    """Where the configuration comes from, which is read anew for each request."""
+
+    home: Path
+    cwd: Path
+    """The server's own working directory, for conversations that name none."""
+    cli: CliOverrides
+    environment: Mapping[str, str] = field(repr=False)
+
+    def load(self, request: RequestOverrides | None = None) -> Config:
+        """The configuration as it is now. Raises ConfigError."""
+        return load_config(
+            self.home,
+            cwd=self.cwd,
+            cli=self.cli,
+            request=request or RequestOverrides(),
+            env=self.environment,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerServices:
+    config: ConfigSource
+    conversations: ConversationManager
+    outgoing: Outgoing
+    handshake: Handshake
+    auth: AuthManager
+    logins: Logins
+    models: ProviderModels
+    runner: CommandRunner
+    git: Git
+    search: FileSearch
+    new_id: Callable[[], str]

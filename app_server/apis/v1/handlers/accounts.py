@@ -1,0 +1,117 @@
+"""Logging in and out, and who is logged in."""
+
+from __future__ import annotations
+
+from app_server.apis.logins import Logins
+from app_server.apis.result import HandlerResult
+from app_server.apis.services import ConfigSource
+from app_server.core.auth.login import LoginOutcome
+from app_server.core.auth.manager import AuthManager, AuthMethod, LoginRules
+from app_server.rpc.errors import not_found
+from app_server.rpc.outgoing import Outgoing
+from protocol.records import dataclass
+from protocol.table import NoParams
+from protocol.v1.account import (
+    AuthMode,
+    AuthStatusChangeNotification,
+    CancelLoginChatGptParams,
+    CancelLoginChatGptResponse,
+    GetAuthStatusParams,
+    GetAuthStatusResponse,
+    LoginApiKeyParams,
+    LoginApiKeyResponse,
+    LoginChatGptCompleteNotification,
+    LoginChatGptResponse,
+    LogoutChatGptResponse,
+)
+from protocol.v1.initialize import UserInfoResponse
+from protocol.v1.methods import AUTH_STATUS_CHANGE, LOGIN_CHAT_GPT_COMPLETE
+
+
+@dataclass(frozen=True, slots=True)
+class AccountContext:
+    config: ConfigSource
+    auth: AuthManager
+    logins: Logins
+    outgoing: Outgoing
+
+    def apply_rules(self) -> None:
+        """Which logins the configuration allows now."""
+        config = self.config.load()
+        self.auth.rules = LoginRules(config.forced_login_method, config.forced_chatgpt_workspace_id)
+
+    def notify_status(self, method: AuthMethod | None) -> None:
+        changed = AuthStatusChangeNotification(auth_method=_mode(method))
+        self.outgoing.notify(AUTH_STATUS_CHANGE.method, changed.to_json())
+
+
+async def login_api_key(
+    context: AccountContext, params: LoginApiKeyParams
+) -> HandlerResult[LoginApiKeyResponse]:
+    context.apply_rules()
+    context.auth.login_with_api_key(params.api_key)
+
+    async def notify() -> None:
+        context.notify_status(AuthMethod.API_KEY)
+
+    return HandlerResult(LoginApiKeyResponse(), notify)
+
+
+async def login_chat_gpt(context: AccountContext, params: NoParams) -> HandlerResult[LoginChatGptResponse]:
+    context.apply_rules()
+    login = await context.logins.open()
+
+    def ended(outcome: LoginOutcome) -> None:
+        done = LoginChatGptCompleteNotification(
+            login_id=login.id, success=outcome.success, error=outcome.error
+        )
+        context.outgoing.notify(LOGIN_CHAT_GPT_COMPLETE.method, done.to_json())
+        if outcome.success:
+            context.notify_status(AuthMethod.CHATGPT)
+
+    async def wait_for_browser() -> None:
+        context.logins.finish(login, ended)
+
+    return HandlerResult(
+        LoginChatGptResponse(login_id=login.id, auth_url=login.flow.auth_url), wait_for_browser
+    )
+
+
+async def cancel_login_chat_gpt(
+    context: AccountContext, params: CancelLoginChatGptParams
+) -> CancelLoginChatGptResponse:
+    if not context.logins.cancel(params.login_id):
+        raise not_found("login id", params.login_id)
+    return CancelLoginChatGptResponse()
+
+
+async def logout_chat_gpt(context: AccountContext, params: NoParams) -> HandlerResult[LogoutChatGptResponse]:
+    await context.auth.logout()
+
+    async def notify() -> None:
+        context.notify_status(None)
+
+    return HandlerResult(LogoutChatGptResponse(), notify)
+
+
+async def get_auth_status(context: AccountContext, params: GetAuthStatusParams) -> GetAuthStatusResponse:
+    provider = context.config.load().provider
+    status = await context.auth.status(
+        requires_openai_auth=provider.requires_openai_auth,
+        include_token=bool(params.include_token),
+        refresh=bool(params.refresh_token),
+    )
+    return GetAuthStatusResponse(
+        auth_method=_mode(status.method),
+        auth_token=status.token,
+        requires_openai_auth=status.requires_openai_auth,
+    )
+
+
+async def user_info(context: AccountContext, params: NoParams) -> UserInfoResponse:
+    claims = context.auth.identity()
+    return UserInfoResponse(alleged_user_email=claims.email if claims else None)
+
+
+def _mode(method: AuthMethod | None) -> AuthMode | None:
+    return AuthMode(method.value) if method else None

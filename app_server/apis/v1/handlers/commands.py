@@ -1,0 +1,62 @@
+"""`execOneOffCommand`: a command outside of any conversation, in the sandbox that it is asked for."""
+
+from __future__ import annotations
+
+import logging
+
+from app_server.apis.services import ConfigSource
+from app_server.core.errors import LaunchError
+from app_server.core.exec.command import CommandSpec, Stream
+from app_server.core.exec.environment import command_environment
+from app_server.core.exec.runner import CommandRunner
+from app_server.rpc.errors import internal_error, invalid_request
+from protocol.records import dataclass
+from protocol.v1.misc import ExecOneOffCommandParams, ExecOneOffCommandResponse
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommandContext:
+    config: ConfigSource
+    runner: CommandRunner
+
+
+async def exec_one_off_command(
+    context: CommandContext, params: ExecOneOffCommandParams
+) -> ExecOneOffCommandResponse:
+    """Without a policy the configured one holds. A command that runs out of time is ended, exit code 124."""
+    if not params.command:
+        raise invalid_request("command must not be empty", "invalid_params", "command")
+    config = context.config.load()
+    cwd = str(context.config.cwd / (params.cwd or ""))
+    plan = context.runner.plan(params.sandbox_policy or config.sandbox_policy, cwd)
+    for notice in plan.notices if plan is not None else ():
+        log.warning("execOneOffCommand: %s", notice)
+    spec = CommandSpec(
+        argv=params.command,
+        cwd=cwd,
+        env=command_environment(
+            config.shell_environment_policy,
+            context.runner.environment_for_commands,
+            plan=plan,
+            withheld=config.credential_variables(),
+        ),
+        timeout_ms=DEFAULT_TIMEOUT_MS if params.timeout_ms is None else params.timeout_ms,
+        sandbox=plan,
+    )
+    try:
+        result = await context.runner.run(spec, _ignore)
+    except LaunchError as error:
+        raise internal_error(f"exec failed: {error}", "exec") from error
+    return ExecOneOffCommandResponse(
+        exit_code=result.exit_code,
+        stdout=result.stdout.decode("utf-8", "replace"),
+        stderr=result.stderr.decode("utf-8", "replace"),
+    )
+
+
+def _ignore(stream: Stream, data: bytes) -> None:
+    pass

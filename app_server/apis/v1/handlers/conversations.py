@@ -1,0 +1,201 @@
+"""Opening, listing, describing and archiving conversations."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import anyio.to_thread
+
+from app_server.apis.result import HandlerResult
+from app_server.apis.services import ConfigSource
+from app_server.apis.v1.outbound import operation_numbers
+from app_server.apis.warm_up import WarmUp
+from app_server.conversations.live import LiveConversation
+from app_server.conversations.manager import ConversationManager
+from app_server.core.config.types import Config, RequestOverrides
+from app_server.core.errors import ConversationError
+from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
+from app_server.core.rollout.archive import archivable, archive_rollout
+from app_server.core.rollout.errors import ArchiveRefused
+from app_server.core.rollout.head import ConversationSummary as Stored
+from app_server.core.rollout.head import read_summary
+from app_server.core.rollout.listing import find_rollout, list_conversations
+from app_server.rpc.errors import internal_error, invalid_request
+from app_server.rpc.outgoing import Outgoing
+from protocol.records import dataclass
+from protocol.v1.conversation import (
+    ArchiveConversationParams,
+    ArchiveConversationResponse,
+    ConversationGitInfo,
+    ConversationSummary,
+    GetConversationSummaryParams,
+    GetConversationSummaryResponse,
+    ListConversationsParams,
+    ListConversationsResponse,
+    NewConversationParams,
+    NewConversationResponse,
+    ResumeConversationParams,
+    ResumeConversationResponse,
+    SessionConfiguredNotification,
+)
+from protocol.v1.methods import SESSION_CONFIGURED
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationContext:
+    config: ConfigSource
+    conversations: ConversationManager
+    outgoing: Outgoing
+    warm_up: WarmUp
+
+    async def open(self, config: Config, origin: Origin) -> tuple[LiveConversation, Opened]:
+        return await self.conversations.open(config, origin, operation_numbers())
+
+
+async def new_conversation(
+    context: ConversationContext, params: NewConversationParams
+) -> NewConversationResponse:
+    context.warm_up.turns_ahead()
+    config = context.config.load(overrides(params))
+    live, opened = await context.open(config, NewConversation())
+    return NewConversationResponse(
+        conversation_id=opened.conversation_id,
+        model=opened.model,
+        reasoning_effort=opened.effort,
+        rollout_path=str(live.rollout_path),
+    )
+
+
+async def resume_conversation(
+    context: ConversationContext, params: ResumeConversationParams
+) -> HandlerResult[ResumeConversationResponse]:
+    config = context.config.load(overrides(params.overrides) if params.overrides else None)
+    live, opened = await _reopen(context, params, config)
+    await _announce(context, live, opened, config)
+    response = ResumeConversationResponse(
+        conversation_id=opened.conversation_id,
+        model=opened.model,
+        initial_messages=opened.initial_messages,
+        rollout_path=str(live.rollout_path),
+    )
+
+    async def expect_turns() -> None:  # reading a long conversation needs the processor more
+        context.warm_up.turns_ahead()
+
+    return HandlerResult(response, expect_turns)
+
+
+async def _reopen(
+    context: ConversationContext, params: ResumeConversationParams, config: Config
+) -> tuple[LiveConversation, Opened]:
+    if params.history:
+        return await context.open(config, GivenHistory(params.history))
+    if params.history is None and params.path is not None:
+        return await context.open(config, StoredRollout(context.config.cwd / params.path))
+    if params.history is None and params.conversation_id is not None:
+        path = await anyio.to_thread.run_sync(find_rollout, context.config.home, params.conversation_id)
+        return await context.open(config, StoredRollout(path))
+    raise invalid_request(
+        "either path, conversation id or non empty history must be provided", "nothing_to_resume"
+    )
+
+
+async def _announce(
+    context: ConversationContext, live: LiveConversation, opened: Opened, config: Config
+) -> None:
+    log_id, count = await live.session.history_metadata()
+    notification = SessionConfiguredNotification(
+        session_id=opened.conversation_id,
+        model=opened.model,
+        reasoning_effort=opened.effort,
+        history_log_id=log_id,
+        history_entry_count=count,
+        initial_messages=opened.initial_messages,
+        rollout_path=str(live.rollout_path),
+    )
+    context.outgoing.notify(SESSION_CONFIGURED.method, notification.to_json())
+
+
+async def list_stored(
+    context: ConversationContext, params: ListConversationsParams
+) -> ListConversationsResponse:
+    provider = context.config.load().model_provider_id
+    wanted = params.model_providers
+    chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
+    page = await anyio.to_thread.run_sync(
+        lambda: list_conversations(
+            context.config.home,
+            default_provider=provider,
+            providers=chosen,
+            page_size=params.page_size,
+            cursor=params.cursor,
+        ),
+        abandon_on_cancel=True,
+    )
+    return ListConversationsResponse(items=tuple(map(_summary, page.items)), next_cursor=page.next_cursor)
+
+
+async def get_summary(
+    context: ConversationContext, params: GetConversationSummaryParams
+) -> GetConversationSummaryResponse:
+    provider = context.config.load().model_provider_id
+
+    def read() -> Stored:
+        if params.rollout_path is not None:
+            return read_summary(context.config.home / params.rollout_path, provider)
+        assert params.conversation_id is not None
+        return read_summary(find_rollout(context.config.home, params.conversation_id), provider)
+
+    return GetConversationSummaryResponse(summary=_summary(await anyio.to_thread.run_sync(read)))
+
+
+async def archive_conversation(
+    context: ConversationContext, params: ArchiveConversationParams
+) -> ArchiveConversationResponse:
+    """A conversation that is open is ended first; a path that is not its own is refused before that."""
+    home, id, path = context.config.home, params.conversation_id, Path(params.rollout_path)
+    try:
+        await anyio.to_thread.run_sync(archivable, home, id, path)
+        await context.conversations.shut_down(id)
+        await anyio.to_thread.run_sync(archive_rollout, home, id, path)
+    except ArchiveRefused:
+        raise
+    except ConversationError as error:
+        raise internal_error(str(error), "archive") from error
+    return ArchiveConversationResponse()
+
+
+def overrides(params: NewConversationParams) -> RequestOverrides:
+    """The request's settings as a layer of the configuration."""
+    return RequestOverrides(
+        settings=params.config or {},
+        model=params.model,
+        model_provider=params.model_provider,
+        profile=params.profile,
+        cwd=params.cwd,
+        approval_policy=params.approval_policy,
+        sandbox=params.sandbox.value if params.sandbox else None,
+        base_instructions=params.base_instructions,
+        developer_instructions=params.developer_instructions,
+        compact_prompt=params.compact_prompt,
+        include_apply_patch_tool=params.include_apply_patch_tool,
+    )
+
+
+def _summary(stored: Stored) -> ConversationSummary:
+    git = stored.git_info
+    return ConversationSummary(
+        conversation_id=stored.conversation_id,
+        path=str(stored.path),
+        preview=stored.preview,
+        timestamp=stored.timestamp,
+        model_provider=stored.model_provider,
+        cwd=stored.cwd,
+        cli_version=stored.cli_version,
+        source=stored.source,
+        git_info=git
+        and ConversationGitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url),
+    )

@@ -1,0 +1,28 @@
+"""The user's saved settings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import anyio.to_thread
+
+from app_server.apis.services import ConfigSource
+from app_server.core.config.edit import set_default_model as write_default_model
+from app_server.core.config.saved import load_saved_config
+from protocol.table import NoParams
+from protocol.v1.config import (
+    GetUserSavedConfigResponse,
+    SetDefaultModelParams,
+    SetDefaultModelResponse,
+    UserSavedConfig,
+)
+
+
+async def get_user_saved_config(config: ConfigSource, params: NoParams) -> GetUserSavedConfigResponse:
+    saved = load_saved_config(config.home)
+    return GetUserSavedConfigResponse(config=UserSavedConfig.model_validate(asdict(saved)))
+
+
+async def set_default_model(config: ConfigSource, params: SetDefaultModelParams) -> SetDefaultModelResponse:
+    await anyio.to_thread.run_sync(write_default_model, config.home, params.model, params.reasoning_effort)
+    return SetDefaultModelResponse()

@@ -1,0 +1,62 @@
+"""Saying something, stopping it, and the extension that submits any operation."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from app_server.apis.result import HandlerResult
+from app_server.apis.v1.inbound import user_input, user_turn
+from app_server.conversations.manager import ConversationManager
+from protocol.base import WireModel
+from protocol.events.turn import TurnAbortReason
+from protocol.ops import Op
+from protocol.v1.turn import (
+    InterruptConversationParams,
+    InterruptConversationResponse,
+    SendUserMessageParams,
+    SendUserMessageResponse,
+    SendUserTurnParams,
+    SendUserTurnResponse,
+    SubmitParams,
+    SubmitResponse,
+)
+
+R = TypeVar("R", bound=WireModel)
+
+
+async def send_user_message(
+    conversations: ConversationManager, params: SendUserMessageParams
+) -> HandlerResult[SendUserMessageResponse]:
+    return _respond_then_submit(
+        conversations, params.conversation_id, user_input(params), SendUserMessageResponse()
+    )
+
+
+async def send_user_turn(
+    conversations: ConversationManager, params: SendUserTurnParams
+) -> HandlerResult[SendUserTurnResponse]:
+    return _respond_then_submit(
+        conversations, params.conversation_id, user_turn(params), SendUserTurnResponse()
+    )
+
+
+async def interrupt_conversation(
+    conversations: ConversationManager, params: InterruptConversationParams
+) -> InterruptConversationResponse:
+    """Answered once nothing runs any more, at once where nothing did."""
+    await conversations.get(params.conversation_id).interrupt()
+    return InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
+
+
+async def submit(conversations: ConversationManager, params: SubmitParams) -> SubmitResponse:
+    live = conversations.get(params.conversation_id)
+    return SubmitResponse(submission_id=live.submit(params.op))
+
+
+def _respond_then_submit(conversations: ConversationManager, id: str, op: Op, result: R) -> HandlerResult[R]:
+    live = conversations.get(id)
+
+    async def submit_op() -> None:
+        live.submit(op)
+
+    return HandlerResult(result, submit_op)

@@ -1,0 +1,284 @@
+"""Events of the engine as notifications of the conversation API. Pure.
+
+This API shows most items twice, as `item_*` and as older events, and commands, patches and MCP calls as pairs of begin
+and end. It shows nothing of an item that was cut: `turn_aborted` or `stream_error` stands for its end. A text delta
+costs two concatenations: what is the same for all events of a kind is made once.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from app_server.apis.v1 import approvals
+from app_server.conversations.adapter import ClientQuestion
+from protocol.engine.events import (
+    AgentMessageDelta,
+    AttemptFailed,
+    CommandOutput,
+    Delta,
+    ItemCompleted,
+    ItemStarted,
+    PatchWriting,
+    ReasoningSummaryDelta,
+    ReasoningSummaryPart,
+    ReasoningTextDelta,
+    SessionEvent,
+    TerminalInput,
+    TurnEnded,
+    TurnKind,
+    TurnStarted,
+    TurnStatus,
+)
+from protocol.engine.items import (
+    AgentMessage,
+    CommandExecution,
+    CommandSource,
+    EnteredReview,
+    FileChange,
+    Item,
+    McpToolCall,
+    Reasoning,
+    UserMessage,
+    WebSearch,
+)
+from protocol.engine.legacy import legacy_events
+from protocol.events.commands import ExecCommandBeginEvent, ExecCommandOutputDeltaEvent, ExecOutputStream
+from protocol.events.deltas import (
+    AgentMessageContentDeltaEvent,
+    AgentMessageDeltaEvent,
+    AgentReasoningDeltaEvent,
+    AgentReasoningRawContentDeltaEvent,
+    ReasoningContentDeltaEvent,
+    ReasoningRawContentDeltaEvent,
+)
+from protocol.events.mcp import McpToolCallBeginEvent
+from protocol.events.messages import AgentReasoningSectionBreakEvent
+from protocol.events.msg import EventMsg
+from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, StreamErrorEvent
+from protocol.events.patches import PatchApplyBeginEvent
+from protocol.events.turn import (
+    ItemCompletedEvent,
+    ItemStartedEvent,
+    RawResponseItemEvent,
+    TaskCompleteEvent,
+    TaskStartedEvent,
+    TurnAbortedEvent,
+)
+from protocol.ids import ConversationId
+from protocol.items import (
+    AgentMessageItem,
+    ReasoningItem,
+    TextContentPart,
+    TurnItem,
+    UserMessageItem,
+    WebSearchItem,
+)
+from protocol.v1.methods import event_method
+
+USERS_COMMANDS = (CommandSource.USER_SHELL, CommandSource.PROVIDER)
+"""Commands that this API calls the user's own."""
+
+MAX_HEADS = 256
+
+
+def operation_numbers() -> Callable[[], str]:
+    """Ids of the operations of a conversation that this API opened: they count from "0", after each resume anew."""
+    return map(str, itertools.count()).__next__
+
+
+class ConversationAdapter:
+    """One conversation in the words of this API. Remembers what of an item it has not shown yet."""
+
+    def __init__(self, conversation_id: str) -> None:
+        self._conversation_id = ConversationId(conversation_id)
+        self._tail = f',"conversationId":{json.dumps(conversation_id)}}}}}'.encode()
+        self._heads: dict[tuple[str, str], bytes] = {}
+        self._hides_shutdown = False
+        self._unannounced: set[str] = set()
+        """Items whose begin is shown with their end, or not at all."""
+        self._renamed: set[str] = set()
+        """Items that the provider gave no id, and of which no delta has been shown: 0.58 names such an item anew once
+        it is whole, and this API keeps to that."""
+        self._writing: set[str] = set()
+        """Patches whose begin was shown."""
+        self._review_window: int | None = None
+
+    def lines(self, event: SessionEvent, *, raw: bool) -> Sequence[bytes]:
+        """The notifications for one event, without their line ends; often none."""
+        if isinstance(event.event, RawResponseItemEvent) and not raw:
+            return ()
+        if self._hides_shutdown and isinstance(event.event, ShutdownCompleteEvent):
+            return ()
+        id = event.operation_id
+        return [self._line(id, msg) for msg in self._messages(id, event)]
+
+    def question(self, event: SessionEvent) -> ClientQuestion | None:
+        return approvals.question(self._conversation_id, event.operation_id, event.event)
+
+    def continues_elsewhere(self) -> None:
+        self._hides_shutdown = True
+
+    def _messages(self, id: str, event: SessionEvent) -> Iterator[EventMsg]:
+        match event.event:
+            case AgentMessageDelta() | ReasoningSummaryDelta() | ReasoningTextDelta() as delta:
+                yield from self._delta(id, delta)
+            case ReasoningSummaryPart():
+                yield AgentReasoningSectionBreakEvent()
+            case CommandOutput() as output:
+                yield _command_output(output)
+            case ItemStarted() as started:
+                yield from self._started(id, started)
+            case ItemCompleted() as completed:
+                yield from self._completed(id, completed)
+            case PatchWriting() as writing:
+                yield self._patch_begin(writing)
+            case TurnStarted() as turn:
+                yield from self._turn_start(turn)
+            case TurnEnded() as ended:
+                yield from _turn_end(ended)
+            case AttemptFailed(attempt=attempt, attempts=attempts):
+                yield StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
+            case TerminalInput():
+                pass
+            case notice:
+                yield notice
+
+    def _patch_begin(self, event: PatchWriting) -> EventMsg:
+        item = event.item
+        self._writing.add(item.id)
+        return PatchApplyBeginEvent(
+            call_id=item.id, auto_approved=not event.asked, changes=dict(item.changes)
+        )
+
+    def _turn_start(self, event: TurnStarted) -> Iterator[EventMsg]:
+        if event.kind is TurnKind.REVIEW:  # announced after its `entered_review_mode`
+            self._review_window = event.model_context_window
+        else:
+            yield TaskStartedEvent(model_context_window=event.model_context_window)
+
+    def _delta(self, id: str, event: Delta) -> Iterator[EventMsg]:
+        """The form with the item's id, where its begin was shown, and the older form."""
+        thread, item, text = self._conversation_id, event.item_id, event.delta
+        announced = item not in self._unannounced
+        self._renamed.discard(item)
+        match event:
+            case AgentMessageDelta():
+                if announced:
+                    yield AgentMessageContentDeltaEvent.model_construct(
+                        thread_id=thread, turn_id=id, item_id=item, delta=text
+                    )
+                yield AgentMessageDeltaEvent.model_construct(delta=text)
+            case ReasoningSummaryDelta():
+                if announced:
+                    yield ReasoningContentDeltaEvent(thread_id=thread, turn_id=id, item_id=item, delta=text)
+                yield AgentReasoningDeltaEvent(delta=text)
+            case ReasoningTextDelta():
+                if announced:
+                    yield ReasoningRawContentDeltaEvent(
+                        thread_id=thread, turn_id=id, item_id=item, delta=text
+                    )
+                yield AgentReasoningRawContentDeltaEvent(delta=text)
+
+    def _started(self, id: str, event: ItemStarted) -> Iterator[EventMsg]:
+        item = event.item
+        if not event.announced:
+            self._unannounced.add(item.id)
+            return
+        if event.own_id:
+            self._renamed.add(item.id)
+        match item:
+            case CommandExecution():
+                shown = item.command if item.line is None else (item.line,)
+                yield ExecCommandBeginEvent(
+                    call_id=item.id,
+                    command=shown,
+                    cwd=item.cwd,
+                    parsed_cmd=item.parsed,
+                    is_user_shell_command=item.source in USERS_COMMANDS,
+                )
+            case McpToolCall():
+                yield McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)
+            case _:
+                if (turn_item := _turn_item(item)) is not None:
+                    yield ItemStartedEvent(thread_id=self._conversation_id, turn_id=id, item=turn_item)
+
+    def _completed(self, id: str, event: ItemCompleted) -> Iterator[EventMsg]:
+        item = event.item
+        unannounced = item.id in self._unannounced
+        self._unannounced.discard(item.id)
+        renamed = item.id in self._renamed
+        self._renamed.discard(item.id)
+        written = item.id in self._writing
+        self._writing.discard(item.id)
+        if event.cut or (unannounced and isinstance(item, UserMessage)):
+            return
+        if isinstance(item, FileChange) and not written:
+            return
+        if (turn_item := _turn_item(replace(item, id=_other_id(item.id)) if renamed else item)) is not None:
+            place = {"thread_id": self._conversation_id, "turn_id": id}
+            if unannounced:
+                yield ItemStartedEvent(**place, item=turn_item)
+            yield ItemCompletedEvent(**place, item=turn_item)
+        yield from legacy_events(item, raw_reasoning=isinstance(item, Reasoning) and item.show_content)
+        if isinstance(item, EnteredReview):
+            yield TaskStartedEvent(model_context_window=self._review_window)
+
+    def _line(self, id: str, msg: EventMsg) -> bytes:
+        head = self._heads.get((id, msg.type))
+        if head is None:
+            head = self._head(id, msg.type)
+        return head + msg.to_json() + self._tail
+
+    def _head(self, id: str, kind: str) -> bytes:
+        if len(self._heads) > MAX_HEADS:  # ids change with every turn
+            self._heads.clear()
+        text = f'{{"method":{json.dumps(event_method(kind))},"params":{{"id":{json.dumps(id)},"msg":'
+        head = self._heads[id, kind] = text.encode()
+        return head
+
+
+def _other_id(id: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, id))
+
+
+def _turn_item(item: Item) -> TurnItem | None:
+    """The four kinds that this API calls items."""
+    match item:
+        case UserMessage():
+            return UserMessageItem(id=item.id, content=item.content)
+        case AgentMessage():
+            return AgentMessageItem(
+                id=item.id, content=tuple(TextContentPart(text=text) for text in item.content)
+            )
+        case Reasoning():
+            return ReasoningItem(id=item.id, summary_text=item.summary, raw_content=item.content)
+        case WebSearch():
+            return WebSearchItem(id=item.id, query=item.query)
+        case _:
+            return None
+
+
+def _turn_end(event: TurnEnded) -> Iterator[EventMsg]:
+    match event.status:
+        case TurnStatus.COMPLETED:
+            yield TaskCompleteEvent(last_agent_message=event.last_agent_message)
+        case TurnStatus.FAILED:
+            assert event.error is not None
+            yield ErrorEvent(message=event.error.message)
+            yield TaskCompleteEvent(last_agent_message=None)
+        case TurnStatus.INTERRUPTED:
+            assert event.reason is not None
+            yield TurnAbortedEvent(reason=event.reason)
+
+
+def _command_output(event: CommandOutput) -> EventMsg:
+    return ExecCommandOutputDeltaEvent(
+        call_id=event.item_id,
+        stream=ExecOutputStream(event.stream.value),
+        chunk=base64.b64encode(event.chunk).decode("ascii"),
+    )

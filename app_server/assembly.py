@@ -1,0 +1,190 @@
+"""The second half of the composition root: the engine with its ports to models, MCP servers, telemetry, notifications.
+
+Imports all of the agent, so import it late: see `lazy_engine`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.auth.manager import AuthManager, AuthMethod
+from app_server.core.config.types import Config, OtelExporter
+from app_server.core.engine import Engine
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.snapshot import Git
+from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
+from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.server import McpSurroundings
+from app_server.core.mcp.spawn import GuardedSpawner
+from app_server.core.model.client import ModelClient
+from app_server.core.model.families import find_family
+from app_server.core.model.http import LazyHttp
+from app_server.core.model.model_list import ModelList, list_models
+from app_server.core.model.settings import ClientIdentity
+from app_server.core.notify.message import turn_complete
+from app_server.core.notify.program import NotifyProgram
+from app_server.core.opening import Surroundings
+from app_server.core.session.elicitations import Elicitations
+from app_server.core.session.services import TurnCompleted
+from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.events import ConversationFacts
+from app_server.core.telemetry.export import TelemetryExport, open_export
+from app_server.core.tools.registry import BUILTIN_NAMES
+from app_server.identity import ClientProfile, UserAgent
+from protocol.ids import ConversationId
+from protocol.records import dataclass
+
+AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
+"""As dashboards know them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Gives each conversation its way to its provider; connections are shared."""
+
+    http: LazyHttp
+    auth: AuthManager
+    user_agent: UserAgent
+    environment: Mapping[str, str] = field(repr=False)
+
+    def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
+        def watch(attempt: int, seconds: float, status: int | None, error: str | None) -> None:
+            telemetry.api_request(attempt, int(seconds * 1000), status=status, error=error)
+
+        return ModelClient(
+            config.provider,
+            self.http,
+            env=self.environment,
+            identity=self.identity(),
+            login=self.auth,
+            watch=None if telemetry is NO_TELEMETRY else watch,
+        )
+
+    async def names(self, config: Config) -> tuple[str, ...]:
+        """The provider's own models; empty where it cannot be asked."""
+        login = await self.auth.credentials()
+        answer = await list_models(
+            config.provider, self.http, env=self.environment, identity=self.identity(), login=login
+        )
+        return answer.names if isinstance(answer, ModelList) else ()
+
+    async def aclose(self) -> None:
+        await self.http.aclose()
+
+    async def warm_up(self) -> None:
+        await self.http.warm_up()
+
+    def identity(self) -> ClientIdentity:
+        return ClientIdentity(originator=self.user_agent.originator, user_agent=self.user_agent.text())
+
+
+class EngineAdapters:
+    """The engine's `EnginePorts`."""
+
+    def __init__(
+        self,
+        user_agent: UserAgent,
+        client: ClientProfile,
+        auth: AuthManager,
+        environment: Mapping[str, str],
+        background: TaskGroup,
+        *,
+        python: str,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._user_agent, self._client, self._environment = user_agent, client, environment
+        self._auth = auth
+        self._background, self._wall_clock = background, wall_clock
+        self._spawner = GuardedSpawner(python)
+        self._programs: dict[tuple[str, ...], NotifyProgram] = {}
+        self._export: TelemetryExport | None = None
+        self._opening = anyio.Lock()
+
+    def originator(self) -> str:
+        return self._user_agent.originator
+
+    def elicitation(self) -> bool:
+        return self._client.elicitation
+
+    def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
+        async def elicit(asked: ElicitationRequest) -> ElicitationAnswer:
+            answer = await elicitations.ask(asked.server, asked.message, asked.requested_schema)
+            return ElicitationAnswer(answer.action, answer.content)
+
+        around = McpSurroundings(
+            environment=self._environment,
+            cwd=str(config.cwd),
+            spawner=self._spawner,
+            version=self._user_agent.version,
+            elicit=elicit if self._client.elicitation else None,
+        )
+        return McpManager(config.mcp_servers, around, BUILTIN_NAMES)
+
+    async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:
+        """One way out per process, as the first conversation that wants one configures it."""
+        if config.otel.exporter is OtelExporter.NONE:
+            return NO_TELEMETRY
+        async with self._opening:
+            if self._export is None:
+                self._export = await open_export(config.otel, self._user_agent.version, self._wall_clock)
+        method, claims = self._auth.method(), self._auth.identity()
+        return self._export.conversation(
+            ConversationFacts(
+                conversation_id=conversation_id,
+                app_version=self._user_agent.version,
+                terminal_type=self._user_agent.text(),
+                model=config.model,
+                slug=find_family(config.model).name,
+                auth_mode=None if method is None else AUTH_MODES[method],
+                account_id=claims.account_id if claims else None,
+                account_email=claims.email if claims else None,
+            )
+        )
+
+    def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted:
+        def completed(turn_id: str, said: Sequence[str], last: str | None) -> None:
+            if config.notify:
+                message = turn_complete(conversation_id, turn_id, str(config.cwd), said, last)
+                self._background.start_soon(self._program(config.notify).send, message, name="notify")
+
+        return completed
+
+    async def close(self) -> None:
+        """Send what telemetry is left. Bounded."""
+        if self._export is not None:
+            await self._export.close()
+
+    def _program(self, command: tuple[str, ...]) -> NotifyProgram:
+        if command not in self._programs:
+            self._programs[command] = NotifyProgram(command, self._environment)
+        return self._programs[command]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    engine: Engine
+    models: Models
+    adapters: EngineAdapters
+
+
+def assemble(
+    surroundings: Surroundings,
+    runner: CommandRunner,
+    git: Git,
+    auth: AuthManager,
+    user_agent: UserAgent,
+    client: ClientProfile,
+    background: TaskGroup,
+) -> Assembled:
+    environment = surroundings.environment
+    models = Models(LazyHttp(environment), auth, user_agent, environment)
+    adapters = EngineAdapters(
+        user_agent, client, auth, environment, background, python=sys.executable, wall_clock=time.time
+    )
+    return Assembled(Engine(surroundings, runner, models, git, adapters), models, adapters)

@@ -1,0 +1,52 @@
+"""What a live conversation knows of an API: how events become lines, and which of them are questions to the user.
+
+Each API implements it. Nothing in this folder imports one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from protocol.base import Json
+from protocol.engine.events import SessionEvent
+from protocol.ops import Op
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuestion:
+    """A request to the client, whose answer the engine waits for."""
+
+    method: str
+    params: bytes
+    to_op: Callable[[Json], Op]
+    """The operation that carries the client's result; of None where it answered with an error."""
+
+
+class ApiAdapter(Protocol):
+    """One conversation in the words of one API. Keeps what the API needs to know of earlier events."""
+
+    def lines(self, event: SessionEvent, *, raw: bool) -> Sequence[bytes]:
+        """The messages that `event` becomes, without line ends. `raw`: a subscriber wants the
+        model's items as they came, too.
+        """
+        ...
+
+    def question(self, event: SessionEvent) -> ClientQuestion | None:
+        """What the client is asked after the lines of `event`, if the event asks for something."""
+        ...
+
+    def continues_elsewhere(self) -> None:
+        """The conversation goes on in another session here, so the end of this one is not its end."""
+        ...
+
+
+AdapterFactory = Callable[[str], ApiAdapter]
+"""Makes the adapter of the conversation with that id. An API has one, by which its adapters are told from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    adapter: ApiAdapter
+    raw: bool

@@ -1,0 +1,110 @@
+"""Programs of ours that commands find on their PATH: `apply_patch`, which models call from within scripts.
+
+They are small shell scripts in a folder of the server's home, where no confined command may write. The folder is
+named after what the scripts hold, so that servers of different versions can share a home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shlex
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import field
+
+from app_server.core.patch.plan import program_command
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+NAMES = ("apply_patch", "applypatch")
+
+
+@dataclass(slots=True)
+class Programs:
+    """The folder, made when a first command needs it."""
+
+    python: str
+    home: str
+    _folder: str | None = field(init=False, default=None)
+    _failed: bool = field(init=False, default=False)
+
+    def added_to(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment with our programs first on its PATH. Without a PATH it stays as it is: commands have the
+        default of their shell then."""
+        path = environment.get("PATH")
+        folder = self._ready() if path else None
+        if folder is None:
+            return environment
+        return {**environment, "PATH": f"{folder}{os.pathsep}{path}"}
+
+    def _ready(self) -> str | None:
+        if self._folder is not None and all(_runs(f"{self._folder}/{name}") for name in NAMES):
+            return self._folder
+        if self._failed:
+            return None
+        try:
+            self._folder = install(self.home, self.python)
+        except OSError as error:
+            # Patches that are recognised as such need no program: commands go on without it.
+            log.warning("no apply_patch for commands: %s", error)
+            self._folder, self._failed = None, True
+        return self._folder
+
+
+def install(home: str, python: str) -> str:
+    """The folder with the programs, which is made where it is missing. Raises OSError."""
+    content = script(python).encode()
+    temporary = os.path.join(os.path.realpath(home), "tmp")
+    folder = os.path.join(temporary, f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
+    for each in (temporary, folder):
+        if not os.path.lexists(each):
+            os.mkdir(each, 0o700)
+        _check(each)
+    for name in NAMES:
+        place = os.path.join(folder, name)
+        if not _holds(place, content):
+            _write(place, content)
+    return folder
+
+
+def script(python: str) -> str:
+    """What each of the programs is."""
+    return f'#!/bin/sh\nexec {shlex.join(program_command(python))} "$@"\n'
+
+
+def _check(folder: str) -> None:
+    """Nobody else can put a program there, and it lies where commands may not write."""
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022:
+        raise PermissionError(f"{folder} is no directory of the server's alone")
+
+
+def _holds(place: str, content: bytes) -> bool:
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with open(fd, "rb", closefd=True) as file:
+        mode = os.fstat(fd).st_mode
+        right = stat.S_ISREG(mode) and stat.S_IMODE(mode) == 0o755
+        return right and file.read(len(content) + 1) == content
+
+
+def _write(place: str, content: bytes) -> None:
+    fd, temporary = tempfile.mkstemp(dir=os.path.dirname(place))
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            os.fchmod(fd, 0o755)
+        os.replace(temporary, place)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def _runs(place: str) -> bool:
+    return os.access(place, os.X_OK)

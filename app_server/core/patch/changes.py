@@ -1,0 +1,30 @@
+"""A planned patch as the user is shown it: for each file what is added, removed or changed. Pure."""
+
+from __future__ import annotations
+
+from app_server.core.patch.diff import unified_hunks
+from app_server.core.patch.plan import FileEdit, PatchPlan
+from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+
+SHOWN_CONTEXT = 1
+"""Lines of context in the diffs of an approval request."""
+
+
+def shown_changes(plan: PatchPlan) -> dict[str, FileChange]:
+    return {edit.place.path: _change(edit) for edit in plan.edits}
+
+
+def _change(edit: FileEdit) -> FileChange:
+    old, new = _text(edit.old), _text(edit.new)
+    if edit.new is None:
+        return DeleteFileChange(content=old)
+    if edit.old is None:
+        return AddFileChange(content=new)
+    return UpdateFileChange(
+        unified_diff=unified_hunks(old, new, SHOWN_CONTEXT),
+        move_path=edit.to.path if edit.to else None,
+    )
+
+
+def _text(content: bytes | None) -> str:
+    return (content or b"").decode("utf-8")

@@ -1,0 +1,99 @@
+"""`apply_patch` as a program for commands: `python -I -S program.py [PATCH]`, or the patch on stdin.
+
+It parses, plans and writes like a patch of the tool, all of it or nothing, with the rights of the command that runs
+it: what the sandbox fences is fenced for it. Nobody is asked; whether the command runs was decided before. Standard
+library and this package only, so that it starts quickly and inside any sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+if __name__ == "__main__":
+    # At the end: nothing that is installed beside us takes the place of a standard module.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from app_server.core.patch.apply import plan_patch
+from app_server.core.patch.disk import RealDisk
+from app_server.core.patch.errors import PatchError, os_reason
+from app_server.core.patch.parse import parse_patch
+from app_server.core.patch.writer import UNINTERRUPTED, apply_document
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a patch. Somebody may feed us a device."""
+
+FAILED, WRONG_USAGE = 1, 2
+
+USAGE = "Usage: apply_patch PATCH, or the patch on standard input"
+
+
+class UsageError(Exception):
+    """There is no patch to apply; the text says how to give one."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        status, out, err = apply(_patch_text(arguments))
+    except UsageError as error:
+        status, out, err = WRONG_USAGE, "", f"{error}\n"
+    except (PatchError, OSError) as error:
+        reason = os_reason(error) if isinstance(error, OSError) else str(error)
+        status, out, err = FAILED, "", f"{reason}\n"
+    for number, text in ((1, out), (2, err)):
+        # Whoever read this may have gone; the patch is applied all the same.
+        with contextlib.suppress(OSError):
+            _say(number, text)
+    return status
+
+
+def apply(text: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr. Raises PatchError where the patch does not fit; nothing was written then."""
+    plan = plan_patch(parse_patch(text), os.getcwd(), RealDisk())
+    if not plan.edits:
+        raise PatchError("the patch is empty: no files were modified")
+    # Leftovers of killed writers are left alone: this process may have more rights than whoever forged them.
+    document = plan.document(os.urandom(8).hex(), recover=False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, UNINTERRUPTED)
+    return apply_document(document)
+
+
+def _patch_text(arguments: Sequence[str]) -> str:
+    match arguments:
+        case [patch]:
+            data = os.fsencode(patch)
+        case []:
+            data = _standard_input()
+        case _:
+            raise UsageError("apply_patch takes one argument")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PatchError("the patch is not UTF-8 text") from error
+
+
+def _standard_input() -> bytes:
+    pieces: list[bytes] = []
+    left = LONGEST
+    while piece := os.read(0, 1 << 20):
+        pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise PatchError(f"the patch is longer than {LONGEST} bytes")
+    if not pieces:
+        raise UsageError(USAGE)
+    return b"".join(pieces)
+
+
+def _say(number: int, text: str) -> None:
+    data = memoryview(text.encode("utf-8", "surrogateescape"))
+    while data:
+        data = data[os.write(number, data) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

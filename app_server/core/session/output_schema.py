@@ -1,0 +1,51 @@
+"""The JSON Schema that a client wants the final answer to follow: is it one?
+
+Some providers refuse what is no schema, with a text of their own; others pass it over and answer as they like. Here the
+client is told the place before a model is asked. Answers are not checked: a schema decides how long that takes.
+"""
+
+from __future__ import annotations
+
+import anyio.to_thread
+from pydantic_core import to_json
+
+from app_server.core.errors import CoreError
+from protocol.base import Json
+
+LONGEST = 1 << 18
+"""Bytes of a schema that is looked at. A longer one is for the provider to judge."""
+MAX_QUOTED = 200
+
+
+class NotASchema(CoreError):
+    """The turn is not begun: what its answer should follow is no JSON Schema."""
+
+
+async def check_schema(schema: Json) -> None:
+    """Raises NotASchema with the place of what is wrong. None is no schema that has to be followed."""
+    if schema is None:
+        return
+    problem = await anyio.to_thread.run_sync(schema_problem, schema, abandon_on_cancel=True)
+    if problem is not None:
+        raise NotASchema(f"the output schema is not a JSON Schema: {problem}")
+
+
+def schema_problem(schema: Json) -> str | None:
+    """Takes a while the first time: the library is loaded. Nothing that the schema refers to is fetched."""
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415  heavy, and few turns have a schema
+    from jsonschema.validators import validator_for  # noqa: PLC0415
+
+    if not isinstance(schema, dict):
+        return "$: expected an object"
+    try:
+        if len(to_json(schema)) > LONGEST:
+            return None
+        named = isinstance(schema.get("$schema"), str)
+        kind = validator_for(schema, default=Draft202012Validator) if named else Draft202012Validator
+        kind.check_schema(schema)
+    except SchemaError as error:
+        message = error.message
+        return f"{error.json_path}: {message if len(message) <= MAX_QUOTED else message[:MAX_QUOTED] + '…'}"
+    except (RecursionError, ValueError):
+        return None  # nested too deeply, or no text: also for the provider to judge
+    return None

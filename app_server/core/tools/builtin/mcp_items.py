@@ -1,0 +1,35 @@
+"""The item around whatever is asked of an MCP server. Where the turn is interrupted, the turn's end cuts it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from app_server.core.mcp.contract import McpFailure
+from app_server.core.mcp.results import text_result
+from app_server.core.tools.contract import ToolFailure, ToolTurn
+from protocol.engine.items import ItemStatus, McpToolCall
+from protocol.mcp import ErrResult, McpInvocation, McpResult, OkResult
+
+
+async def requested(
+    turn: ToolTurn, call_id: str, invocation: McpInvocation, request: Callable[[], Awaitable[str]]
+) -> str:
+    """What `request` returns, shown as a tool's result. Raises ToolFailure where the server refuses."""
+    item = McpToolCall(id=call_id, invocation=invocation)
+    turn.items.start(item)
+    began = turn.clock()
+    try:
+        text = await request()
+    except McpFailure as failure:
+        turn.items.complete(ended(item, turn.clock() - began, ErrResult(err=str(failure))))
+        raise ToolFailure(str(failure)) from failure
+    turn.items.complete(ended(item, turn.clock() - began, OkResult(ok=text_result(text, is_error=False))))
+    return text
+
+
+def ended(item: McpToolCall, seconds: float, result: McpResult) -> McpToolCall:
+    """The item with what came of it; a result that the server calls an error is a failure."""
+    failed = isinstance(result, ErrResult) or bool(result.ok.is_error)
+    status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
+    return replace(item, status=status, seconds=seconds, result=result)

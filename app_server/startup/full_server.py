@@ -1,0 +1,61 @@
+"""The full server on this process's stdin and stdout, and its signals.
+
+Loaded behind the early handshake; everything heavy hangs on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.config.types import CliOverrides
+from app_server.server import ServerSettings, serve
+from app_server.startup.early_handshake import Handover
+from app_server.startup.launch import Launch
+from app_server.transport.stdio import StdioTransport
+from protocol.policy import AskForApproval
+
+log = logging.getLogger(__name__)
+
+
+def run(write_fd: int, launch: Launch, handover: Handover) -> None:
+    """Returns once the client has left and everything is stored."""
+    anyio.run(_run, write_fd, launch, handover)
+
+
+async def _run(write_fd: int, launch: Launch, handover: Handover) -> None:
+    transport = StdioTransport(0, write_fd, launch.limits.line_bytes, unread=handover.unread)
+    async with anyio.create_task_group() as process:
+        process.start_soon(_until_told_to_end, process, name="signals")
+        await serve(transport, settings_of(launch), handover.introduction)
+        process.cancel_scope.cancel()
+
+
+async def _until_told_to_end(process: TaskGroup) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            log.info("leaving on %s", number.name)
+            process.cancel_scope.cancel()
+            return
+
+
+def settings_of(launch: Launch) -> ServerSettings:
+    policy = launch.approval_policy
+    return ServerSettings(
+        home=launch.home,
+        cwd=launch.cwd,
+        environment=launch.environment,
+        limits=launch.limits,
+        cli=CliOverrides(
+            settings=launch.settings,
+            profile=launch.profile,
+            model=launch.model,
+            approval_policy=AskForApproval(policy) if policy else None,
+            sandbox_mode=launch.sandbox_mode,
+            enable=launch.enable,
+            disable=launch.disable,
+        ),
+    )

@@ -1,0 +1,68 @@
+"""How this process was started: what its command line and its environment say."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+
+from app_server.limits import Limits, limits_of
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    home: Path
+    cwd: Path
+    environment: Mapping[str, str] = field(repr=False)
+    settings: tuple[tuple[str, str], ...] = ()
+    profile: str | None = None
+    model: str | None = None
+    approval_policy: str | None = None
+    sandbox_mode: str | None = None
+    enable: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+    limits: Limits = Limits()
+
+
+def launched(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:
+    """Raises ValueError with what was expected."""
+    given = vars(args)
+    pairs = []
+    for text in given.get("config", ()):
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ValueError(f"-c expects key=value, got {text!r}")
+        pairs.append((key.strip(), value))
+    return Launch(
+        home=server_home(environment),
+        cwd=working_directory(),
+        environment=dict(environment),
+        settings=tuple(pairs),
+        profile=given.get("profile"),
+        model=given.get("model"),
+        approval_policy=given.get("ask_for_approval"),
+        sandbox_mode=given.get("sandbox"),
+        enable=tuple(given.get("enable", ())),
+        disable=tuple(given.get("disable", ())),
+        limits=limits_of(environment),
+    )
+
+
+def server_home(environment: Mapping[str, str]) -> Path:
+    """`$CODEX_HOME`, or `.codex` in the user's home directory."""
+    named = environment.get("CODEX_HOME")
+    if named:
+        return Path(os.path.realpath(named))
+    base = environment.get("HOME") or os.path.expanduser("~")
+    # Without any home directory there is still a place that can be written.
+    return Path(os.path.realpath(os.path.join(base if base != "~" else "/tmp", ".codex")))
+
+
+def working_directory() -> Path:
+    try:
+        return Path(os.getcwd())
+    except FileNotFoundError:  # it was deleted; conversations name their own
+        return Path("/")

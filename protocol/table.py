@@ -1,0 +1,110 @@
+"""What a row of a table of methods is. Each API has one table, `methods.py` in its folder.
+
+A row says what goes in and what comes out, and what orders requests: those whose field `ordered_by` names the same
+conversation are served one after another, the others on their own. Schemas, documentation and routers derive from rows.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from protocol.base import Json, WireModel
+from protocol.records import dataclass
+
+
+class Api(Enum):
+    """Who speaks a table. An API's folder below `protocol` has the same name."""
+
+    V1 = "v1"
+    """Conversations."""
+    V2 = "v2"
+    """Threads."""
+
+
+class NoParams(WireModel):
+    """For methods without parameters; whatever is sent is ignored."""
+
+
+P = TypeVar("P", bound=WireModel)
+R = TypeVar("R", bound=WireModel)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest(Generic[P, R]):
+    """Something that a client asks. `extension` marks what the reference protocol does not have."""
+
+    method: str
+    params: type[P]
+    result: type[R]
+    doc: str
+    ordered_by: str | None = None
+    """The parameter, as it is spelled on the wire, that names the conversation in whose order the request is served."""
+    extension: bool = False
+    experimental: bool = False
+    """Served only for clients that opted in with `capabilities.experimentalApi`."""
+
+    def parse(self, raw: Json) -> P:
+        """The parameters as a model; absent and null ones count as `{}`. Raises pydantic's `ValidationError`."""
+        return self.params.model_validate({} if raw is None or self.params is NoParams else raw)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientNotification:
+    """Something that a client says without expecting an answer."""
+
+    method: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNotification(Generic[P]):
+    """Something that the server says, besides the events of conversations."""
+
+    method: str
+    params: type[P]
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRequest(Generic[P, R]):
+    """Something that the server asks its client."""
+
+    method: str
+    params: type[P]
+    result: type[R]
+    doc: str
+    extension: bool = False
+
+
+AnyClientRequest = ClientRequest[Json, Json]
+AnyServerNotification = ServerNotification[Json]
+AnyServerRequest = ServerRequest[Json, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Everything that one API says, by method, in the order in which it is documented."""
+
+    api: Api
+    client_requests: Mapping[str, AnyClientRequest]
+    client_notifications: Mapping[str, ClientNotification]
+    server_notifications: Mapping[str, AnyServerNotification]
+    server_requests: Mapping[str, AnyServerRequest]
+
+
+class Row(Protocol):
+    @property
+    def method(self) -> str: ...
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+
+def by_method(rows: Iterable[AnyRow]) -> Mapping[str, AnyRow]:
+    """Raises ValueError where two rows have the same method."""
+    found: dict[str, AnyRow] = {}
+    for row in rows:
+        if row.method in found:
+            raise ValueError(f"two rows for {row.method}")
+        found[row.method] = row
+    return found

@@ -1,0 +1,180 @@
+"""The account: login, logout, what is known of it."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import WireModel
+from protocol.fields import Flag
+from protocol.v2.unions import WireUnion
+
+
+class PlanType(StrEnum):
+    FREE = "free"
+    GO = "go"
+    PLUS = "plus"
+    PRO = "pro"
+    PROLITE = "prolite"
+    PROMAX = "promax"
+    TEAM = "team"
+    SELF_SERVE_BUSINESS_PROLITE = "self_serve_business_prolite"
+    SELF_SERVE_BUSINESS_USAGE_BASED = "self_serve_business_usage_based"
+    BUSINESS = "business"
+    ENT26 = "ent26"
+    ENTERPRISE_CBP_AUTOMATION = "enterprise_cbp_automation"
+    ENTERPRISE_CBP_USAGE_BASED = "enterprise_cbp_usage_based"
+    ENTERPRISE = "enterprise"
+    EDU = "edu"
+    EDU_PLUS = "edu_plus"
+    EDU_PRO = "edu_pro"
+    SCI = "sci"
+    SCI_PLUS = "sci_plus"
+    UNKNOWN = "unknown"
+
+
+class AuthMode(StrEnum):
+    APIKEY = "apikey"
+    CHATGPT = "chatgpt"
+    CHATGPT_AUTH_TOKENS = "chatgptAuthTokens"
+    HEADERS = "headers"
+    AGENT_IDENTITY = "agentIdentity"
+    PERSONAL_ACCESS_TOKEN = "personalAccessToken"
+    BEDROCK_API_KEY = "bedrockApiKey"
+    BEDROCK_ACCESS_KEYS = "bedrockAccessKeys"
+
+
+class ApiKeyAccount(WireModel):
+    type: Literal["apiKey"] = "apiKey"
+
+
+class ChatgptAccount(WireModel):
+    type: Literal["chatgpt"] = "chatgpt"
+    email: str | None
+    plan_type: PlanType
+    workspace_name: str | None = None
+
+
+class AmazonBedrockAccount(WireModel):
+    type: Literal["amazonBedrock"] = "amazonBedrock"
+    uses_codex_managed_credentials: bool = False
+
+
+class GcpAccount(WireModel):
+    type: Literal["gcp"] = "gcp"
+
+
+Account = TypeAliasType(
+    "Account",
+    Annotated[
+        ApiKeyAccount | ChatgptAccount | AmazonBedrockAccount | GcpAccount, Field(discriminator="type")
+    ],
+)
+
+
+class GetAccountParams(WireModel):
+    refresh_token: Flag = False
+
+
+class GetAccountResponse(WireModel):
+    """`account` is null where nobody is logged in or no login is needed."""
+
+    account: Account | None = None
+    user_id: str | None = None
+    requires_openai_auth: bool
+
+
+class ApiKeyLoginAccountParams(WireModel):
+    """A key of the provider, kept as a file of the user."""
+
+    type: Literal["apiKey"] = "apiKey"
+    api_key: str = Field(repr=False)
+
+
+class ChatgptLoginAccountParams(WireModel):
+    """Through the browser."""
+
+    type: Literal["chatgpt"] = "chatgpt"
+    codex_streamlined_login: Flag = False
+
+
+class ChatgptDeviceCodeLoginAccountParams(WireModel):
+    """Through a browser on another machine, with a code."""
+
+    type: Literal["chatgptDeviceCode"] = "chatgptDeviceCode"
+
+
+LoginAccount = Annotated[
+    ApiKeyLoginAccountParams | ChatgptLoginAccountParams | ChatgptDeviceCodeLoginAccountParams,
+    Field(discriminator="type"),
+]
+
+
+class LoginAccountParams(WireUnion[LoginAccount]):
+    """How to log in."""
+
+
+class ApiKeyLoginAccountResponse(WireModel):
+    """The key is stored."""
+
+    type: Literal["apiKey"] = "apiKey"
+
+
+class ChatgptLoginAccountResponse(WireModel):
+    """The page to open; `account/login/completed` follows when the login ended."""
+
+    type: Literal["chatgpt"] = "chatgpt"
+    login_id: str
+    auth_url: str
+
+
+class ChatgptDeviceCodeLoginAccountResponse(WireModel):
+    """The page to open, and the code to type there."""
+
+    type: Literal["chatgptDeviceCode"] = "chatgptDeviceCode"
+    login_id: str
+    verification_url: str
+    user_code: str
+
+
+LoginAccountStarted = Annotated[
+    ApiKeyLoginAccountResponse | ChatgptLoginAccountResponse | ChatgptDeviceCodeLoginAccountResponse,
+    Field(discriminator="type"),
+]
+
+
+class LoginAccountResponse(WireUnion[LoginAccountStarted]):
+    """What became of the login so far."""
+
+
+class CancelLoginAccountParams(WireModel):
+    login_id: str
+
+
+class CancelLoginAccountStatus(StrEnum):
+    CANCELED = "canceled"
+    NOT_FOUND = "notFound"
+
+
+class CancelLoginAccountResponse(WireModel):
+    status: CancelLoginAccountStatus
+
+
+class LogoutAccountResponse(WireModel):
+    pass
+
+
+class AccountLoginCompletedNotification(WireModel):
+    """A login succeeded or failed; `loginId` is null for a key."""
+
+    login_id: str | None = None
+    success: bool
+    error: str | None = None
+
+
+class AccountUpdatedNotification(WireModel):
+    """After a login or a logout."""
+
+    auth_mode: AuthMode | None = None
+    plan_type: PlanType | None = None

@@ -1,0 +1,148 @@
+"""What the server asks before it acts: may this command run, may these files change.
+
+A yes is a yes only in this API's words, exactly as spelled; see `parse_decision`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from pydantic import ConfigDict
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, Json, WireModel, omit_none
+from protocol.v2.fields import LegacyAppPathString, experimental
+from protocol.v2.item_parts import CommandAction
+
+
+class CommandExecutionApprovalKind(StrEnum):
+    COMMAND = "command"
+    WRITE_STDIN = "writeStdin"
+    HUMAN_COMMAND = "humanCommand"
+
+
+class NetworkApprovalProtocol(StrEnum):
+    HTTP = "http"
+    HTTPS = "https"
+    SOCKS5_TCP = "socks5Tcp"
+    SOCKS5_UDP = "socks5Udp"
+
+
+class NetworkApprovalContext(WireModel):
+    host: str
+    protocol: NetworkApprovalProtocol
+
+
+class NetworkPolicyRuleAction(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class NetworkPolicyAmendment(WireModel):
+    host: str
+    action: NetworkPolicyRuleAction
+
+
+class FileChangeApprovalDecision(StrEnum):
+    """Go on; go on and do not ask again for the same in this thread; not this, go on without; end the turn."""
+
+    ACCEPT = "accept"
+    ACCEPT_FOR_SESSION = "acceptForSession"
+    DECLINE = "decline"
+    CANCEL = "cancel"
+
+
+class ExecpolicyAmendment(EngineModel):
+    """The first words of the commands that need no question from now on."""
+
+    execpolicy_amendment: tuple[str, ...]
+
+
+class AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(WireModel):
+    """Go on, and keep the rule for the next time."""
+
+    model_config = ConfigDict(extra="forbid")
+    accept_with_execpolicy_amendment: ExecpolicyAmendment
+
+
+class NetworkAmendment(EngineModel):
+    network_policy_amendment: NetworkPolicyAmendment
+
+
+class ApplyNetworkPolicyAmendmentCommandExecutionApprovalDecision(WireModel):
+    """Keep the rule for a host, which says whether to go on."""
+
+    model_config = ConfigDict(extra="forbid")
+    apply_network_policy_amendment: NetworkAmendment
+
+
+CommandExecutionApprovalDecision = TypeAliasType(
+    "CommandExecutionApprovalDecision",
+    FileChangeApprovalDecision
+    | AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision
+    | ApplyNetworkPolicyAmendmentCommandExecutionApprovalDecision,
+)
+
+
+class CommandExecutionRequestApprovalParams(WireModel):
+    """May this command run? Always after the `item/started` of the same item."""
+
+    kind: CommandExecutionApprovalKind = CommandExecutionApprovalKind.COMMAND
+    thread_id: str
+    turn_id: str
+    item_id: str
+    started_at_ms: int
+    approval_id: str | None = omit_none()
+    environment_id: str | None = None
+    reason: str | None = omit_none()
+    network_approval_context: NetworkApprovalContext | None = omit_none()
+    command: str | None = omit_none()
+    cwd: LegacyAppPathString | None = omit_none()
+    command_actions: tuple[CommandAction, ...] | None = omit_none()
+    proposed_execpolicy_amendment: tuple[str, ...] | None = omit_none()
+    proposed_network_policy_amendments: tuple[NetworkPolicyAmendment, ...] | None = omit_none()
+    available_decisions: tuple[CommandExecutionApprovalDecision, ...] | None = experimental(omit=True)
+
+
+class CommandExecutionRequestApprovalResponse(WireModel):
+    decision: CommandExecutionApprovalDecision
+
+
+class FileChangeRequestApprovalParams(WireModel):
+    """May these files change? The changes are in the `item/started` of the same item."""
+
+    thread_id: str
+    turn_id: str
+    item_id: str
+    started_at_ms: int
+    reason: str | None = None
+    grant_root: str | None = None
+
+
+class FileChangeRequestApprovalResponse(WireModel):
+    decision: FileChangeApprovalDecision
+
+
+_WORDS: Final[Mapping[str, FileChangeApprovalDecision]] = {
+    **{decision.value: decision for decision in FileChangeApprovalDecision},
+    "denied": FileChangeApprovalDecision.DECLINE,
+    "abort": FileChangeApprovalDecision.CANCEL,
+}
+
+
+def parse_decision(result: Json) -> CommandExecutionApprovalDecision | None:
+    """The decision in a client's answer, or None where there is none in the right place.
+
+    The conversation API's words for no are understood, its words for yes are not.
+    """
+    match result:
+        case {"decision": str(word)}:
+            return _WORDS.get(word)
+        case {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": [*words]}, **rest}} if (
+            words and not rest and all(isinstance(word, str) for word in words)
+        ):
+            return AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
+                accept_with_execpolicy_amendment=ExecpolicyAmendment(execpolicy_amendment=tuple(words))
+            )
+        case _:
+            return None

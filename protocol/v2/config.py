@@ -1,0 +1,225 @@
+"""The configuration as it is in force, where each setting comes from, and writing to the user's file.
+
+Settings are spelled as in that file, in snake_case; null where nothing is set.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, Json, WireModel
+from protocol.fields import Flag, PathText
+from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
+from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
+from protocol.v2.policy import ApprovalsReviewer, AskForApproval
+
+
+class AnalyticsConfig(WireModel):
+    model_config = ConfigDict(extra="allow")
+    enabled: bool | None = None
+
+
+ForcedChatgptWorkspaceIds = TypeAliasType("ForcedChatgptWorkspaceIds", str | tuple[str, ...])
+
+
+class ForcedLoginMethod(StrEnum):
+    CHATGPT = "chatgpt"
+    API = "api"
+
+
+class AutoCompactTokenLimitScope(StrEnum):
+    TOTAL = "total"
+    BODY_AFTER_PREFIX = "body_after_prefix"
+
+
+class SandboxWorkspaceWrite(EngineModel):
+    writable_roots: tuple[str, ...] = ()
+    network_access: bool = False
+    exclude_tmpdir_env_var: bool = False
+    exclude_slash_tmp: bool = False
+
+
+class WebSearchContextSize(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class WebSearchLocation(WireModel):
+    model_config = ConfigDict(extra="forbid")
+    country: str | None = None
+    region: str | None = None
+    city: str | None = None
+    timezone: str | None = None
+
+
+class WebSearchToolConfig(EngineModel):
+    model_config = ConfigDict(extra="forbid")
+    context_size: WebSearchContextSize | None = None
+    allowed_domains: tuple[str, ...] | None = None
+    location: WebSearchLocation | None = None
+
+
+class ToolsV2(EngineModel):
+    web_search: WebSearchToolConfig | None = None
+
+
+class WebSearchMode(StrEnum):
+    DISABLED = "disabled"
+    CACHED = "cached"
+    INDEXED = "indexed"
+    LIVE = "live"
+
+
+class Config(EngineModel):
+    """The settings in force. Settings without a field here are kept as they are."""
+
+    model_config = ConfigDict(extra="allow")
+    model: str | None = None
+    review_model: str | None = None
+    model_context_window: int | None = None
+    model_auto_compact_token_limit: int | None = None
+    model_auto_compact_token_limit_scope: AutoCompactTokenLimitScope | None = None
+    model_provider: str | None = None
+    approval_policy: AskForApproval | None = None
+    approvals_reviewer: ApprovalsReviewer | None = None
+    sandbox_mode: SandboxMode | None = None
+    sandbox_workspace_write: SandboxWorkspaceWrite | None = None
+    forced_chatgpt_workspace_id: ForcedChatgptWorkspaceIds | None = None
+    forced_login_method: ForcedLoginMethod | None = None
+    web_search: WebSearchMode | None = None
+    tools: ToolsV2 | None = None
+    instructions: str | None = None
+    developer_instructions: str | None = None
+    compact_prompt: str | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    model_reasoning_summary: ReasoningSummary | None = None
+    model_verbosity: Verbosity | None = None
+    service_tier: str | None = None
+    analytics: AnalyticsConfig | None = None
+
+
+class SystemConfigLayerSource(WireModel):
+    type: Literal["system"] = "system"
+    file: AbsolutePathBuf
+
+
+class UserConfigLayerSource(WireModel):
+    type: Literal["user"] = "user"
+    file: AbsolutePathBuf
+    profile: str | None = None
+
+
+class ProjectConfigLayerSource(WireModel):
+    type: Literal["project"] = "project"
+    dot_codex_folder: AbsolutePathBuf
+
+
+class SessionFlagsConfigLayerSource(WireModel):
+    type: Literal["sessionFlags"] = "sessionFlags"
+
+
+ConfigLayerSource = TypeAliasType(
+    "ConfigLayerSource",
+    Annotated[
+        SystemConfigLayerSource
+        | UserConfigLayerSource
+        | ProjectConfigLayerSource
+        | SessionFlagsConfigLayerSource,
+        Field(discriminator="type"),
+    ],
+)
+
+
+class ConfigLayer(WireModel):
+    name: ConfigLayerSource
+    version: str
+    config: Json
+    disabled_reason: str | None = None
+
+
+class ConfigLayerMetadata(WireModel):
+    """Which layer a setting comes from, and that layer's version."""
+
+    name: ConfigLayerSource
+    version: str
+
+
+class ConfigReadParams(WireModel):
+    """With a working directory, the settings of the project there count too."""
+
+    include_layers: Flag = False
+    cwd: PathText | None = None
+
+
+class ConfigReadResponse(WireModel):
+    """The settings, and for each that is set where it comes from."""
+
+    config: Config
+    origins: dict[str, ConfigLayerMetadata]
+    layers: tuple[ConfigLayer, ...] | None = None
+
+
+class MergeStrategy(StrEnum):
+    REPLACE = "replace"
+    UPSERT = "upsert"
+
+
+class ConfigEdit(WireModel):
+    key_path: str
+    value: Json
+    merge_strategy: MergeStrategy
+
+
+class ConfigValueWriteParams(WireModel):
+    """One setting of the user's file. A version that is not the present one is refused."""
+
+    key_path: str
+    value: Json
+    merge_strategy: MergeStrategy
+    file_path: PathText | None = None
+    expected_version: str | None = None
+
+
+class ConfigBatchWriteParams(WireModel):
+    """Several settings at once: all or none."""
+
+    edits: tuple[ConfigEdit, ...]
+    file_path: PathText | None = None
+    expected_version: str | None = None
+    reload_user_config: Flag = False
+
+
+class WriteStatus(StrEnum):
+    OK = "ok"
+    OK_OVERRIDDEN = "okOverridden"
+
+
+class OverriddenMetadata(WireModel):
+    """Another layer has its own value, which stays in force."""
+
+    message: str
+    overriding_layer: ConfigLayerMetadata
+    effective_value: Json
+
+
+class ConfigWriteResponse(WireModel):
+    status: WriteStatus
+    version: str
+    file_path: AbsolutePathBuf
+    overridden_metadata: OverriddenMetadata | None = None
+
+
+class ConfigRequirements(WireModel):
+    """What an administrator allows; null where there is no restriction."""
+
+    allowed_approval_policies: tuple[AskForApproval, ...] | None = None
+    allowed_sandbox_modes: tuple[SandboxMode, ...] | None = None
+    allowed_web_search_modes: tuple[WebSearchMode, ...] | None = None
+    feature_requirements: dict[str, bool] | None = None
+
+
+class ConfigRequirementsReadResponse(WireModel):
+    requirements: ConfigRequirements | None = None

@@ -1,0 +1,78 @@
+"""Kinds of fields that several resources of the thread API share, and the mark of an experimental one.
+
+Paths and numbers that a client sends are checked here; those that the server sends are passed through, so that
+no stored oddity (a relative cwd, a file name that is no Unicode) keeps an answer from being written.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, Field, StrictInt
+from typing_extensions import TypeAliasType
+
+from protocol.base import Json, is_none
+from protocol.fields import PathText
+
+AbsolutePathBuf = TypeAliasType("AbsolutePathBuf", str)
+"""An absolute path that the server sends."""
+
+LegacyAppPathString = TypeAliasType("LegacyAppPathString", str)
+"""A path as an item or a question shows it."""
+
+ReasoningEffort = TypeAliasType("ReasoningEffort", str)
+"""How hard the model should think. Free text: words that are not known here are for the provider to judge."""
+
+RequestId = TypeAliasType("RequestId", str | int)
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError("AbsolutePathBuf deserialized without a base path: expected an absolute path")
+    return path
+
+
+AbsolutePath = Annotated[PathText, AfterValidator(_absolute)]
+"""An absolute path that a client sends."""
+
+Integer = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+Small = Annotated[StrictInt, Field(ge=0, lt=2**16)]
+
+
+class SortDirection(StrEnum):
+    ASC = "asc"
+    DESC = "desc"
+
+
+EXPERIMENTAL: Final = "x-experimental"
+"""In a field's schema: only clients that asked for the experimental API know the field."""
+
+
+def experimental(default: Any = None, *, alias: str | None = None, omit: bool = False) -> Any:
+    """An optional field of the experimental API, null or (with `omit`) left out when it has no value."""
+    return Field(
+        default=default,
+        alias=alias,
+        exclude_if=is_none if omit else None,
+        json_schema_extra={EXPERIMENTAL: True},
+    )
+
+
+def experimental_fields(model: type[BaseModel]) -> Mapping[str, str]:
+    """The experimental fields of a model: their name in Python, and on the wire."""
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, Mapping) and EXPERIMENTAL in extra:
+            found[name] = field.alias or name
+    return found
+
+
+def experimental_fields_in_use(params: BaseModel) -> tuple[str, ...]:
+    """The experimental fields that a client gave a value, as they are spelled on the wire."""
+    values: Mapping[str, Json] = vars(params)
+    return tuple(
+        spelled
+        for name, spelled in experimental_fields(type(params)).items()
+        if name in params.model_fields_set and values[name] is not None and values[name] is not False
+    )

@@ -1,0 +1,103 @@
+"""Files for clients. Paths are absolute, contents base64; neither the sandbox nor a question stands before them."""
+
+from protocol.base import WireModel
+from protocol.fields import Flag
+from protocol.v2.fields import AbsolutePath, AbsolutePathBuf
+
+
+class FsReadFileParams(WireModel):
+    path: AbsolutePath
+
+
+class FsReadFileResponse(WireModel):
+    data_base64: str
+
+
+class FsWriteFileParams(WireModel):
+    path: AbsolutePath
+    data_base64: str
+
+
+class FsWriteFileResponse(WireModel):
+    pass
+
+
+class FsCreateDirectoryParams(WireModel):
+    path: AbsolutePath
+    recursive: Flag | None = None
+
+
+class FsCreateDirectoryResponse(WireModel):
+    pass
+
+
+class FsGetMetadataParams(WireModel):
+    path: AbsolutePath
+
+
+class FsGetMetadataResponse(WireModel):
+    """Times are 0 where they are not known."""
+
+    is_directory: bool
+    is_file: bool
+    is_symlink: bool
+    created_at_ms: int
+    modified_at_ms: int
+
+
+class FsReadDirectoryParams(WireModel):
+    path: AbsolutePath
+
+
+class FsReadDirectoryEntry(WireModel):
+    file_name: str
+    is_directory: bool
+    is_file: bool
+
+
+class FsReadDirectoryResponse(WireModel):
+    entries: tuple[FsReadDirectoryEntry, ...]
+
+
+class FsRemoveParams(WireModel):
+    path: AbsolutePath
+    recursive: Flag | None = None
+    force: Flag | None = None
+
+
+class FsRemoveResponse(WireModel):
+    pass
+
+
+class FsCopyParams(WireModel):
+    source_path: AbsolutePath
+    destination_path: AbsolutePath
+    recursive: Flag = False
+
+
+class FsCopyResponse(WireModel):
+    pass
+
+
+class FsWatchParams(WireModel):
+    watch_id: str
+    path: AbsolutePath
+
+
+class FsWatchResponse(WireModel):
+    path: AbsolutePathBuf
+
+
+class FsUnwatchParams(WireModel):
+    watch_id: str
+
+
+class FsUnwatchResponse(WireModel):
+    pass
+
+
+class FsChangedNotification(WireModel):
+    """Something changed at these paths below what is watched."""
+
+    watch_id: str
+    changed_paths: tuple[AbsolutePathBuf, ...]

@@ -1,0 +1,209 @@
+"""`ThreadItem`: one thing in a turn, from the words of the user to the end of a command.
+
+An item has the same id and kind when it is started, completed and read again. Fields without a value are null.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import Json, WireModel, omit_none
+from protocol.v2.fields import LegacyAppPathString
+from protocol.v2.foreign_items import (
+    CollabAgentToolCallThreadItem,
+    FunctionCallOutputThreadItem,
+    HookPromptThreadItem,
+    ImageGenerationThreadItem,
+    SleepThreadItem,
+    SubAgentActivityThreadItem,
+)
+from protocol.v2.input import UserInput
+from protocol.v2.item_parts import (
+    CommandAction,
+    CommandExecutionSource,
+    CommandExecutionStatus,
+    DynamicToolCallOutputContentItem,
+    DynamicToolCallStatus,
+    FileUpdateChange,
+    Item,
+    McpAppUi,
+    McpToolCallAppContext,
+    McpToolCallError,
+    McpToolCallResult,
+    McpToolCallStatus,
+    PatchApplyStatus,
+    WebSearchAction,
+)
+
+
+class MessagePhase(StrEnum):
+    """What a message of the model is for, where the model says so."""
+
+    COMMENTARY = "commentary"
+    PARTIAL_ANSWER = "partial_answer"
+    FINAL_ANSWER = "final_answer"
+
+
+class MemoryCitationEntry(WireModel):
+    path: str
+    line_start: int
+    line_end: int
+    note: str
+
+
+class MemoryCitation(WireModel):
+    entries: tuple[MemoryCitationEntry, ...]
+    thread_ids: tuple[str, ...]
+
+
+class UserMessageThreadItem(Item):
+    """What the user said, as it was sent; `clientId` is the client's own name for it."""
+
+    type: Literal["userMessage"] = "userMessage"
+    client_id: str | None = None
+    content: tuple[UserInput, ...]
+
+
+class AgentMessageThreadItem(Item):
+    """What the model said."""
+
+    type: Literal["agentMessage"] = "agentMessage"
+    text: str
+    phase: MessagePhase | None = None
+    memory_citation: MemoryCitation | None = None
+
+
+class PlanThreadItem(Item):
+    """The plan that the model proposed."""
+
+    type: Literal["plan"] = "plan"
+    text: str
+
+
+class ReasoningThreadItem(Item):
+    """What the model thought: summaries by part, and the raw text where it is shown."""
+
+    type: Literal["reasoning"] = "reasoning"
+    summary: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
+
+
+class CommandExecutionThreadItem(Item):
+    """A command; `command` is one line, quoted for a shell. Output is null while it runs or where it is empty."""
+
+    type: Literal["commandExecution"] = "commandExecution"
+    command: str
+    cwd: LegacyAppPathString
+    process_id: str | None = None
+    source: CommandExecutionSource = CommandExecutionSource.AGENT
+    status: CommandExecutionStatus
+    command_actions: tuple[CommandAction, ...]
+    aggregated_output: str | None = None
+    exit_code: int | None = None
+    duration_ms: int | None = None
+    plugin_id: str | None = None
+    script_path: str | None = None
+
+
+class FileChangeThreadItem(Item):
+    """A patch."""
+
+    type: Literal["fileChange"] = "fileChange"
+    changes: tuple[FileUpdateChange, ...]
+    status: PatchApplyStatus
+
+
+class McpToolCallThreadItem(Item):
+    """A call of a tool of an MCP server: `result` or `error` when it ended."""
+
+    type: Literal["mcpToolCall"] = "mcpToolCall"
+    server: str
+    tool: str
+    status: McpToolCallStatus
+    arguments: Json
+    result: McpToolCallResult | None = None
+    error: McpToolCallError | None = None
+    duration_ms: int | None = None
+    app_context: McpToolCallAppContext | None = None
+    plugin_id: str | None = None
+    read_only_hint: bool | None = None
+    mcp_app_ui: McpAppUi | None = None
+    mcp_app_resource_uri: str | None = omit_none()
+
+
+class DynamicToolCallThreadItem(Item):
+    """A call of a tool that the client brought."""
+
+    type: Literal["dynamicToolCall"] = "dynamicToolCall"
+    namespace: str | None = None
+    tool: str
+    arguments: Json
+    status: DynamicToolCallStatus
+    content_items: tuple[DynamicToolCallOutputContentItem, ...] | None = None
+    success: bool | None = None
+    duration_ms: int | None = None
+
+
+class WebSearchThreadItem(Item):
+    """A search on the web, or a page that was opened."""
+
+    type: Literal["webSearch"] = "webSearch"
+    query: str
+    action: WebSearchAction | None = None
+    results: tuple[Json, ...] | None = None
+
+
+class ImageViewThreadItem(Item):
+    """A picture that the model looked at."""
+
+    type: Literal["imageView"] = "imageView"
+    path: LegacyAppPathString
+
+
+class EnteredReviewModeThreadItem(Item):
+    """A review begins; `review` says of what."""
+
+    type: Literal["enteredReviewMode"] = "enteredReviewMode"
+    review: str
+
+
+class ExitedReviewModeThreadItem(Item):
+    """A review ended; `review` is what it found."""
+
+    type: Literal["exitedReviewMode"] = "exitedReviewMode"
+    review: str
+
+
+class ContextCompactionThreadItem(Item):
+    """The history was replaced by a summary."""
+
+    type: Literal["contextCompaction"] = "contextCompaction"
+
+
+ThreadItem = TypeAliasType(
+    "ThreadItem",
+    Annotated[
+        UserMessageThreadItem
+        | HookPromptThreadItem
+        | AgentMessageThreadItem
+        | FunctionCallOutputThreadItem
+        | PlanThreadItem
+        | ReasoningThreadItem
+        | CommandExecutionThreadItem
+        | FileChangeThreadItem
+        | McpToolCallThreadItem
+        | DynamicToolCallThreadItem
+        | CollabAgentToolCallThreadItem
+        | SubAgentActivityThreadItem
+        | WebSearchThreadItem
+        | ImageViewThreadItem
+        | SleepThreadItem
+        | ImageGenerationThreadItem
+        | EnteredReviewModeThreadItem
+        | ExitedReviewModeThreadItem
+        | ContextCompactionThreadItem,
+        Field(discriminator="type"),
+    ],
+)

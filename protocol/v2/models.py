@@ -1,0 +1,178 @@
+"""The models and providers that can be chosen, and the features that can be switched."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import WireModel
+from protocol.fields import Count, Flag
+from protocol.v2.fields import ReasoningEffort
+
+
+class InputModality(StrEnum):
+    TEXT = "text"
+    IMAGE = "image"
+    AUDIO = "audio"
+
+
+class ReasoningEffortOption(WireModel):
+    reasoning_effort: ReasoningEffort
+    description: str
+
+
+class ModelAvailabilityNux(WireModel):
+    message: str
+
+
+class ModelServiceTier(WireModel):
+    id: str
+    name: str
+    description: str
+
+
+class ModelUpgradeInfo(WireModel):
+    model: str
+    upgrade_copy: str | None = None
+    model_link: str | None = None
+    migration_markdown: str | None = None
+    retirement_at: int | None = None
+
+
+class Model(WireModel):
+    """One model. `model` is what a thread is given, `id` tells entries of this list apart."""
+
+    id: str
+    model: str
+    upgrade: str | None = None
+    upgrade_info: ModelUpgradeInfo | None = None
+    availability_nux: ModelAvailabilityNux | None = None
+    display_name: str
+    description: str
+    hidden: bool
+    supported_reasoning_efforts: tuple[ReasoningEffortOption, ...]
+    default_reasoning_effort: ReasoningEffort
+    input_modalities: tuple[InputModality, ...] = (InputModality.TEXT, InputModality.IMAGE)
+    supports_personality: bool = False
+    service_tiers: tuple[ModelServiceTier, ...] = ()
+    default_service_tier: str | None = None
+    is_default: bool
+
+
+class ModelListParams(WireModel):
+    model_provider: str | None = None
+    cursor: str | None = None
+    limit: Count | None = None
+    include_hidden: Flag | None = None
+
+
+class ModelListResponse(WireModel):
+    data: tuple[Model, ...]
+    next_cursor: str | None = None
+
+
+class NoGatewayAuth(WireModel):
+    mode: Literal["none"] = "none"
+
+
+class EnvironmentVariableGatewayAuth(WireModel):
+    mode: Literal["environmentVariable"] = "environmentVariable"
+    env_key: str
+
+
+class ExternallyConfiguredGatewayAuth(WireModel):
+    mode: Literal["externallyConfigured"] = "externallyConfigured"
+    env_key: str | None = None
+
+
+GatewayAuth = TypeAliasType(
+    "GatewayAuth",
+    Annotated[
+        NoGatewayAuth | EnvironmentVariableGatewayAuth | ExternallyConfiguredGatewayAuth,
+        Field(discriminator="mode"),
+    ],
+)
+
+
+class OpenaiProviderSettings(WireModel):
+    type: Literal["openai"] = "openai"
+
+
+class CustomGatewayProviderSettings(WireModel):
+    type: Literal["customGateway"] = "customGateway"
+    auth: GatewayAuth
+
+
+ProviderSettings = TypeAliasType(
+    "ProviderSettings",
+    Annotated[OpenaiProviderSettings | CustomGatewayProviderSettings, Field(discriminator="type")],
+)
+
+
+class ModelProviderSummary(WireModel):
+    """A provider by its name in the configuration."""
+
+    id: str
+    name: str
+    can_edit: bool
+    base_url: str | None = None
+    settings: ProviderSettings
+
+
+class ModelProviderListParams(WireModel):
+    pass
+
+
+class ModelProviderListResponse(WireModel):
+    data: tuple[ModelProviderSummary, ...]
+    default_provider_id: str
+    can_change_default: bool
+
+
+class ModelProviderCapabilitiesReadParams(WireModel):
+    pass
+
+
+class ModelProviderCapabilitiesReadResponse(WireModel):
+    image_generation: bool
+    web_search: bool
+
+
+class ExperimentalFeatureStage(StrEnum):
+    BETA = "beta"
+    UNDER_DEVELOPMENT = "underDevelopment"
+    STABLE = "stable"
+    DEPRECATED = "deprecated"
+    REMOVED = "removed"
+
+
+class ExperimentalFeature(WireModel):
+    """A switch of the configuration."""
+
+    name: str
+    stage: ExperimentalFeatureStage
+    display_name: str | None = None
+    description: str | None = None
+    announcement: str | None = None
+    enabled: bool
+    default_enabled: bool
+
+
+class ExperimentalFeatureListParams(WireModel):
+    cursor: str | None = None
+    limit: Count | None = None
+    thread_id: str | None = None
+
+
+class ExperimentalFeatureListResponse(WireModel):
+    data: tuple[ExperimentalFeature, ...]
+    next_cursor: str | None = None
+
+
+class ExperimentalFeatureEnablementSetParams(WireModel):
+    enablement: dict[str, Flag]
+
+
+class ExperimentalFeatureEnablementSetResponse(WireModel):
+    enablement: dict[str, bool]

@@ -1,0 +1,161 @@
+"""How a thread looks: where it came from, in what state it is, what it has used."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, WireModel
+from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
+from protocol.v2.turn import Turn
+
+
+class ThreadHistoryMode(StrEnum):
+    """How the items of a thread are stored."""
+
+    LEGACY = "legacy"
+    PAGINATED = "paginated"
+
+
+class GitInfo(WireModel):
+    sha: str | None = None
+    branch: str | None = None
+    origin_url: str | None = None
+
+
+class ThreadActiveFlag(StrEnum):
+    WAITING_ON_APPROVAL = "waitingOnApproval"
+    WAITING_ON_USER_INPUT = "waitingOnUserInput"
+
+
+class NotLoadedThreadStatus(WireModel):
+    type: Literal["notLoaded"] = "notLoaded"
+
+
+class IdleThreadStatus(WireModel):
+    type: Literal["idle"] = "idle"
+
+
+class SystemErrorThreadStatus(WireModel):
+    type: Literal["systemError"] = "systemError"
+
+
+class ActiveThreadStatus(WireModel):
+    type: Literal["active"] = "active"
+    active_flags: tuple[ThreadActiveFlag, ...]
+
+
+ThreadStatus = TypeAliasType(
+    "ThreadStatus",
+    Annotated[
+        NotLoadedThreadStatus | IdleThreadStatus | SystemErrorThreadStatus | ActiveThreadStatus,
+        Field(discriminator="type"),
+    ],
+)
+
+
+class SessionOriginWord(StrEnum):
+    CLI = "cli"
+    VSCODE = "vscode"
+    EXEC = "exec"
+    APP_SERVER = "appServer"
+    UNKNOWN = "unknown"
+
+
+class SubAgentWord(StrEnum):
+    REVIEW = "review"
+    COMPACT = "compact"
+    MEMORY_CONSOLIDATION = "memory_consolidation"
+
+
+class ThreadSpawn(EngineModel):
+    """Which thread began the sub-agent, and how many are above it."""
+
+    parent_thread_id: str
+    depth: int
+    agent_path: str | None = None
+    agent_nickname: str | None = None
+    agent_role: str | None = None
+
+
+class ThreadSpawnSubAgentSource(EngineModel):
+    model_config = ConfigDict(extra="forbid")
+    thread_spawn: ThreadSpawn
+
+
+class OtherSubAgentSource(EngineModel):
+    model_config = ConfigDict(extra="forbid")
+    other: str
+
+
+SubAgentSource = TypeAliasType(
+    "SubAgentSource", SubAgentWord | ThreadSpawnSubAgentSource | OtherSubAgentSource
+)
+
+
+class CustomSessionSource(WireModel):
+    """A client that gave itself a name."""
+
+    model_config = ConfigDict(extra="forbid")
+    custom: str
+
+
+class SubAgentSessionSource(WireModel):
+    """Begun by another thread."""
+
+    model_config = ConfigDict(extra="forbid")
+    sub_agent: SubAgentSource
+
+
+SessionSource = TypeAliasType(
+    "SessionSource", SessionOriginWord | CustomSessionSource | SubAgentSessionSource
+)
+
+
+class Thread(WireModel):
+    """A thread, its turns only where they were asked for. Times are in seconds; null fields are written."""
+
+    id: str
+    session_id: str
+    forked_from_id: str | None = None
+    parent_thread_id: str | None = None
+    preview: str
+    ephemeral: bool
+    project_id: str | None
+    history_mode: ThreadHistoryMode = ThreadHistoryMode.LEGACY
+    model_provider: str
+    model: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    created_at: int
+    updated_at: int
+    recency_at: int | None = None
+    status: ThreadStatus
+    path: str | None = None
+    cwd: AbsolutePathBuf
+    cli_version: str
+    originator: str | None = None
+    source: SessionSource
+    thread_source: str | None = None
+    agent_nickname: str | None = None
+    name: str | None = None
+    agent_role: str | None = None
+    git_info: GitInfo | None = None
+    turns: tuple[Turn, ...]
+
+
+class TokenUsageBreakdown(WireModel):
+    total_tokens: int
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_input_tokens: int = 0
+    output_tokens: int
+    reasoning_output_tokens: int
+
+
+class ThreadTokenUsage(WireModel):
+    """Tokens since the beginning, and those of the last request."""
+
+    total: TokenUsageBreakdown
+    last: TokenUsageBreakdown
+    model_context_window: int | None = None

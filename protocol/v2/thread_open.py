@@ -1,0 +1,218 @@
+"""Threads: start a new one, resume a stored one or join one that is open, fork, let go."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from protocol.base import Json, WireModel
+from protocol.fields import CleanText, Count, Flag, PathText
+from protocol.policy import SandboxMode
+from protocol.v2.fields import (
+    AbsolutePath,
+    AbsolutePathBuf,
+    LegacyAppPathString,
+    ReasoningEffort,
+    SortDirection,
+    experimental,
+)
+from protocol.v2.policy import ActivePermissionProfile, ApprovalsReviewer, AskForApproval, SandboxPolicy
+from protocol.v2.settings import CollaborationMode, Personality
+from protocol.v2.thread import Thread, ThreadHistoryMode
+from protocol.v2.turn import Turn, TurnItemsView
+
+
+class ThreadStartSource(StrEnum):
+    STARTUP = "startup"
+    CLEAR = "clear"
+
+
+class FunctionDynamicToolNamespaceTool(WireModel):
+    type: Literal["function"] = "function"
+    name: str
+    description: CleanText
+    input_schema: Json
+    defer_loading: Flag = False
+
+
+DynamicToolNamespaceTool = TypeAliasType("DynamicToolNamespaceTool", FunctionDynamicToolNamespaceTool)
+
+
+class FunctionDynamicToolSpec(WireModel):
+    type: Literal["function"] = "function"
+    name: str
+    description: CleanText
+    input_schema: Json
+    defer_loading: Flag = False
+
+
+class NamespaceDynamicToolSpec(WireModel):
+    type: Literal["namespace"] = "namespace"
+    name: str
+    description: CleanText
+    tools: tuple[DynamicToolNamespaceTool, ...]
+
+
+DynamicToolSpec = TypeAliasType(
+    "DynamicToolSpec",
+    Annotated[FunctionDynamicToolSpec | NamespaceDynamicToolSpec, Field(discriminator="type")],
+)
+
+
+class ThreadStartParams(WireModel):
+    """Settings of a thread; what is null comes from the configuration.
+
+    `config` holds further settings by their dotted name in the configuration file."""
+
+    model: str | None = None
+    model_provider: str | None = None
+    service_tier: str | None = None
+    cwd: PathText | None = None
+    runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
+    approval_policy: AskForApproval | None = None
+    approvals_reviewer: ApprovalsReviewer | None = None
+    sandbox: SandboxMode | None = None
+    permissions: str | None = experimental()
+    config: dict[str, Json] | None = None
+    service_name: str | None = None
+    base_instructions: CleanText | None = None
+    developer_instructions: CleanText | None = None
+    personality: Personality | None = None
+    ephemeral: Flag | None = None
+    history_mode: ThreadHistoryMode | None = experimental()
+    session_start_source: ThreadStartSource | None = None
+    thread_source: str | None = None
+    dynamic_tools: tuple[DynamicToolSpec, ...] | None = experimental()
+    experimental_raw_events: Flag = experimental(False)
+
+
+class ThreadStartResponse(WireModel):
+    """The thread and the settings in force."""
+
+    thread: Thread
+    model: str
+    model_provider: str
+    service_tier: str | None = None
+    cwd: AbsolutePathBuf
+    runtime_workspace_roots: tuple[AbsolutePathBuf, ...] = experimental(())
+    instruction_sources: tuple[LegacyAppPathString, ...] = ()
+    approval_policy: AskForApproval
+    approvals_reviewer: ApprovalsReviewer
+    sandbox: SandboxPolicy
+    active_permission_profile: ActivePermissionProfile | None = experimental()
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class TurnsPage(WireModel):
+    data: tuple[Turn, ...]
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None
+
+
+class ThreadResumeInitialTurnsPageParams(WireModel):
+    limit: Count | None = None
+    sort_direction: SortDirection | None = None
+    items_view: TurnItemsView | None = None
+
+
+class ThreadResumeParams(WireModel):
+    """Which thread, and settings for it. A thread that is open is joined as it is.
+
+    `history` are items of the model's API, to go on with instead of what is stored.
+    """
+
+    thread_id: str
+    history: tuple[Json, ...] | None = experimental()
+    path: PathText | None = experimental()
+    model: str | None = None
+    model_provider: str | None = None
+    service_tier: str | None = None
+    cwd: PathText | None = None
+    runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
+    approval_policy: AskForApproval | None = None
+    approvals_reviewer: ApprovalsReviewer | None = None
+    sandbox: SandboxMode | None = None
+    permissions: str | None = experimental()
+    config: dict[str, Json] | None = None
+    base_instructions: CleanText | None = None
+    developer_instructions: CleanText | None = None
+    personality: Personality | None = None
+    exclude_turns: Flag = False
+    initial_turns_page: ThreadResumeInitialTurnsPageParams | None = experimental()
+
+
+class ThreadResumeResponse(WireModel):
+    """The thread, the settings in force, and its turns unless they were not wanted."""
+
+    thread: Thread
+    model: str
+    model_provider: str
+    service_tier: str | None = None
+    cwd: AbsolutePathBuf
+    runtime_workspace_roots: tuple[AbsolutePathBuf, ...] = experimental(())
+    instruction_sources: tuple[LegacyAppPathString, ...] = ()
+    approval_policy: AskForApproval
+    approvals_reviewer: ApprovalsReviewer
+    sandbox: SandboxPolicy
+    active_permission_profile: ActivePermissionProfile | None = experimental()
+    reasoning_effort: ReasoningEffort | None = None
+    collaboration_mode: CollaborationMode | None = None
+    initial_turns_page: TurnsPage | None = experimental()
+    turns_backwards_cursor: str | None = None
+    items_backwards_cursor: str | None = None
+
+
+class ThreadForkParams(WireModel):
+    """Which thread to copy, up to where, and settings of the copy."""
+
+    thread_id: str
+    last_turn_id: str | None = None
+    before_turn_id: str | None = experimental()
+    path: PathText | None = experimental()
+    model: str | None = None
+    model_provider: str | None = None
+    service_tier: str | None = None
+    cwd: PathText | None = None
+    runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
+    approval_policy: AskForApproval | None = None
+    approvals_reviewer: ApprovalsReviewer | None = None
+    sandbox: SandboxMode | None = None
+    permissions: str | None = experimental()
+    config: dict[str, Json] | None = None
+    base_instructions: CleanText | None = None
+    developer_instructions: CleanText | None = None
+    ephemeral: Flag = False
+    thread_source: str | None = None
+    exclude_turns: Flag = False
+
+
+class ThreadForkResponse(WireModel):
+    thread: Thread
+    model: str
+    model_provider: str
+    service_tier: str | None = None
+    cwd: AbsolutePathBuf
+    runtime_workspace_roots: tuple[AbsolutePathBuf, ...] = experimental(())
+    instruction_sources: tuple[LegacyAppPathString, ...] = ()
+    approval_policy: AskForApproval
+    approvals_reviewer: ApprovalsReviewer
+    sandbox: SandboxPolicy
+    active_permission_profile: ActivePermissionProfile | None = experimental()
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class ThreadUnsubscribeParams(WireModel):
+    thread_id: str
+
+
+class ThreadUnsubscribeStatus(StrEnum):
+    NOT_LOADED = "notLoaded"
+    NOT_SUBSCRIBED = "notSubscribed"
+    UNSUBSCRIBED = "unsubscribed"
+
+
+class ThreadUnsubscribeResponse(WireModel):
+    """Not an error for a thread that is unknown."""
+
+    status: ThreadUnsubscribeStatus

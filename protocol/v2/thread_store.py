@@ -1,0 +1,158 @@
+"""Stored threads: lists, pages of their turns and items, names, archive."""
+
+from enum import StrEnum
+from typing import Literal
+
+from typing_extensions import TypeAliasType
+
+from protocol.base import WireModel
+from protocol.fields import Count, Flag
+from protocol.v2.fields import SortDirection
+from protocol.v2.items import ThreadItem
+from protocol.v2.thread import Thread
+from protocol.v2.turn import Turn, TurnItemsView
+
+
+class ThreadSortKey(StrEnum):
+    CREATED_AT = "created_at"
+    UPDATED_AT = "updated_at"
+    RECENCY_AT = "recency_at"
+    SECTION_POSITION = "section_position"
+
+
+class ThreadSourceKind(StrEnum):
+    CLI = "cli"
+    VSCODE = "vscode"
+    EXEC = "exec"
+    APP_SERVER = "appServer"
+    SUB_AGENT = "subAgent"
+    SUB_AGENT_REVIEW = "subAgentReview"
+    SUB_AGENT_COMPACT = "subAgentCompact"
+    SUB_AGENT_THREAD_SPAWN = "subAgentThreadSpawn"
+    SUB_AGENT_OTHER = "subAgentOther"
+    UNKNOWN = "unknown"
+
+
+ThreadListCwdFilter = TypeAliasType("ThreadListCwdFilter", str | tuple[str, ...])
+
+
+class ThreadListParams(WireModel):
+    """A page of stored threads. Without providers those of the configured one; with an empty list those of all."""
+
+    cursor: str | None = None
+    limit: Count | None = None
+    excluded_thread_ids: tuple[str, ...] | None = None
+    sort_key: ThreadSortKey | None = None
+    sort_direction: SortDirection | None = None
+    model_providers: tuple[str, ...] | None = None
+    source_kinds: tuple[ThreadSourceKind, ...] | None = None
+    archived: Flag | None = None
+    cwd: ThreadListCwdFilter | None = None
+    use_state_db_only: Flag = False
+    search_term: str | None = None
+
+
+class ThreadListResponse(WireModel):
+    """A page; `backwardsCursor` leads the other way."""
+
+    data: tuple[Thread, ...]
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None
+
+
+class ThreadSearchSortKey(StrEnum):
+    CREATED_AT = "created_at"
+    UPDATED_AT = "updated_at"
+    RECENCY_AT = "recency_at"
+
+
+class ThreadSearchParams(WireModel):
+    cursor: str | None = None
+    limit: Count | None = None
+    sort_key: ThreadSearchSortKey | None = None
+    sort_direction: SortDirection | None = None
+    source_kinds: tuple[ThreadSourceKind, ...] | None = None
+    archived: Flag | None = None
+    search_term: str
+
+
+class ThreadSearchResult(WireModel):
+    thread: Thread
+    snippet: str
+
+
+class ThreadSearchResponse(WireModel):
+    data: tuple[ThreadSearchResult, ...]
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None
+
+
+class ThreadLoadedListParams(WireModel):
+    cursor: str | None = None
+    limit: Count | None = None
+
+
+class ThreadLoadedListResponse(WireModel):
+    data: tuple[str, ...]
+    next_cursor: str | None = None
+
+
+class ThreadReadParams(WireModel):
+    thread_id: str
+    include_turns: Flag = False
+
+
+class ThreadReadResponse(WireModel):
+    thread: Thread
+
+
+class ThreadTurnsListParams(WireModel):
+    """A page of turns, the newest first."""
+
+    thread_id: str
+    cursor: str | None = None
+    limit: Count | None = None
+    sort_direction: SortDirection | None = None
+    items_view: TurnItemsView | None = None
+
+
+class ThreadTurnsListResponse(WireModel):
+    data: tuple[Turn, ...]
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None
+
+
+class ItemThreadItemsListAnchor(WireModel):
+    type: Literal["item"] = "item"
+    item_id: str
+
+
+ThreadItemsListAnchor = TypeAliasType("ThreadItemsListAnchor", ItemThreadItemsListAnchor)
+
+
+ThreadItemsListCursor = TypeAliasType("ThreadItemsListCursor", str | ThreadItemsListAnchor)
+
+
+class ThreadItemsListParams(WireModel):
+    """A page of items, the oldest first, of the whole thread or of one turn."""
+
+    thread_id: str
+    turn_id: str | None = None
+    cursor: ThreadItemsListCursor | None = None
+    limit: Count | None = None
+    sort_direction: SortDirection | None = None
+
+
+class ThreadItemEntry(WireModel):
+    """An item and the turn that it belongs to."""
+
+    turn_id: str
+    item: ThreadItem
+    started_at_ms: int | None = None
+    completed_at_ms: int | None = None
+
+
+class ThreadItemsListResponse(WireModel):
+    data: tuple[ThreadItemEntry, ...]
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None

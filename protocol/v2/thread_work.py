@@ -1,0 +1,136 @@
+"""What a thread can be busy with besides turns of the user: compaction, a shell command, goals, terminals."""
+
+from enum import StrEnum
+
+from protocol.base import Json, WireModel
+from protocol.fields import CleanText, Count
+from protocol.v2.fields import Integer, LegacyAppPathString
+
+
+class ThreadCompactStartParams(WireModel):
+    thread_id: str
+
+
+class ThreadCompactStartResponse(WireModel):
+    pass
+
+
+class ThreadInjectItemsParams(WireModel):
+    """Items of the model's API, for the model to see with the next request."""
+
+    thread_id: str
+    items: tuple[Json, ...]
+
+
+class ThreadInjectItemsResponse(WireModel):
+    pass
+
+
+class ThreadShellCommandParams(WireModel):
+    """A command of the user, which the model is told about."""
+
+    thread_id: str
+    command: CleanText
+    timeout_ms: Integer | None = None
+
+
+class ThreadShellCommandResponse(WireModel):
+    pass
+
+
+class ThreadBackgroundTerminal(WireModel):
+    """A command that goes on after its turn."""
+
+    item_id: str
+    process_id: str
+    command: str
+    cwd: LegacyAppPathString
+    os_pid: int | None = None
+    cpu_percent: float | None = None
+    rss_kb: int | None = None
+
+
+class ThreadBackgroundTerminalsListParams(WireModel):
+    thread_id: str
+    cursor: str | None = None
+    limit: Count | None = None
+
+
+class ThreadBackgroundTerminalsListResponse(WireModel):
+    data: tuple[ThreadBackgroundTerminal, ...]
+    next_cursor: str | None = None
+
+
+class ThreadBackgroundTerminalsTerminateParams(WireModel):
+    thread_id: str
+    process_id: str
+
+
+class ThreadBackgroundTerminalsTerminateResponse(WireModel):
+    terminated: bool
+
+
+class ThreadBackgroundTerminalsCleanParams(WireModel):
+    thread_id: str
+
+
+class ThreadBackgroundTerminalsCleanResponse(WireModel):
+    pass
+
+
+class ThreadGoalMutationOrigin(StrEnum):
+    USER = "user"
+    AUTOMATIC = "automatic"
+
+
+class ThreadGoalStatus(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    USAGE_LIMITED = "usageLimited"
+    BUDGET_LIMITED = "budgetLimited"
+    COMPLETE = "complete"
+
+
+class ThreadGoal(WireModel):
+    """What a thread works for by itself, and what that has used."""
+
+    thread_id: str
+    objective: str
+    status: ThreadGoalStatus
+    token_budget: int | None = None
+    tokens_used: int
+    time_used_seconds: int
+    created_at: int
+    updated_at: int
+
+
+class ThreadGoalSetParams(WireModel):
+    """What is absent stays as it is."""
+
+    thread_id: str
+    origin: ThreadGoalMutationOrigin | None = None
+    objective: CleanText | None = None
+    status: ThreadGoalStatus | None = None
+    token_budget: Integer | None = None
+
+
+class ThreadGoalSetResponse(WireModel):
+    goal: ThreadGoal
+
+
+class ThreadGoalGetParams(WireModel):
+    thread_id: str
+
+
+class ThreadGoalGetResponse(WireModel):
+    goal: ThreadGoal | None = None
+
+
+class ThreadGoalClearParams(WireModel):
+    thread_id: str
+    origin: ThreadGoalMutationOrigin | None = None
+
+
+class ThreadGoalClearResponse(WireModel):
+    cleared: bool

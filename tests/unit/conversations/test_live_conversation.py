@@ -1,0 +1,213 @@
+"""A live conversation between a session and APIs that it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from app_server.conversations.adapter import ClientQuestion
+from app_server.conversations.live import LiveConversation
+from app_server.rpc.outgoing import Outgoing
+from app_server.rpc.pending import ClientReply
+from protocol.base import Json
+from protocol.engine.events import SessionEvent
+from protocol.events.notices import BackgroundEventEvent
+from protocol.ops import AddToHistoryOp, Op, ShutdownOp
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class ScriptedSession:
+    """Says what it is told to say; ends with a shutdown."""
+
+    def __init__(self) -> None:
+        self.ops: list[tuple[str, Op]] = []
+        self.ended = anyio.Event()
+        self.active = None
+        self._ready: list[SessionEvent] = []
+        self._some = anyio.Event()
+
+    def say(self, *texts: str) -> None:
+        self._ready += [SessionEvent("7", None, BackgroundEventEvent(message=text)) for text in texts]
+        self._some.set()
+
+    def submit(self, id: str, op: Op) -> None:
+        self.ops.append((id, op))
+        if isinstance(op, ShutdownOp):
+            self.say("bye")
+            self.ended.set()
+
+    async def events(self) -> list[SessionEvent]:
+        while not self._ready:
+            if self.ended.is_set():
+                return []
+            self._some = anyio.Event()
+            await self._some.wait()
+        taken, self._ready = self._ready, []
+        return taken
+
+    def give_back(self, events: Sequence[SessionEvent]) -> None:
+        self._ready[:0] = events
+
+    async def run(self) -> None:
+        await self.ended.wait()
+        self._some.set()
+
+
+class Words:
+    """An API that spells events in its own way, and asks about those that end in a question mark."""
+
+    spelling = "{id} {text}"
+    made: list[Words]
+
+    def __init__(self, conversation_id: str) -> None:
+        self.conversation_id = conversation_id
+        self.elsewhere = False
+        self.raw: list[bool] = []
+        type(self).made.append(self)
+
+    def lines(self, event: SessionEvent, *, raw: bool) -> Sequence[bytes]:
+        assert isinstance(event.event, BackgroundEventEvent)
+        self.raw.append(raw)
+        text = event.event.message
+        if self.elsewhere and text == "bye":
+            return ()
+        return (self.spelling.format(id=event.operation_id, text=text).encode(),)
+
+    def question(self, event: SessionEvent) -> ClientQuestion | None:
+        assert isinstance(event.event, BackgroundEventEvent)
+        id = event.operation_id
+        if not event.event.message.endswith("?"):
+            return None
+
+        def to_op(result: Json) -> Op:
+            return AddToHistoryOp(text=f"{type(self).__name__} {id} {result}")
+
+        return ClientQuestion(type(self).__name__, b"{}", to_op)
+
+    def continues_elsewhere(self) -> None:
+        self.elsewhere = True
+
+
+class One(Words):
+    made: list[Words] = []  # noqa: RUF012
+
+
+class Other(Words):
+    spelling = "other {text}"
+    made: list[Words] = []  # noqa: RUF012
+
+
+class Place:
+    def __init__(self, live: LiveConversation, session: ScriptedSession, outgoing: Outgoing) -> None:
+        self.live, self.session, self.outgoing = live, session, outgoing
+        self.written: list[str] = []
+
+    async def heard(self) -> list[str]:
+        await anyio.wait_all_tasks_blocked()
+        heard, self.written = self.written, []
+        return heard
+
+
+@asynccontextmanager
+async def place() -> AsyncIterator[Place]:
+    One.made, Other.made = [], []
+    session = ScriptedSession()
+
+    async def write(data: bytes) -> None:
+        here.written += data.decode().splitlines()
+
+    outgoing = Outgoing(write, 1 << 20)
+    ids = iter(f"op-{n}" for n in range(100))
+    here = Place(LiveConversation("c", cast(Any, session), outgoing, ids.__next__), session, outgoing)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(outgoing.run)
+            group.start_soon(here.live.run)
+            yield here
+            await here.live.shut_down()
+            await outgoing.finish()
+
+
+async def test_events_wait_for_a_subscriber() -> None:
+    async with place() as p:
+        p.session.say("a", "b")
+        assert await p.heard() == []
+        p.live.subscribe("s", One, raw=False)
+        assert await p.heard() == ["7 a", "7 b"]
+        assert p.live.unsubscribe("s")
+        assert not p.live.unsubscribe("s")
+        p.session.say("c")
+        assert await p.heard() == []
+        p.live.subscribe("t", One, raw=False)
+        assert await p.heard() == ["7 c"]
+
+
+async def test_an_api_is_told_each_event_once_however_many_subscribe() -> None:
+    async with place() as p:
+        for id in ("a", "b"):
+            p.live.subscribe(id, One, raw=id == "b")
+        p.live.subscribe("c", Other, raw=False)
+        p.session.say("hi")
+        assert await p.heard() == ["7 hi", "other hi"]
+        p.live.unsubscribe("b")
+        p.session.say("ho")
+        assert await p.heard() == ["7 ho", "other ho"]
+        p.live.unsubscribe("a")
+        p.session.say("hu")
+        assert await p.heard() == ["other hu"]
+        p.live.subscribe("d", One, raw=False)
+    [one], [other] = One.made, Other.made
+    assert one.conversation_id == "c"
+    assert one.raw[:2] == [True, False]
+    assert not any(other.raw)
+
+
+async def test_the_client_is_asked_once_in_the_words_of_the_api_that_came_first() -> None:
+    async with place() as p:
+        p.live.subscribe("a", Other, raw=False)
+        p.live.subscribe("b", One, raw=False)
+        p.session.say("sure?")
+        heard = await p.heard()
+        assert heard == ["other sure?", "7 sure?", '{"id":0,"method":"Other","params":{}}']
+        p.outgoing.pending.resolve(0, ClientReply(result="yes"))
+        await p.heard()
+        p.session.say("again?")
+        await p.heard()
+        p.outgoing.pending.resolve(1, ClientReply(error="broken"))
+        await p.heard()
+    answered = [(id, op.text) for id, op in p.session.ops if isinstance(op, AddToHistoryOp)]
+    assert answered == [("op-0", "Other 7 yes"), ("op-1", "Other 7 None")]
+
+
+async def test_operations_have_the_ids_of_the_api_that_opened_the_conversation() -> None:
+    async with place() as p:
+        assert p.live.submit(AddToHistoryOp(text="x")) == "op-0"
+        await p.live.interrupt()
+        await p.live.shut_down()
+    assert [id for id, _ in p.session.ops] == [f"op-{n}" for n in range(len(p.session.ops))]
+
+
+async def test_adapters_know_that_the_conversation_goes_on_elsewhere() -> None:
+    async with place() as p:
+        p.live.subscribe("a", One, raw=False)
+        await p.live.hand_over()
+        p.live.subscribe("b", Other, raw=False)
+        assert await p.heard() == []
+    assert all(each.elsewhere for each in (*One.made, *Other.made))
+
+
+async def test_the_last_words_of_a_conversation_are_heard() -> None:
+    async with place() as p:
+        p.live.subscribe("a", One, raw=False)
+        await p.live.shut_down()
+        assert await p.heard() == ["7 bye"]

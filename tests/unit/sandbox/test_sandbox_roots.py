@@ -1,0 +1,232 @@
+"""What names of roots stand for: resolved once, whatever commands do to the disk afterwards."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app_server.core.sandbox.inspect import inspect
+from app_server.core.sandbox.plan import SandboxPlan, make_plan
+from app_server.core.sandbox.repositories import MAX_LOOKS, MAX_REPOSITORIES, NestedRepositories
+from app_server.core.sandbox.resolve import MAX_LINKS, resolve
+from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
+from protocol.policy import ReadOnly, WorkspaceWrite
+
+Planned = Callable[..., SandboxPlan]
+
+
+@pytest.fixture
+def server() -> ServerRoots:
+    return ServerRoots(None)
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Planned:
+    """The plan of a conversation, as the runner makes it."""
+
+    def plan(roots: ConversationRoots, cwd: str, *more: str, home: str = "/nowhere") -> SandboxPlan:
+        policy = WorkspaceWrite(
+            writable_roots=tuple(str(tmp_path / name) for name in more),
+            exclude_slash_tmp=True,
+            exclude_tmpdir_env_var=True,
+        )
+        made = make_plan(policy, inspect(policy, str(tmp_path / cwd), home=home, roots=roots))
+        assert made is not None
+        roots.server.written.update(made.writable_roots)
+        return made
+
+    return plan
+
+
+def link(path: Path, target: Path | str) -> None:
+    path.symlink_to(target)
+
+
+def replace_by_link(path: Path, target: Path) -> None:
+    path.rename(path.with_name(path.name + ".old"))
+    link(path, target)
+
+
+def test_resolving_names_the_links_that_were_followed(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    link(tmp_path / "one", "two/../two")
+    link(tmp_path / "two", tmp_path / "a")
+    found = resolve(str(tmp_path / "one/b/./missing/../new"))
+    assert found is not None
+    assert found.real == str(tmp_path / "a/b/new")
+    assert found.links == tuple(str(tmp_path / name) for name in ("one", "two", "two"))
+
+
+def test_what_leads_nowhere_is_not_resolved(tmp_path: Path) -> None:
+    link(tmp_path / "loop", "loop")
+    for n in range(MAX_LINKS + 1):
+        link(tmp_path / f"l{n}", f"l{n + 1}")
+    for path in (str(tmp_path / "loop"), str(tmp_path / "l0"), "relative", "/a\0b", "/" + "x" * 5000):
+        assert resolve(path) is None
+
+
+def test_a_name_keeps_what_it_stood_for_first(tmp_path: Path, server: ServerRoots, planned: Planned) -> None:
+    (tmp_path / "big/p/ws").mkdir(parents=True)
+    (tmp_path / "out/ws").mkdir(parents=True)
+    link(tmp_path / "ln", "big/p/ws")
+    roots = server.open()
+    assert planned(roots, "ln").writable_roots == (str(tmp_path / "big/p/ws"),)
+    (tmp_path / "ln").unlink()
+    link(tmp_path / "ln", "out/ws")
+    assert planned(roots, "ln").writable_roots == (str(tmp_path / "big/p/ws"),)
+
+
+def test_a_root_whose_path_has_become_a_link_is_left_out_until_it_is_none(
+    tmp_path: Path, server: ServerRoots, planned: Planned
+) -> None:
+    (tmp_path / "big/p/ws").mkdir(parents=True)
+    (tmp_path / "out/ws").mkdir(parents=True)
+    roots = server.open()
+    planned(roots, "big/p/ws")
+    replace_by_link(tmp_path / "big/p", tmp_path / "out")
+    plan = planned(roots, "big/p/ws")
+    assert plan.writable_roots == ()
+    assert str(tmp_path / "big/p/ws") in plan.notices[0]
+    (tmp_path / "big/p").unlink()
+    (tmp_path / "big/p.old").rename(tmp_path / "big/p")
+    assert planned(roots, "big/p/ws").writable_roots == (str(tmp_path / "big/p/ws"),)
+
+
+def test_a_name_is_resolved_when_the_conversation_gets_it_and_not_when_it_is_used(
+    tmp_path: Path, server: ServerRoots, planned: Planned
+) -> None:
+    (tmp_path / "proj/sub").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    inner = server.open()
+    inner.learn(ReadOnly(), str(tmp_path / "proj/sub"))
+    planned(server.open(), "proj")
+    replace_by_link(tmp_path / "proj/sub", tmp_path / "out")
+    assert planned(inner, "proj/sub").writable_roots == ()
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["open", "closed"])
+def test_a_new_conversation_does_not_follow_links_that_commands_of_another_could_make(
+    tmp_path: Path, server: ServerRoots, planned: Planned, *, ended: bool
+) -> None:
+    (tmp_path / "proj/sub").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    outer = server.open()
+    planned(outer, "proj")
+    replace_by_link(tmp_path / "proj/sub", tmp_path / "out")
+    if ended:
+        outer.close()
+    for roots in (server.open(), server.once()):
+        plan = planned(roots, "proj/sub")
+        assert plan.writable_roots == ()
+        assert len(plan.notices) == 1
+
+
+def test_a_new_server_does_not_follow_what_commands_of_the_last_one_left(
+    tmp_path: Path, planned: Planned
+) -> None:
+    (tmp_path / "big/p").mkdir(parents=True)
+    (tmp_path / "out/ws").mkdir(parents=True)
+    link(tmp_path / "ln", "big/p/ws")
+    (tmp_path / "big/p").rmdir()
+    link(tmp_path / "big/p", tmp_path / "out")
+    plan = planned(ServerRoots(None).open(), "ln", "big")
+    assert plan.writable_roots == (str(tmp_path / "big"),)
+
+
+def test_roots_that_are_removed_and_made_anew_are_granted_again(
+    tmp_path: Path, server: ServerRoots, planned: Planned
+) -> None:
+    roots = server.open()
+    (tmp_path / "ws").mkdir()
+    assert planned(roots, "ws", "later/x").writable_roots == (str(tmp_path / "ws"),)
+    (tmp_path / "ws").rmdir()
+    assert planned(roots, "ws", "later/x").writable_roots == ()
+    for name in ("ws", "later/x"):
+        (tmp_path / name).mkdir(parents=True)
+    assert planned(roots, "ws", "later/x").writable_roots == (str(tmp_path / "ws"), str(tmp_path / "later/x"))
+
+
+def test_a_root_that_did_not_exist_and_came_as_a_link_is_left_out(
+    tmp_path: Path, server: ServerRoots, planned: Planned
+) -> None:
+    (tmp_path / "ws").mkdir()
+    roots = server.open()
+    planned(roots, "ws", "ws/build")
+    link(tmp_path / "ws/build", "/etc")
+    plan = planned(roots, "ws", "ws/build")
+    assert plan.writable_roots == (str(tmp_path / "ws"),)
+    assert len(plan.notices) == 1
+
+
+def test_conversations_keep_the_fences_of_one_another(
+    tmp_path: Path, server: ServerRoots, planned: Planned
+) -> None:
+    (tmp_path / "proj/a/b/c/.git").mkdir(parents=True)
+    inner, outer = server.open(), server.open()
+    planned(inner, "proj/a/b/c")
+    assert str(tmp_path / "proj/a/b/c/.git") in planned(outer, "proj").fences
+    inner.close()
+    assert planned(outer, "proj").fences == ()
+
+
+def test_links_to_the_home_are_fenced(tmp_path: Path, server: ServerRoots, planned: Planned) -> None:
+    (tmp_path / "ws/conf").mkdir(parents=True)
+    (tmp_path / "state").mkdir()
+    link(tmp_path / "ws/conf/home", tmp_path / "state")
+    plan = planned(server.open(), "ws", home=str(tmp_path / "ws/conf/home"))
+    assert plan.fences == (str(tmp_path / "ws/conf/home"),)
+    assert plan.pinned == (str(tmp_path / "ws/conf"),)
+
+
+def test_a_repository_that_was_found_cannot_be_crowded_out(tmp_path: Path) -> None:
+    pointer = tmp_path / "zz/.git"
+    pointer.mkdir(parents=True)
+    found = NestedRepositories(str(tmp_path))
+    assert found.pointers() == [str(pointer)]
+    for n in range(2 * MAX_LOOKS):
+        (tmp_path / f"a{n}/.git").mkdir(parents=True)
+    for _ in range(8):
+        pointers = found.pointers()
+    assert str(pointer) in pointers
+    assert len(pointers) == MAX_REPOSITORIES
+    assert found.incomplete
+
+
+def test_new_repositories_are_found_in_their_turn(tmp_path: Path) -> None:
+    for n in range(2 * MAX_LOOKS):
+        (tmp_path / f"a{n}").mkdir()
+    found = NestedRepositories(str(tmp_path))
+    assert found.pointers() == []
+    made = {str(tmp_path / f"a{n}/.git") for n in range(0, 2 * MAX_LOOKS, 100)}
+    for path in made:
+        Path(path).mkdir()
+    for _ in range(5):
+        pointers = found.pointers()
+    assert set(pointers) == made
+    shutil.rmtree(tmp_path / "a0")
+    assert set(found.pointers()) == made - {str(tmp_path / "a0/.git")}
+    assert not found.incomplete
+
+
+def test_a_repository_behind_a_link_is_none_of_this_root(tmp_path: Path) -> None:
+    """Its path could not be opened without following the link, and no command would run any more."""
+    (tmp_path / "ws/a/proj/.git").mkdir(parents=True)
+    found = NestedRepositories(str(tmp_path / "ws"))
+    assert len(found.pointers()) == 1
+    (tmp_path / "ws/a").rename(tmp_path / "moved")
+    link(tmp_path / "ws/a", tmp_path / "moved")
+    assert found.pointers() == []
+
+
+def test_another_conversations_root_behind_a_link_is_left_alone(
+    tmp_path: Path, server: ServerRoots, planned: Planned
+) -> None:
+    (tmp_path / "proj/sub").mkdir(parents=True)
+    (tmp_path / "out/.git").mkdir(parents=True)
+    inner, outer = server.open(), server.open()
+    planned(inner, "proj/sub")
+    replace_by_link(tmp_path / "proj/sub", tmp_path / "out")
+    assert planned(outer, "proj").fences == ()

@@ -1,0 +1,73 @@
+"""What operations do to the settings of the turns to come."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from app_server.core.session.operations import perform
+from app_server.core.session.state import SessionState
+from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.settings import Settings
+from protocol.ops import OverrideTurnContextOp, UserTurnOp
+from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
+
+pytestmark = pytest.mark.anyio
+
+
+class OnlyAState:
+    """As much of a session as a change of settings needs: busy, so that words wait."""
+
+    def __init__(self) -> None:
+        self.active = ActiveTask(
+            emitter=TurnEmitter(cast(Any, None), "0", "turn", lambda: 0.0),
+            task=cast(Any, None),
+            input_policy=InputPolicy.QUEUE,
+        )
+        self.state = SessionState(
+            Settings(
+                cwd="/w",
+                approval_policy=AskForApproval.NEVER,
+                sandbox_policy=ReadOnly(),
+                model="m",
+                effort=ReasoningEffort.HIGH,
+                summary=ReasoningSummary.DETAILED,
+            )
+        )
+
+
+async def overridden(raw: dict[str, Any]) -> Settings:
+    actor = OnlyAState()
+    await perform(cast(Any, actor), PendingOperation("1", OverrideTurnContextOp.model_validate(raw), "t"))
+    return actor.state.settings
+
+
+async def test_an_effort_of_null_is_the_models_default_and_none_at_all_changes_nothing() -> None:
+    assert (await overridden({"model": "n"})).effort is ReasoningEffort.HIGH
+    assert (await overridden({"effort": None})).effort is None
+    assert (await overridden({"effort": "low"})).effort is ReasoningEffort.LOW
+
+
+async def test_null_leaves_every_other_setting() -> None:
+    before = OnlyAState().state.settings
+    nulls = dict.fromkeys(("cwd", "approval_policy", "sandbox_policy", "model", "summary"))
+    assert await overridden(nulls) == before
+
+
+async def test_a_user_turn_always_says_which_effort_it_wants() -> None:
+    actor = OnlyAState()
+    turn = {
+        "items": [],
+        "cwd": "/x",
+        "approval_policy": "never",
+        "sandbox_policy": {"mode": "read-only"},
+        "model": "n",
+    }
+    await perform(cast(Any, actor), PendingOperation("1", UserTurnOp.model_validate(turn), "t"))
+    assert (actor.state.settings.effort, actor.state.settings.model) == (None, "n")
+    op = UserTurnOp.model_validate({**turn, "effort": "low"})
+    await perform(cast(Any, actor), PendingOperation("2", op, "t"))
+    assert actor.state.settings.effort is ReasoningEffort.LOW
+    assert [submission.id for submission in actor.active.postponed] == ["1", "2"]

@@ -1,0 +1,210 @@
+"""What is answered before the full server is loaded, and what is left for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.lazy import Lazy
+from app_server.startup.early_handshake import EarlyAnswer, Handover, early_handshake, plain_introduction
+from protocol.base import Json
+from protocol.jsonrpc import Request
+from protocol.v1.initialize import InitializeParams
+
+ENVIRONMENT = {"TERM": "dumb"}
+CLIENT: Json = {"name": "editor", "version": "7", "title": None}
+OF_NEWER_CLIENTS: Json = {
+    "experimentalApi": True,
+    "optOutNotificationMethods": ["thread/status/changed"],
+    "extensions": {"x": 1},
+}
+
+
+@dataclass
+class Pipes:
+    """A client's end, and how the server is loaded meanwhile."""
+
+    stdin: int
+    to_stdin: int
+    stdout: int
+    from_stdout: int
+
+    def send(self, *messages: Json) -> None:
+        os.write(self.to_stdin, b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+    def close(self) -> None:
+        os.close(self.to_stdin)
+        self.to_stdin = -1
+
+    def handshake(self, early: EarlyAnswer | None = None) -> Handover | None:
+        server: Lazy[object] = Lazy(object)
+        return early_handshake(
+            self.stdin, self.stdout, ENVIRONMENT, server, None if early is None else Lazy(lambda: early)
+        )
+
+    def answers(self) -> list[Json]:
+        os.close(self.stdout)
+        self.stdout = -1
+        data = b""
+        while more := os.read(self.from_stdout, 1 << 16):
+            data += more
+        return [json.loads(line) for line in data.splitlines()]
+
+
+@pytest.fixture
+def pipes() -> Iterator[Pipes]:
+    (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), os.pipe()
+    made = Pipes(stdin, to_stdin, stdout, from_stdout)
+    yield made
+    for fd in (made.stdin, made.to_stdin, made.stdout, made.from_stdout):
+        if fd >= 0:
+            os.close(fd)
+
+
+def initialize(**params: Json) -> Json:
+    return {"id": 1, "method": "initialize", "params": params}
+
+
+@pytest.mark.parametrize("capabilities", [None, {}, {"elicitation": True}, OF_NEWER_CLIENTS])
+def test_an_initialize_is_answered_and_what_the_client_can_do_is_kept(
+    pipes: Pipes, capabilities: Json
+) -> None:
+    pipes.send(initialize(clientInfo=CLIENT, capabilities=capabilities))
+    handover = pipes.handshake()
+    assert handover is not None
+    assert handover.introduction is not None
+    assert handover.introduction.capabilities == capabilities
+    assert (handover.introduction.name, handover.introduction.version) == ("editor", "7")
+    assert handover.unread == b""
+    [answer] = pipes.answers()
+    assert answer["result"]["userAgent"].startswith("editor/")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"clientInfo": CLIENT, "capabilities": {"elicitation": "yes"}},
+        {"clientInfo": CLIENT, "capabilities": {"elicitation": None}},
+        {"clientInfo": CLIENT, "capabilities": ["elicitation"]},
+        {"clientInfo": CLIENT, "capabilities": True},
+        {"clientInfo": {"name": "editor"}},
+        {"clientInfo": {**CLIENT, "title": 5}},
+        {"client_info": CLIENT},
+        {"clientInfo": CLIENT, "client_info": CLIENT},
+    ],
+)
+def test_what_has_to_be_looked_at_is_left_for_the_full_server(pipes: Pipes, params: Json) -> None:
+    pipes.send(initialize(**params), {"method": "initialized"})
+    handover = pipes.handshake()
+    assert handover is not None
+    assert handover.introduction is None
+    assert [json.loads(line) for line in handover.unread.splitlines()] == [
+        initialize(**params),
+        {"method": "initialized"},
+    ]
+    assert pipes.answers() == []
+
+
+@pytest.mark.parametrize(
+    ("first", "kind"),
+    [({"id": 5, "method": "getUserAgent"}, "not_initialized"), ({**initialize(), "id": 5}, "invalid_params")],
+)
+def test_a_first_request_that_introduces_nobody_is_refused(pipes: Pipes, first: Json, kind: str) -> None:
+    pipes.send(first)
+    handover = pipes.handshake()
+    assert handover == Handover(None, b"")
+    [refusal] = pipes.answers()
+    assert (refusal["id"], refusal["error"]["code"], refusal["error"]["data"]["kind"]) == (5, -32600, kind)
+
+
+def test_one_request_that_follows_at_once_may_be_answered_early(pipes: Pipes) -> None:
+    asked: list[Request] = []
+
+    def early(request: Request) -> bytes:
+        asked.append(request)
+        return b'{"id":2,"result":"early"}'
+
+    ready, list_, next_ = {"method": "initialized"}, {"id": 2, "method": "list"}, {"id": 3, "method": "list"}
+    pipes.send(initialize(clientInfo=CLIENT), ready, list_, next_)
+    handover = pipes.handshake(early)
+    assert handover is not None
+    assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, next_]
+    assert [request.id for request in asked] == [2]
+    assert [answer["id"] for answer in pipes.answers()] == [1, 2]
+
+
+def test_what_has_no_early_answer_is_left_in_its_order(pipes: Pipes) -> None:
+    ready, list_ = {"method": "initialized"}, {"id": 2, "method": "list"}
+    pipes.send(initialize(clientInfo=CLIENT), ready, list_)
+    handover = pipes.handshake(lambda request: None)
+    assert handover is not None
+    assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, list_]
+
+
+@pytest.mark.parametrize("messages", [[], [initialize(clientInfo=CLIENT)]])
+def test_a_client_that_leaves_at_once_is_not_served(pipes: Pipes, messages: list[Json]) -> None:
+    held = threading.Event()
+    pipes.send(*messages)
+    pipes.close()
+    assert early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, Lazy(held.wait)) is None
+    held.set()
+    assert len(pipes.answers()) == len(messages)
+
+
+def test_requests_of_a_client_that_has_left_are_still_served(pipes: Pipes) -> None:
+    pipes.send(initialize(clientInfo=CLIENT), {"id": 2, "method": "getUserAgent"})
+    pipes.close()
+    handover = pipes.handshake()
+    assert handover is not None
+    assert json.loads(handover.unread)["id"] == 2
+
+
+def test_a_client_that_takes_its_time_finds_the_server_loading(pipes: Pipes) -> None:
+    loading = threading.Event()
+
+    def load() -> object:
+        loading.set()
+        return object()
+
+    def write_then() -> None:
+        assert loading.wait(10)
+        pipes.send(initialize(clientInfo=CLIENT))
+
+    client = threading.Thread(target=write_then)
+    client.start()
+    handover = early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, Lazy(load))
+    client.join()
+    assert handover is not None
+    assert handover.introduction is not None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+clients = st.fixed_dictionaries(
+    {}, optional={"name": json_values, "version": json_values, "title": json_values}
+)
+capabilities = json_values | st.dictionaries(
+    st.sampled_from(["elicitation", "experimentalApi", "other"]), json_values
+)
+
+
+@given(st.fixed_dictionaries({"clientInfo": clients | json_values}, optional={"capabilities": capabilities}))
+def test_only_what_the_full_server_accepts_is_answered_early(params: Json) -> None:
+    early = plain_introduction(Request(1, "initialize", params))
+    if early is None:
+        return
+    full = InitializeParams.model_validate(params)
+    assert (early.name, early.version) == (full.client_info.name, full.client_info.version)
+    given = None if full.capabilities is None else full.capabilities.elicitation
+    assert (early.capabilities is None) == (given is None)
+    assert given is None or (early.capabilities or {}).get("elicitation", False) == given
