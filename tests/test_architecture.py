@@ -53,7 +53,7 @@ PURE_FOLDERS = {"protocol", "app_server.projection", "app_server.core.commands"}
 PURE_MODULES = {
     "app_server.transport": {"framing"},
     "app_server.core": {"errors", "shell_tree"},
-    "app_server.core.approvals": {"decide", "memory"},
+    "app_server.core.approvals": {"consent", "decide", "memory"},
     "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
     "app_server.core.files": {"fuzzy", "wildmatch"},

@@ -6,7 +6,9 @@ from typing import Final
 
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import parse_arguments
+from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
+from app_server.core.tools.typed_input import check_input
 from app_server.core.tools.watching import finish, watch
 from protocol.base import Json
 
@@ -61,10 +63,13 @@ class WriteStdinTool:
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, CHECKED)
         number = int(arguments["session_id"])
+        await confinement(turn)  # ends what must not go on under this turn's policy
         terminal = turn.terminals.find(number)
         if terminal is None:
-            raise ToolFailure(f"write_stdin failed: there is no session {number}; it has ended or never was")
-        await terminal.pty.write((arguments.get("chars") or "").encode("utf-8", "surrogatepass"))
+            raise ToolFailure(f"write_stdin failed: {turn.terminals.why_missing(number)}")
+        if text := arguments.get("chars") or "":
+            await check_input(text, terminal, turn)
+            await terminal.pty.write(text.encode("utf-8", "surrogatepass"))
         yield_ms = arguments.get("yield_time_ms")
         look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
         return await finish(look, arguments.get("max_output_tokens"), turn)
