@@ -59,7 +59,8 @@ class ReviewDecision(StrEnum):
 
     APPROVED = "approved"
     APPROVED_FOR_SESSION = "approved_for_session"
-    """Approved, and the very same request needs no prompt again in this conversation."""
+    """Approved, and the very same request needs no prompt again in this conversation, unless a later turn's policy is
+    stricter."""
     DENIED = "denied"
     """Not this; the turn goes on and the model may try something else."""
     ABORT = "abort"

@@ -75,8 +75,10 @@ class SandboxCommandAssessment(EngineModel):
 
 
 class ExecApprovalRequestEvent(EngineModel):
-    """A command waits for the user. After its `exec_command_begin` and before its `exec_command_end`; the
-    request to the client that carries the question is written after this event."""
+    """A command waits for the user, or text that would be typed into one that goes on, as the only word of `command`.
+    After the command's `exec_command_begin` and before its `exec_command_end`; the request to the client that
+    carries the question is written after this event. There may be several for one command: each yes is for what its
+    question shows. `reason` says where `cwd` leads if it is a link."""
 
     type: Literal["exec_approval_request"] = "exec_approval_request"
     call_id: str

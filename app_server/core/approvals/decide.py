@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import assert_never
 
+from app_server.core.approvals.consent import Rights
 from app_server.core.commands.dangerous import is_dangerous
 from app_server.core.commands.safe import is_known_safe
 from protocol.policy import AskForApproval, DangerFullAccess, SandboxPolicy
@@ -25,6 +27,12 @@ POLICY_NAMES = {
 class Verdict(Enum):
     RUN = "run"
     ASK = "ask"
+
+
+class InputVerdict(Enum):
+    TYPE = "type"
+    ASK = "ask"
+    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +60,15 @@ def decide(
     request: CommandRequest,
     approval: AskForApproval,
     sandbox: SandboxPolicy,
+    *,
+    trusts: Callable[[str], bool],
     git_is_plain: Callable[[], bool] | None = None,
 ) -> Verdict:
-    """RUN means: in the sandbox that the policy names, without asking. `git_is_plain` is asked only where the answer
-    depends on the repository of the working directory; without it, git is never known to only read."""
+    """RUN means: in the sandbox that the policy names, without asking.
+
+    `trusts` says whether a program's name stands for the program of that name. `git_is_plain` is asked only where the
+    answer depends on the repository of the working directory; without it, git is never known to only read.
+    """
     unconfined = isinstance(sandbox, DangerFullAccess)
     match approval:
         case AskForApproval.NEVER | AskForApproval.ON_FAILURE:
@@ -66,8 +79,32 @@ def decide(
             return Verdict.ASK if unconfined and is_dangerous(request.argv) else Verdict.RUN
         case AskForApproval.UNTRUSTED:
             # Without a sandbox a repository could be changed between the look at it and git's own.
-            safe = is_known_safe(request.argv, git_is_plain=None if unconfined else git_is_plain)
+            plain = None if unconfined else git_is_plain
+            safe = is_known_safe(request.argv, trusts=trusts, git_is_plain=plain)
             return Verdict.RUN if safe else Verdict.ASK
+        case _:
+            assert_never(approval)
+
+
+def decide_input(text: str, approval: AskForApproval, terminal: Rights, policy: Rights) -> InputVerdict:
+    """Whether `text` may be typed into a terminal that has the rights `terminal`, where the turn's policy gives
+    `policy`.
+
+    It is judged as a command is. What reads it need not be a shell, so nothing is known to only read.
+    """
+    wider = not terminal.within(policy)
+    match approval:
+        case AskForApproval.NEVER:
+            return InputVerdict.REFUSE if wider else InputVerdict.TYPE
+        case AskForApproval.ON_FAILURE:
+            return InputVerdict.ASK if wider else InputVerdict.TYPE
+        case AskForApproval.ON_REQUEST:
+            destroys = not terminal.confined and is_dangerous(("bash", "-c", text))
+            return InputVerdict.ASK if wider or destroys else InputVerdict.TYPE
+        case AskForApproval.UNTRUSTED:
+            return InputVerdict.ASK
+        case _:
+            assert_never(approval)
 
 
 def may_ask_after_denial(approval: AskForApproval) -> bool:

@@ -1,21 +1,21 @@
-"""What the user approved for the rest of the session.
-
-An entry covers exactly one request: the same words, in the same directory, with the same rights.
+"""What the user approved for the rest of the session. It answers questions and grants nothing: whoever has no
+question to ask has nothing to look up here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from app_server.core.approvals.consent import Consent, Subject
 
 
 class ApprovalMemory:
-    """A set of requests; it is never written to disk."""
+    """Each yes for the session, by what it was about; never written to disk."""
 
     def __init__(self) -> None:
-        self._approved: set[Hashable] = set()
+        self._given: dict[Subject, list[Consent]] = {}
 
-    def remember(self, request: Hashable) -> None:
-        self._approved.add(request)
+    def remember(self, consent: Consent) -> None:
+        if not self.covers(consent):
+            self._given.setdefault(consent.subject, []).append(consent)
 
-    def covers(self, request: Hashable) -> bool:
-        return request in self._approved
+    def covers(self, question: Consent) -> bool:
+        return any(consent.covers(question) for consent in self._given.get(question.subject, ()))

@@ -18,15 +18,27 @@ _PROGRAM_FOLDERS = ("/usr/bin/", "/bin/")
 _OPERATOR_WORD = re.compile(r"\d*[;&|<>]+")
 
 
-def is_known_safe(argv: Sequence[str], *, git_is_plain: Callable[[], bool] | None = None) -> bool:
-    """`git_is_plain` is asked where git would read: whether the repository of the working directory names nothing that
-    git would run (`safe_git.is_plain_repository`). Without it, git is not safe."""
+def is_known_safe(
+    argv: Sequence[str],
+    *,
+    trusts: Callable[[str], bool],
+    git_is_plain: Callable[[], bool] | None = None,
+) -> bool:
+    """`trusts` is asked for each program, the shell included, as it is named: whether that name stands for what it says
+    and not for a file of the workspace. `git_is_plain` is asked where git would read: whether the repository of the
+    working directory names nothing that git would run (`safe_git.is_plain_repository`). Without it, git is not safe.
+    """
     script = script_of(argv)
     commands = _single(argv) if script is None else split_script(script)
     if commands is None:
         return False
     reach = Reach()
-    return all(_only_reads(words, reach, git_is_plain=git_is_plain) for words in commands)
+    if not all(_only_reads(words, reach, git_is_plain=git_is_plain) for words in commands):
+        return False
+    if script is None:
+        return trusts(argv[0])
+    # `cd` is part of every shell.
+    return all(map(trusts, dict.fromkeys([argv[0], *(words[0] for words in commands if words[0] != "cd")])))
 
 
 def _single(argv: Sequence[str]) -> Commands | None:

@@ -33,6 +33,8 @@ OnOutput = Callable[[Stream, bytes], None]
 class CommandSpec:
     argv: tuple[str, ...]
     cwd: str
+    exact_cwd: bool = False
+    """`cwd` is a real path: where a link has come into it since, nothing runs."""
     env: Mapping[str, str] = field(repr=False)
     timeout_ms: int | None = None
     """None: no limit."""

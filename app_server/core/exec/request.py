@@ -28,6 +28,7 @@ def build(spec: CommandSpec, confinement: Confinement | None, *, terminal: bool 
     return {
         "argv": [_encode(argument) for argument in spec.argv],
         "cwd": _encode(spec.cwd),
+        "exact_cwd": spec.exact_cwd,
         "env": {
             _variable(name): _variable(value) for name, value in spec.env.items() if name and "=" not in name
         },

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from app_server.core.exec import descendants, wire
+from app_server.core.exec import descendants, wire, working_directory
 
 KILL_SECONDS = 2.0
 """So long the members of a killed tree are waited for; longer than that only the kernel holds them."""
@@ -173,8 +173,7 @@ def end_tree(child: int, whole: bool) -> int | None:
 
 def start(request: dict[str, wire.Value], stdio: list[int], before: Callable[[], None] | None) -> int:
     """Starts the command in a session of its own; OSError where it cannot be executed. Gives its pid."""
-    cwd: bytes = request["cwd"]
-    os.chdir(cwd)
+    working_directory.enter(request["cwd"], exact=request["exact_cwd"])
     environment: dict[bytes, bytes] = request["env"]
     program = find_program(request["argv"][0], environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
     with _three(stdio) as three:

@@ -48,13 +48,13 @@ class Disk(Protocol):
 
 
 def plan_patch(patch: Patch, cwd: str, disk: Disk) -> PatchPlan:
-    """`cwd` is absolute; the patch's paths are relative to it."""
+    """`cwd` is absolute; the patch's paths are relative to it. The plan names only real paths."""
     planner = _Planner(cwd, disk)
     for operation in patch.operations:
         planner.add(operation)
     order = "AMD"
     summary = sorted(planner.summary, key=lambda line: order.index(line[0]))
-    return PatchPlan(cwd, tuple(planner.edits.values()), tuple(summary))
+    return PatchPlan(disk.resolve(cwd), tuple(planner.edits.values()), tuple(summary))
 
 
 def resolve_targets(patch: Patch, cwd: str, disk: Disk) -> tuple[Place, ...]:

@@ -64,6 +64,7 @@ class FileEdit:
 @dataclass(frozen=True, slots=True)
 class PatchPlan:
     cwd: str
+    """The working directory, a real path."""
     edits: tuple[FileEdit, ...]
     summary: tuple[tuple[str, str], ...]
     """Letter and label for each operation: added first, then modified, then deleted."""

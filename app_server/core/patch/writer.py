@@ -302,23 +302,23 @@ class Writer:
         self.doing = f"Failed to write file {edits[0]['label']}"
         for path in (self.cwd, os.path.dirname(edits[0]["path"])):
             with contextlib.suppress(OSError):
-                self.journal = Journal(os.path.join(path, f"{PREFIX}{self.token}.journal"))
+                self.journal = Journal(self.folder(path, make=False), f"{PREFIX}{self.token}.journal")
                 return
 
     def recover(self) -> None:
         """Undo what writers that were killed left half done here."""
         try:
-            names = [
-                name for name in os.listdir(self.cwd) if name.startswith(PREFIX) and name.endswith(".journal")
-            ]
+            folder = self.folder(self.cwd, make=False)
+            names = list_names(folder)
         except OSError:
             return
         for name in sorted(names):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                self.recover_one(os.path.join(self.cwd, name))
+            if name.startswith(PREFIX) and name.endswith(".journal"):
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                    self.recover_one(folder, name)
 
-    def recover_one(self, path: str) -> None:
-        journal = Journal(path, create=False)
+    def recover_one(self, folder: int, name: str) -> None:
+        journal = Journal(folder, name, create=False)
         try:
             records = journal.read()
             done = any(record.get("done") for record in records)
@@ -337,10 +337,11 @@ class Writer:
 class Journal:
     """One line a step, written before the step is taken; locked while its writer lives."""
 
-    def __init__(self, path: str, *, create: bool = True) -> None:
-        self.path = path
+    def __init__(self, folder: int, name: str, *, create: bool = True) -> None:
+        self.folder = folder
+        self.name = name
         flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        self.fd = os.open(path, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
+        self.fd = os.open(name, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600, dir_fd=folder)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -360,7 +361,7 @@ class Journal:
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):
-            os.unlink(self.path)
+            os.unlink(self.name, dir_fd=self.folder)
 
     def close(self) -> None:
         os.close(self.fd)
@@ -422,11 +423,24 @@ def read_up_to(fd: int, size: int) -> bytes:
 def sync_folder(fd: int) -> None:
     """The names themselves, as far as the file system lets us: the content is flushed already."""
     with contextlib.suppress(OSError):
-        real = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        real = readable(fd)
         try:
             os.fsync(real)
         finally:
             os.close(real)
+
+
+def list_names(fd: int) -> list[str]:
+    real = readable(fd)
+    try:
+        return os.listdir(real)
+    finally:
+        os.close(real)
+
+
+def readable(fd: int) -> int:
+    """The same directory, opened for more than passing through it."""
+    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
 
 
 def main() -> int:

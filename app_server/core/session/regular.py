@@ -128,7 +128,7 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
         new_id=services.new_id,
         terminals=services.terminals,
         shell_path=services.instructions.shell_path,
-        granted_roots=state.granted_roots,
+        exposed_folders=state.exposed_folders,
         notices=state.notices,
         telemetry=services.telemetry,
     )

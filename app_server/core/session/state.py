@@ -20,8 +20,8 @@ class SessionState:
     tokens: TokenCounts = field(default_factory=TokenCounts)
     last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
-    granted_roots: set[str] = field(default_factory=set)
-    """Directories that the user let patches write to for the rest of the session."""
+    exposed_folders: set[str] = field(default_factory=set)
+    """Real directories whose files commands or repositories of this conversation may have made, in any of its turns."""
     notices: set[str] = field(default_factory=set)
     """What the client was told once and need not hear again."""
 

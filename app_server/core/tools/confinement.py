@@ -1,14 +1,18 @@
 """The plan that a turn's commands and patches run under, and the word about it where the machine cannot keep it all.
 
-Nothing runs in a weaker sandbox than the policy promises without the client having been told, once a conversation.
+Nothing runs in a weaker sandbox than the policy promises without the client having been told, once a conversation. And
+nothing runs beside a terminal that has rights which the policy has lost.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from app_server.core.approvals.consent import rights_of
+from app_server.core.approvals.programs import exposed_folders
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.contract import ToolTurn
+from app_server.core.tools.output_events import command_end
 from protocol.events.notices import WarningEvent
 
 NOTICE: Final = "sandbox"
@@ -18,6 +22,11 @@ NOTICE: Final = "sandbox"
 async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     """None for full access. The turn's directory is the root that may be written, never one that the model names."""
     plan = writable_scope(turn)
+    settings = turn.settings
+    turn.exposed_folders.update(exposed_folders(settings.cwd, () if plan is None else plan.writable_roots))
+    if len(turn.terminals):
+        for terminal in await turn.terminals.end_outdated(rights_of(plan)):
+            turn.emit(command_end(terminal.call_id, terminal.result(turn.clock())))
     if plan is not None and NOTICE not in turn.notices:
         turn.notices.add(NOTICE)
         state = await turn.runner.sandbox_state()

@@ -90,8 +90,8 @@ class ToolTurn:
     shell_path: str
     """The user's shell, for tools that take a line of it."""
     telemetry: ConversationTelemetry = NO_TELEMETRY
-    granted_roots: set[str] = field(default_factory=set)
-    """Directories that the user let patches write to for the rest of the session."""
+    exposed_folders: set[str] = field(default_factory=set)
+    """Real directories whose files commands or repositories of this conversation may have made, in any of its turns."""
     notices: set[str] = field(default_factory=set)
     """What the client of this conversation was told and need not hear again."""
 

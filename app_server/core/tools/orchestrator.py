@@ -2,19 +2,24 @@
 
 1. The policy may refuse (an escalation that nobody may approve): the model is told, nothing else happens.
 2. `exec_command_begin`; then, where the policy says so, the user is asked. A no ends it here.
-3. The command runs in the sandbox of the turn, or without one where that is what was approved.
-4. Where the sandbox stood in the way, a command that the user approved runs again without it, and one that nobody
-   approved is offered to the user, if the policy lets us ask.
+3. The command runs in the sandbox of the turn, or without one where that is what was asked for and approved.
+4. Where the sandbox stood in the way, the user is asked, if the policy lets us, whether it may run again without it:
+   a yes to the first question was for a run in the sandbox.
 5. `exec_command_end`, always, with what the model is told.
+
+A yes that was given for the session answers questions; it changes nothing about where the command runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
-from functools import partial
+import os.path
+from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
+from app_server.core.approvals.consent import EVERYTHING, CommandSubject, Consent
 from app_server.core.approvals.decide import CommandRequest, Verdict, decide, may_ask_after_denial, refusal
+from app_server.core.approvals.programs import ProgramSearch, exposed_folders
 from app_server.core.approvals.repository import git_is_plain
 from app_server.core.commands.parsed import parse_command
 from app_server.core.context.output import command_output, command_result
@@ -23,15 +28,16 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.confinement import confinement
+from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import OutputDeltas, decode
+from app_server.core.tools.output_events import OutputDeltas, command_end, decode
 from protocol.events.commands import (
     Duration,
     ExecApprovalRequestEvent,
     ExecCommandBeginEvent,
     ExecCommandEndEvent,
 )
-from protocol.policy import DangerFullAccess, ReviewDecision
+from protocol.policy import AskForApproval, ReviewDecision
 from protocol.records import dataclass
 
 DEFAULT_TIMEOUT_MS = 10_000
@@ -39,6 +45,8 @@ DEFAULT_TIMEOUT_MS = 10_000
 
 REJECTED = "exec command rejected by user"
 RETRY_REASON = "command failed; retry without sandbox?"
+ESCALATION_REASON = "to be run without the sandbox"
+"""Said of an escalation where the model gives no reason of its own: nothing else in the question shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +88,17 @@ class Rejected(Exception):
 async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
     """Returns what the model is told. Raises ToolFailure where nothing was run."""
 
-    async def execute(plan: SandboxPlan | None) -> ExecResult:
-        return await turn.runner.run(
-            command_spec(command, turn, plan), OutputDeltas(command.call_id, turn.emit).take
-        )
+    async def execute(spec: CommandSpec) -> ExecResult:
+        return await turn.runner.run(spec, OutputDeltas(command.call_id, turn.emit).take)
 
     result = await through(command, turn, execute)
-    tell_end(command.call_id, result, turn)
+    turn.emit(command_end(command.call_id, result))
     return command_answer(result)
 
 
-async def through(
-    command: Command, turn: ToolTurn, execute: Callable[[SandboxPlan | None], Awaitable[Ran]]
-) -> Ran:
-    """Steps 1 to 4 around `execute`, which is given the plan to run under. Raises ToolFailure, after the command's
-    end was told, where nothing was run."""
+async def through(command: Command, turn: ToolTurn, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
+    """Steps 1 to 4 around `execute`, which is given what to run. Raises ToolFailure, after the command's end was told,
+    where nothing was run."""
     request = CommandRequest(command.argv, command.cwd, command.escalated)
     if refused := refusal(request, turn.settings.approval_policy):
         turn.decided("shell", command.call_id, ReviewDecision.DENIED)
@@ -115,88 +119,103 @@ async def through(
             raise ToolFailure("command args are empty")
         if any("\0" in word for word in (*command.argv, command.cwd)):
             raise ToolFailure("execution error: a command cannot hold NUL characters")
-        return await _Road(command, request, turn).through(execute)
+        return await _Road(command, turn).through(execute)
     except (ToolFailure, CoreError, Rejected) as error:
         text = _said(error)
         turn.emit(_failed(command, text, turn.clock() - began))
         raise ToolFailure(text) from error
 
 
-def command_spec(command: Command, turn: ToolTurn, plan: SandboxPlan | None) -> CommandSpec:
-    """What the runner is asked: the turn's environment, less the credentials."""
-    return CommandSpec(
-        argv=command.argv,
-        cwd=command.cwd,
-        env=command_environment(
-            turn.config.shell_environment_policy,
-            turn.runner.environment_for_commands,
-            plan=plan,
-            withheld=turn.config.credential_variables(),
-        ),
-        timeout_ms=command.timeout_ms,
-        sandbox=plan,
-    )
-
-
 class _Road:
     """One command on its way through steps 2 to 4."""
 
-    def __init__(self, command: Command, request: CommandRequest, turn: ToolTurn) -> None:
-        self._command, self._request, self._turn = command, request, turn
-        self._key: Hashable = (command.argv, command.cwd, command.escalated)
+    def __init__(self, command: Command, turn: ToolTurn) -> None:
+        self._command, self._turn = command, turn
+        self._folder = os.path.realpath(command.cwd)
+        """Resolved once: what is judged, shown and remembered is where it runs."""
 
-    async def through(self, execute: Callable[[SandboxPlan | None], Awaitable[Ran]]) -> Ran:
-        unconfined = isinstance(self._turn.settings.sandbox_policy, DangerFullAccess)
-        if self._turn.approved.covers(self._key):
-            # What was approved for the session ran without the sandbox, or would have: trying it again helps nobody.
-            self._turn.decided(
-                "shell", self._command.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True
-            )
-            return await execute(None)
-        approved = await self._approved_now()
-        if unconfined or (self._command.escalated and approved):
-            return await execute(None)
-        result = await execute(await confinement(self._turn))
-        if not result.denied:
+    async def through(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
+        asked = await self._approved_first()
+        if asked and self._command.escalated:
+            return await execute(self._spec(None))
+        plan = await confinement(self._turn)
+        result = await execute(self._spec(plan))
+        if plan is None or not result.denied or not may_ask_after_denial(self._approval):
             return result
-        if not approved:
-            if not may_ask_after_denial(self._turn.settings.approval_policy):
-                return result
-            await self._ask(RETRY_REASON)
-        return await execute(None)
+        await self._ask(RETRY_REASON, unconfined=True)
+        return await execute(self._spec(None))
 
-    async def _approved_now(self) -> bool:
+    @property
+    def _approval(self) -> AskForApproval:
+        return self._turn.settings.approval_policy
+
+    async def _approved_first(self) -> bool:
         """Step 2. False: nobody was asked, because nobody needed to be."""
-        if self._command.user_shell:
+        command, turn = self._command, self._turn
+        if command.user_shell:
             return False
         verdict = decide(
-            self._request,
-            self._turn.settings.approval_policy,
-            self._turn.settings.sandbox_policy,
-            partial(git_is_plain, self._request.cwd),
+            CommandRequest(command.argv, self._folder, command.escalated),
+            self._approval,
+            turn.settings.sandbox_policy,
+            trusts=lambda program: self._programs.trusts(program),
+            git_is_plain=partial(git_is_plain, self._folder),
         )
         if verdict is Verdict.RUN:
-            self._turn.decided("shell", self._command.call_id, ReviewDecision.APPROVED)
+            turn.decided("shell", command.call_id, ReviewDecision.APPROVED)
             return False
-        await self._ask(self._command.justification)
+        reason = (command.justification or ESCALATION_REASON) if command.escalated else command.justification
+        await self._ask(reason, unconfined=command.escalated)
         return True
 
-    async def _ask(self, reason: str | None) -> None:
-        command = self._command
-        event = ExecApprovalRequestEvent(
+    async def _ask(self, reason: str | None, *, unconfined: bool) -> None:
+        command, policy = self._command, policy_rights(self._turn)
+        question = ExecApprovalRequestEvent(
             call_id=command.call_id,
             command=command.argv,
             cwd=command.cwd,
-            reason=reason,
+            reason=self._with_folder(reason),
             parsed_cmd=tuple(parse_command(command.argv)),
         )
-        match await self._turn.ask(command.call_id, event):
-            case ReviewDecision.APPROVED:
-                pass
-            case ReviewDecision.APPROVED_FOR_SESSION:
-                self._turn.approved.remember(self._key)
-            case ReviewDecision.DENIED | ReviewDecision.ABORT:
-                raise Rejected
+        subject = CommandSubject(command.argv, self._folder, command.escalated)
+        consent = Consent(subject, run=EVERYTHING if unconfined else policy, policy=policy)
+        if not await has_consent(question, consent, self._turn):
+            raise Rejected
+        if os.path.realpath(self._folder) != self._folder:
+            raise ToolFailure(
+                f"{self._folder} has become a link since the command was asked about; nothing was run"
+            )
+
+    def _with_folder(self, reason: str | None) -> str | None:
+        """Ours comes first: the reason may be the model's."""
+        if self._folder == self._command.cwd:
+            return reason
+        leads = f"{self._command.cwd} leads to {self._folder}"
+        return f"{leads}; {reason}" if reason else leads
+
+    @cached_property
+    def _programs(self) -> ProgramSearch:
+        settings = self._turn.settings
+        plan = self._turn.runner.plan(settings.sandbox_policy, settings.cwd)
+        exposed = exposed_folders(settings.cwd, () if plan is None else plan.writable_roots)
+        return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.exposed_folders))
+
+    def _spec(self, plan: SandboxPlan | None) -> CommandSpec:
+        """What the runner is asked: the turn's environment, less the credentials."""
+        command, turn = self._command, self._turn
+        return CommandSpec(
+            argv=command.argv,
+            cwd=self._folder,
+            exact_cwd=True,
+            env=command_environment(
+                turn.config.shell_environment_policy,
+                turn.runner.environment,
+                plan=plan,
+                withheld=turn.config.credential_variables(),
+            ),
+            timeout_ms=command.timeout_ms,
+            sandbox=plan,
+        )
 
 
 def _said(error: ToolFailure | CoreError | Rejected) -> str:
@@ -207,24 +226,6 @@ def _said(error: ToolFailure | CoreError | Rejected) -> str:
             return f"execution error: {error}"
         case _:
             return str(error)
-
-
-def tell_end(call_id: str, result: ExecResult, turn: ToolTurn) -> None:
-    """Step 5, for a command that ran."""
-    aggregated = decode(result.aggregated)
-    turn.emit(
-        ExecCommandEndEvent(
-            call_id=call_id,
-            stdout=decode(result.stdout),
-            stderr=decode(result.stderr),
-            aggregated_output=aggregated,
-            exit_code=result.exit_code,
-            duration=Duration.from_seconds(result.duration_s),
-            formatted_output=command_output(
-                aggregated, timed_out=result.timed_out, seconds=result.duration_s
-            ),
-        )
-    )
 
 
 def command_answer(result: ExecResult) -> ToolOutput:

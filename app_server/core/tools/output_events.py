@@ -1,12 +1,18 @@
-"""A command's output while it runs, as events: bytes in base64, capped in number; and as text, decoded. Pure."""
+"""A command's output as events: while it runs, in base64 and capped in number, and at its end, as text. Pure."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
 
-from app_server.core.exec.command import Stream
-from protocol.events.commands import ExecCommandOutputDeltaEvent, ExecOutputStream
+from app_server.core.context.output import command_output
+from app_server.core.exec.command import ExecResult, Stream
+from protocol.events.commands import (
+    Duration,
+    ExecCommandEndEvent,
+    ExecCommandOutputDeltaEvent,
+    ExecOutputStream,
+)
 from protocol.events.msg import EventMsg
 
 MAX_DELTAS = 10_000
@@ -41,3 +47,17 @@ class OutputDeltas:
 
 def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def command_end(call_id: str, result: ExecResult) -> ExecCommandEndEvent:
+    """The end of a command that ran."""
+    aggregated = decode(result.aggregated)
+    return ExecCommandEndEvent(
+        call_id=call_id,
+        stdout=decode(result.stdout),
+        stderr=decode(result.stderr),
+        aggregated_output=aggregated,
+        exit_code=result.exit_code,
+        duration=Duration.from_seconds(result.duration_s),
+        formatted_output=command_output(aggregated, timed_out=result.timed_out, seconds=result.duration_s),
+    )

@@ -3,7 +3,8 @@
 1. The patch is parsed and every hunk of every file is placed, before anything is asked or written.
 2. Where it writes is judged by real paths, links resolved: applied, asked about, or refused.
 3. It is written by a process of its own inside the sandbox; one that the user approved is written again without
-   it where the sandbox stood in the way. Either everything is written or nothing.
+   it where the sandbox stood in the way: the yes was for these changes in these places, and the writer does nothing
+   else and follows no link to another place. Either everything is written or nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Hashable
 from pathlib import Path
 
 import anyio.to_thread
 
+from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject, rights_of
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
@@ -29,6 +30,7 @@ from app_server.core.patch.plan import PatchPlan, writer_command
 from app_server.core.patch.safety import AutoApprove, Reject, Territory, assess
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.confinement import confinement
+from app_server.core.tools.consent import has_consent
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.orchestrator import RETRY_REASON
 from app_server.core.tools.output_events import OutputDeltas, decode
@@ -89,11 +91,7 @@ class Patching:
         if isinstance(verdict, Reject):
             self.turn.decided("apply_patch", self.call_id, ReviewDecision.DENIED)
             raise ToolFailure(verdict.for_model())
-        key: Hashable = ("patch", self.text, self.cwd)
-        if self.turn.approved.covers(key):
-            self.turn.decided("apply_patch", self.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
-            return True
-        await self._ask(plan, verdict.reason, verdict.grant_root, key)
+        await self._ask(plan, allowed, verdict.reason, verdict.grant_root)
         return True
 
     def _territory(self, plan: PatchPlan, allowed: SandboxPlan | None) -> Territory | None:
@@ -103,17 +101,16 @@ class Patching:
         fences = git_fences([place.real for place in plan.places()], roots)
         return Territory(roots, (*allowed.fences, *allowed.reserved, allowed.home, *fences))
 
-    async def _ask(self, plan: PatchPlan, reason: str | None, grant_root: str | None, key: Hashable) -> None:
+    async def _ask(
+        self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None, grant_root: str | None = None
+    ) -> None:
         event = ApplyPatchApprovalRequestEvent(
             call_id=self.call_id, changes=shown_changes(plan), reason=reason, grant_root=grant_root
         )
-        match await self.turn.ask(self.call_id, event):
-            case ReviewDecision.APPROVED:
-                pass
-            case ReviewDecision.APPROVED_FOR_SESSION:
-                self.turn.approved.remember(key)
-            case ReviewDecision.DENIED | ReviewDecision.ABORT:
-                raise ToolFailure(REJECTED)
+        subject = PatchSubject(self.text, tuple(place.real for place in plan.places()))
+        consent = Consent(subject, run=EVERYTHING, policy=rights_of(allowed))
+        if not await has_consent(event, consent, self.turn):
+            raise ToolFailure(REJECTED)
 
     # --- step 3
     async def _written(self, plan: PatchPlan, allowed: SandboxPlan | None, approved: bool) -> ExecResult:
@@ -124,17 +121,18 @@ class Patching:
         if not approved:
             if not may_ask_after_denial(self.turn.settings.approval_policy):
                 return result
-            await self._ask(plan, RETRY_REASON, None, ("patch", self.text, self.cwd))
+            await self._ask(plan, allowed, RETRY_REASON)
         return await self._write(plan, None)
 
     async def _write(self, plan: PatchPlan, allowed: SandboxPlan | None) -> ExecResult:
         # What a killed writer left may be finished only by one that has no more rights than any command.
-        document = plan.document(self.call_id, recover=allowed is not None)
+        # A new id, not the call's: that is the model's, and becomes part of the names of temporary files.
+        document = plan.document(self.turn.new_id(), recover=allowed is not None)
         path = await anyio.to_thread.run_sync(_spool, Path(self.turn.runner.home), document)
         try:
             spec = CommandSpec(
                 argv=("/bin/sh", "-c", 'exec "$@" < "$0"', path, *writer_command(sys.executable)),
-                cwd=plan.cwd if os.path.isdir(plan.cwd) else "/",
+                cwd="/",  # every path in the document is absolute
                 env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
                 timeout_ms=TIMEOUT_MS,
                 sandbox=allowed,

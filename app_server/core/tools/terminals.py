@@ -1,6 +1,7 @@
 """The commands of a conversation that outlive the calls which opened them, by the number that the model knows.
 
-They end with the conversation, and all of them when the user interrupts: what nobody watches must not go on.
+They end with the conversation, and all of them when the user interrupts: what nobody watches must not go on. One that
+was opened under a policy which gave more than the present one ends as soon as that is noticed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from dataclasses import field
 
 import anyio
 
+from app_server.core.approvals.consent import Rights
+from app_server.core.exec.command import ExecResult
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP, PtySession
 from protocol.records import dataclass
@@ -26,9 +29,27 @@ class Terminal:
     """The call that opened it; its events carry that id."""
     pty: PtySession
     began: float
-    confined: bool
+    line: str
+    """What runs in it, for questions about it."""
+    cwd: str
+    """The folder that it was opened in, as it was named."""
+    rights: Rights
+    """What it may do."""
+    policy: Rights
+    """What the policy gave when it was opened; where it may do more, the user said so."""
     said: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
     """All that was seen of it, for its end event."""
+
+    def result(self, now: float) -> ExecResult:
+        """How it ended, for its end event."""
+        said, code = self.said.value(), self.pty.exit_code
+        return ExecResult(
+            exit_code=-1 if code is None else code,
+            stdout=said,
+            stderr=b"",
+            aggregated=said,
+            duration_s=now - self.began,
+        )
 
 
 @dataclass(slots=True)
@@ -37,13 +58,25 @@ class Terminals:
 
     _open: dict[int, Terminal] = field(default_factory=dict)
     _next: int = 0
+    _outdated: set[int] = field(default_factory=set)
+    """Those that were ended because the policy became stricter."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def keep(self, call_id: str, pty: PtySession, *, began: float, confined: bool) -> Terminal:
+    async def keep(
+        self,
+        call_id: str,
+        pty: PtySession,
+        *,
+        began: float,
+        line: str,
+        cwd: str,
+        rights: Rights,
+        policy: Rights,
+    ) -> Terminal:
         """Takes it over: it is ended by `drop` or `close`."""
-        terminal = Terminal(self._next, call_id, pty, began, confined)
+        terminal = Terminal(self._next, call_id, pty, began, line, cwd, rights, policy)
         self._next += 1
         self._open[terminal.number] = terminal
         if len(self._open) > MOST:
@@ -57,6 +90,20 @@ class Terminals:
         if terminal is not None:
             self._open[number] = terminal
         return terminal
+
+    def why_missing(self, number: int) -> str:
+        """Why `find` finds none under this number."""
+        if number in self._outdated:
+            return f"session {number} was ended: the policy that it was opened under gave more rights than this turn's"
+        return f"there is no session {number}; it has ended or never was"
+
+    async def end_outdated(self, policy: Rights) -> list[Terminal]:
+        """Ends those that were opened under a policy which gave more than `policy` does, and gives them."""
+        outdated = [terminal for terminal in self._open.values() if not terminal.policy.within(policy)]
+        for terminal in outdated:
+            self._outdated.add(terminal.number)
+            await self.drop(terminal.number)
+        return outdated
 
     async def drop(self, number: int) -> None:
         """Ends it, if it is there and has not ended."""

@@ -6,13 +6,12 @@ import anyio
 
 from app_server.core.context.output import shorten
 from app_server.core.context.tokens import estimate_tokens, within_tokens
-from app_server.core.exec.command import ExecResult, Stream
+from app_server.core.exec.command import Stream
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP
 from app_server.core.sandbox.denial import looks_denied
 from app_server.core.tools.contract import ToolOutput, ToolTurn, text_output
-from app_server.core.tools.orchestrator import tell_end
-from app_server.core.tools.output_events import OutputDeltas, decode
+from app_server.core.tools.output_events import OutputDeltas, command_end, decode
 from app_server.core.tools.terminals import Terminal
 from protocol.records import dataclass
 
@@ -37,7 +36,7 @@ class Look:
     @property
     def denied(self) -> bool:
         return (
-            self.terminal.confined
+            self.terminal.rights.confined
             and self.exit_code is not None
             and looks_denied(self.exit_code, self.output, b"")
         )
@@ -64,15 +63,7 @@ async def finish(look: Look, max_tokens: float | None, turn: ToolTurn) -> ToolOu
     """What the model is told of one look. A command that has ended is told of, too, and forgotten."""
     if look.exit_code is not None:
         await turn.terminals.drop(look.terminal.number)
-        said = look.terminal.said.value()
-        result = ExecResult(
-            exit_code=look.exit_code,
-            stdout=said,
-            stderr=b"",
-            aggregated=said,
-            duration_s=turn.clock() - look.terminal.began,
-        )
-        tell_end(look.terminal.call_id, result, turn)
+        turn.emit(command_end(look.terminal.call_id, look.terminal.result(turn.clock())))
     text = _told(look, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens))
     return text_output(shorten(text), success=look.exit_code in (None, 0))
 

@@ -89,11 +89,14 @@ def test_no_repository_at_all_is_not_plain(tmp_path: Path) -> None:
 def test_git_runs_unasked_only_in_a_sandbox_and_a_plain_repository(repository: Path) -> None:
     request = CommandRequest(("git", "status"), str(repository))
 
+    def anything(program: str) -> bool:
+        return True
+
     def look() -> bool:
         return git_is_plain(request.cwd)
 
-    assert decide(request, UNTRUSTED, ReadOnly(), look) is Verdict.RUN
-    assert decide(request, UNTRUSTED, DangerFullAccess(), look) is Verdict.ASK
-    assert decide(request, UNTRUSTED, ReadOnly()) is Verdict.ASK
+    assert decide(request, UNTRUSTED, ReadOnly(), trusts=anything, git_is_plain=look) is Verdict.RUN
+    assert decide(request, UNTRUSTED, DangerFullAccess(), trusts=anything, git_is_plain=look) is Verdict.ASK
+    assert decide(request, UNTRUSTED, ReadOnly(), trusts=anything) is Verdict.ASK
     names_a_monitor(repository)
-    assert decide(request, UNTRUSTED, ReadOnly(), look) is Verdict.ASK
+    assert decide(request, UNTRUSTED, ReadOnly(), trusts=anything, git_is_plain=look) is Verdict.ASK

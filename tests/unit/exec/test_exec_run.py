@@ -206,7 +206,7 @@ wakeup = supervisor.watch_children()
 def run(argv):
     channel, remote = socket.socketpair()
     out, writer = os.pipe()
-    request = {"cwd": b"/", "env": {}, "argv": argv, "tty": False}
+    request = {"cwd": b"/", "exact_cwd": False, "env": {}, "argv": argv, "tty": False}
     supervisor.supervise(request, [remote.detach(), writer, os.dup(writer)], wakeup, None, whole=False)
     assert channel.recv(1000) and channel.recv(1000) == b"", "it must report, and let go of the channel"
     os.close(out)

@@ -275,3 +275,23 @@ def test_the_journal_of_a_living_writer_is_left_alone(ws: Path) -> None:
     work.finish()
     work.close()
     assert tree(ws) == {"one": b"b\n", "deep/er/two": b"x\n", "moved/four": b"b\n", "n": b"x\n"}
+
+
+def test_the_journal_follows_no_link_that_the_working_directory_has_become(ws: Path, tmp_path: Path) -> None:
+    (ws / "sub").mkdir()
+    two = plan(ws / "sub", "*** Update File: ../one", *AB, "*** Delete File: ../three")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (ws / "sub").rmdir()
+    (ws / "sub").symlink_to(outside)
+    before = outside.stat().st_mtime_ns
+    status, _, _ = writer.apply_document(two.document("t", recover=True))
+    assert status == 0
+    assert outside.stat().st_mtime_ns == before, "not even for a moment"
+    assert (ws / "one").read_bytes() == b"b\n"
+    assert not (ws / "three").exists()
+
+
+def test_a_plan_names_only_real_paths(ws: Path, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(ws)
+    assert plan(tmp_path / "alias", *FOUR).cwd == str(ws)

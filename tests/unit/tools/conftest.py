@@ -36,6 +36,12 @@ def ran(output: bytes = b"", code: int = 0) -> ExecResult:
     return ExecResult(exit_code=code, stdout=output, stderr=b"", aggregated=output, duration_s=0.1)
 
 
+def program_in(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+
+
 class ScriptedRunner(CommandRunner):
     """Plans as the real one does; what comes of a command is taken from a list, then everything succeeds."""
 
@@ -79,6 +85,8 @@ class Scene:
     said: list[EventMsg]
     answers: list[ReviewDecision] = field(default_factory=list)
     """What the user answers, in this order."""
+    while_asked: Callable[[], None] = lambda: None
+    """What happens while the user reads the question."""
 
     @property
     def ws(self) -> Path:
@@ -121,6 +129,7 @@ def scene(tmp_path: Path) -> MakeScene:
             said.append(event)
             if isinstance(event, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent):
                 assert broker.knows(event.call_id)  # registered before it is asked
+                made.while_asked()
                 broker.resolve(event.call_id, made.answers.pop(0))
 
         async def store() -> None:

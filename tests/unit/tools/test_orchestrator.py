@@ -108,7 +108,8 @@ async def test_more_rights_are_asked_for_with_their_reason(scene: MakeScene) -> 
     [
         (ON_FAILURE, [YES], [True, False]),
         (ON_FAILURE, [NO], [True]),
-        (UNTRUSTED, [YES], [True, False]),  # the yes before it ran was for what it is, wherever it has to run
+        (UNTRUSTED, [YES, YES], [True, False]),  # the first yes was for a run in the sandbox
+        (UNTRUSTED, [YES, NO], [True]),
         (ON_REQUEST, [], [True]),
         (NEVER, [], [True]),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.patching import Patching
 from protocol.events.patches import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision, SandboxPolicy
 from tests.unit.tools.conftest import MakeScene, Scene, ran
 
 pytestmark = pytest.mark.anyio
@@ -156,6 +157,66 @@ async def test_another_failure_of_the_writer_is_no_reason_to_leave_the_sandbox(s
     await apply(on, adds("f"))
     assert on.runner.confined == [True]
     assert not end(on).success
+
+
+@pytest.mark.parametrize("sandbox", [None, DangerFullAccess()])
+async def test_leftovers_of_a_killed_writer_are_finished_only_inside_the_sandbox(
+    scene: MakeScene, sandbox: SandboxPolicy | None
+) -> None:
+    """Commands could forge them: a writer that may do more would do it for them."""
+    on = scene(ON_REQUEST, sandbox, [YES])
+    on.runner.results = [REFUSED]
+    recovers: list[tuple[bool, bool]] = []
+
+    def look(spec: CommandSpec) -> None:
+        [document] = (on.root / "home/tmp").iterdir()
+        recovers.append((spec.sandbox is not None, json.loads(document.read_bytes())["recover"]))
+
+    on.runner.witness = look
+    await apply(on, adds("../outside/f"))
+    assert recovers == ([(True, True), (False, False)] if sandbox is None else [(False, False)])
+
+
+async def test_the_names_of_temporary_files_are_not_the_models_to_choose(scene: MakeScene) -> None:
+    on = scene()
+    tokens: list[str] = []
+
+    def look(spec: CommandSpec) -> None:
+        [document] = (on.root / "home/tmp").iterdir()
+        tokens.append(json.loads(document.read_bytes())["token"])
+
+    on.runner.witness = look
+    for call_id in ("../../up", "c", "c"):
+        await apply(on, adds("f"), call_id)
+    assert not any("up" in token or "/" in token for token in tokens)
+    assert len(set(tokens)) == 3
+
+
+async def test_the_same_patch_elsewhere_is_another_question(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[SESSION, NO])
+    for name in ("fine", "elsewhere"):
+        (on.root / name).mkdir()
+    link = on.ws / "link"
+    link.symlink_to(on.root / "fine")
+    await apply(on, adds("link/f"))
+    await apply(on, adds("link/f"), "c2")
+    assert len(on.questions()) == 1
+    link.unlink()
+    link.symlink_to(on.root / "elsewhere")
+    with pytest.raises(ToolFailure):
+        await apply(on, adds("link/f"), "c3")
+    question = on.questions()[1]
+    assert isinstance(question, ApplyPatchApprovalRequestEvent)
+    assert str(on.root / "elsewhere/f") in (question.reason or "")
+    assert len(on.runner.asked) == 2
+
+
+async def test_a_stricter_policy_ends_what_was_approved_for_the_session(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION, NO])
+    await apply(on, adds("f"))
+    on.turn.settings = replace(on.turn.settings, sandbox_policy=ReadOnly())
+    with pytest.raises(ToolFailure):
+        await apply(on, adds("f"), "c2")
 
 
 async def test_a_yes_for_the_session_covers_this_very_patch_only(scene: MakeScene) -> None:

@@ -6,13 +6,15 @@ import os.path
 
 from pydantic import Field
 
+from app_server.core.approvals.consent import rights_of
 from app_server.core.errors import LaunchError
+from app_server.core.exec.command import CommandSpec
 from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.builtin.shell import patched
+from app_server.core.tools.consent import policy_rights
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
-from app_server.core.tools.orchestrator import Command, command_spec, through
+from app_server.core.tools.orchestrator import Command, through
 from app_server.core.tools.watching import Look, finish, watch
 
 YIELD_MS = 10_000
@@ -59,10 +61,18 @@ class ExecCommandTool:
             return answer
         yield_ms = arguments.yield_time_ms
 
-        async def execute(plan: SandboxPlan | None) -> Look:
-            began = turn.clock()
-            pty = await turn.runner.open_session(command_spec(command, turn, plan))
-            terminal = await turn.terminals.keep(command.call_id, pty, began=began, confined=plan is not None)
+        async def execute(spec: CommandSpec) -> Look:
+            began, policy = turn.clock(), policy_rights(turn)
+            pty = await turn.runner.open_session(spec)
+            terminal = await turn.terminals.keep(
+                command.call_id,
+                pty,
+                began=began,
+                line=arguments.cmd,
+                cwd=command.cwd,
+                rights=rights_of(spec.sandbox),
+                policy=policy,
+            )
             look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
             if look.denied or pty.failure is not None:
                 await turn.terminals.forget(terminal.number)

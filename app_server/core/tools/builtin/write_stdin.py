@@ -6,7 +6,9 @@ from pydantic import Field
 
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
+from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
+from app_server.core.tools.typed_input import check_input
 from app_server.core.tools.watching import finish, watch
 
 YIELD_MS = 250
@@ -40,10 +42,13 @@ class WriteStdinTool:
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, WriteStdinArguments)
         number = arguments.session_id
+        await confinement(turn)  # ends what must not go on under this turn's policy
         terminal = turn.terminals.find(number)
         if terminal is None:
-            raise ToolFailure(f"write_stdin failed: there is no session {number}; it has ended or never was")
-        await terminal.pty.write((arguments.chars or "").encode())
+            raise ToolFailure(f"write_stdin failed: {turn.terminals.why_missing(number)}")
+        if text := arguments.chars or "":
+            await check_input(text, terminal, turn)
+            await terminal.pty.write(text.encode())
         yield_ms = arguments.yield_time_ms
         look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
         return await finish(look, arguments.max_output_tokens, turn)

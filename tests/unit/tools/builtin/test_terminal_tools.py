@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import anyio
 import pytest
 
+from app_server.core.approvals.consent import EVERYTHING
 from app_server.core.exec.pty import PtySession
 from app_server.core.tools.builtin.exec_command import ExecCommandTool
 from app_server.core.tools.builtin.write_stdin import WriteStdinTool
 from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminals
 from protocol.base import Json
-from protocol.events.commands import ExecCommandBeginEvent, ExecCommandEndEvent
-from protocol.policy import AskForApproval, ReadOnly, ReviewDecision
+from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandBeginEvent, ExecCommandEndEvent
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    ReviewDecision,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 from tests.unit.tools.builtin.conftest import MakeLive, run
 from tests.unit.tools.conftest import Scene
 
@@ -124,6 +134,98 @@ async def test_a_patch_in_a_line_is_applied_as_a_patch(live: MakeLive) -> None:
     assert "patch_apply_begin" in scene.kinds()
 
 
+NO_TMP = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+
+
+def change(scene: Scene, approval: AskForApproval, sandbox: SandboxPolicy) -> None:
+    """The settings of the next turn."""
+    scene.turn.settings = replace(scene.turn.settings, approval_policy=approval, sandbox_policy=sandbox)
+
+
+@pytest.mark.parametrize("chars", ["", "echo > made\n"])
+async def test_a_session_ends_when_the_policy_gives_less_than_when_it_was_opened(
+    live: MakeLive, chars: str
+) -> None:
+    scene = live()
+    number = await opened(scene, "echo up; exec sh", "up")
+    change(scene, AskForApproval.UNTRUSTED, ReadOnly())
+    for _ in range(2):
+        with pytest.raises(ToolFailure, match="gave more rights than this turn's"):
+            await run(WRITE, scene, session_id=number, chars=chars)
+    assert [(end.call_id, end.exit_code) for end in ends(scene)] == [("c1", 137)]
+    assert scene.questions() == []
+    assert not (scene.ws / "made").exists()
+
+
+async def test_it_ends_before_any_command_of_the_stricter_turn_runs(live: MakeLive) -> None:
+    scene = live()
+    number = await opened(scene, "echo up; exec sh", "up")
+    terminal = scene.turn.terminals.find(number)
+    assert terminal is not None
+    change(scene, AskForApproval.NEVER, ReadOnly())
+    await run_command(Command(call_id="c2", argv=("true",), cwd=str(scene.ws)), scene.turn)
+    assert terminal.pty.exit_code == 137
+    assert len(scene.turn.terminals) == 0
+
+
+async def test_a_session_goes_on_under_the_same_policy_or_a_wider_one(live: MakeLive) -> None:
+    scene = live(sandbox=NO_TMP)
+    number = await opened(scene, "echo up; exec sh", "up")
+    for sandbox in (NO_TMP, NO_TMP.model_copy(update={"network_access": True}), DangerFullAccess()):
+        change(scene, AskForApproval.NEVER, sandbox)
+        said = await run(WRITE, scene, session_id=number, chars="echo $((40 + 2))\n")
+        with anyio.fail_after(20):
+            while "42" not in said:
+                said += await run(WRITE, scene, session_id=number)
+
+
+async def outside_the_sandbox(live: MakeLive, answer: ReviewDecision) -> tuple[Scene, int]:
+    """A shell that the user let out of the sandbox, and what is answered to the next question."""
+    scene = live(AskForApproval.ON_REQUEST, NO_TMP, [ReviewDecision.APPROVED, answer])
+    said = await run(EXEC, scene, cmd="exec sh", yield_time_ms=250, with_escalated_permissions=True, **SHORT)
+    return scene, int(re.findall(r"session ID (\d+)", said)[0])
+
+
+async def test_typing_into_what_runs_without_the_sandbox_is_asked_about(live: MakeLive) -> None:
+    scene, number = await outside_the_sandbox(live, ReviewDecision.APPROVED)
+    line = f"echo > {scene.root}/outside/made; exit\n"
+    await run(WRITE, scene, "c2", session_id=number, chars=line, yield_time_ms=60_000)
+    assert (scene.root / "outside/made").exists()
+    question = scene.questions()[1]
+    assert isinstance(question, ExecApprovalRequestEvent)
+    assert (question.call_id, question.command, question.cwd) == ("c1", (line,), str(scene.ws))
+    assert question.reason == f"to be typed into session {number} (exec sh), which runs without the sandbox"
+
+
+async def test_what_the_user_denies_is_not_typed(live: MakeLive) -> None:
+    scene, number = await outside_the_sandbox(live, ReviewDecision.DENIED)
+    with pytest.raises(ToolFailure, match="input rejected by user"):
+        await run(WRITE, scene, "c2", session_id=number, chars="echo denied\n")
+    # What comes next finds nothing of it in the line.
+    scene.answers = [ReviewDecision.APPROVED]
+    said = await run(WRITE, scene, "c3", session_id=number, chars="exit\n", yield_time_ms=60_000)
+    assert "denied" not in said
+
+
+async def test_what_was_typed_with_a_yes_for_the_session_may_be_typed_there_again(live: MakeLive) -> None:
+    answers = [ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED]
+    scene = live(AskForApproval.UNTRUSTED, NO_TMP, answers)
+    number = await opened(scene, "echo up; exec cat", "up")
+    for _ in range(2):
+        await run(WRITE, scene, session_id=number, chars="y\n")
+    assert len(scene.questions()) == 2
+    with pytest.raises(ToolFailure, match="rejected"):
+        await run(WRITE, scene, session_id=number, chars="n\n")
+
+
+async def test_under_never_nothing_is_typed_into_what_the_user_let_out_of_the_sandbox(live: MakeLive) -> None:
+    scene, number = await outside_the_sandbox(live, ReviewDecision.APPROVED)
+    change(scene, AskForApproval.NEVER, NO_TMP)
+    with pytest.raises(ToolFailure, match="nothing was typed"):
+        await run(WRITE, scene, session_id=number, chars="echo > made\n")
+    assert f"session ID {number}" in await run(WRITE, scene, session_id=number), "it may be read"
+
+
 async def test_closing_ends_every_session(live: MakeLive) -> None:
     scene = live()
     numbers = [await opened(scene, "trap '' HUP TERM; echo up; sleep 1000", "up") for _ in range(2)]
@@ -148,13 +250,17 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
 
     closed: list[PtySession] = []
     terminals = Terminals()
+
+    async def keep(call_id: str, pty: PtySession) -> None:
+        await terminals.keep(call_id, pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
+
     made = []
     for n in range(MOST + 1):
         pty = Ended.__new__(Ended)
         pty.master = 0 if n == 5 else None  # type: ignore[assignment]  # stands for its exit code
         made.append(pty)
-        await terminals.keep(f"c{n}", pty, began=0, confined=False)
+        await keep(f"c{n}", pty)
     assert closed == [made[5]]
     terminals.find(0)
-    await terminals.keep("more", made[6], began=0, confined=False)
+    await keep("more", made[6])
     assert closed == [made[5], made[1]]

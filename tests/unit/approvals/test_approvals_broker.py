@@ -1,0 +1,88 @@
+"""Questions that wait for an answer: which answer finds which question, and that only the first one counts."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from app_server.core.approvals.broker import ApprovalBroker
+from protocol.policy import ReviewDecision
+
+pytestmark = pytest.mark.anyio
+
+YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def silent() -> None:
+    pass
+
+
+@pytest.mark.parametrize(("first", "second"), [(NO, YES), (NO, SESSION), (YES, NO)])
+async def test_the_first_answer_counts_also_where_the_second_comes_before_it_is_taken(
+    first: ReviewDecision, second: ReviewDecision
+) -> None:
+    broker = ApprovalBroker()
+
+    def announce() -> None:
+        assert broker.resolve("c1", first)
+        assert not broker.resolve("c1", second)
+
+    assert await broker.ask("c1", "t1", announce) is first
+
+
+async def test_an_answer_finds_only_the_question_with_its_id() -> None:
+    broker = ApprovalBroker()
+    decisions: dict[str, ReviewDecision] = {}
+
+    async def ask(call_id: str) -> None:
+        decisions[call_id] = await broker.ask(call_id, "t1", silent)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "c1")
+        group.start_soon(ask, "c2")
+        await anyio.wait_all_tasks_blocked()
+        assert not broker.resolve("c3", YES)
+        assert not broker.resolve("t1", YES), "two questions of the turn: which one is meant?"
+        assert broker.resolve("c2", NO)
+        assert broker.resolve("c1", YES)
+    assert decisions == {"c1": YES, "c2": NO}
+    assert len(broker) == 0
+
+
+async def test_the_id_of_a_turn_answers_its_only_question() -> None:
+    broker = ApprovalBroker()
+    assert await broker.ask("c1", "t1", lambda: _answered(broker, "t1")) is YES
+
+
+def _answered(broker: ApprovalBroker, id: str) -> None:
+    assert broker.knows(id)
+    assert broker.resolve(id, YES)
+
+
+async def test_a_second_question_under_the_same_id_is_denied_and_the_first_goes_on() -> None:
+    broker = ApprovalBroker()
+    decisions: list[ReviewDecision] = []
+
+    async def ask() -> None:
+        decisions.append(await broker.ask("c1", "t1", silent))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        assert await broker.ask("c1", "t1", silent) is NO
+        assert broker.resolve("c1", YES)
+    assert decisions == [YES]
+
+
+async def test_a_withdrawn_question_leaves_nothing_to_answer() -> None:
+    broker = ApprovalBroker()
+    with anyio.move_on_after(0):
+        await broker.ask("c1", "t1", silent)
+    assert not broker.knows("c1")
+    assert not broker.resolve("c1", YES)
+    assert await broker.ask("c1", "t2", lambda: _answered(broker, "c1")) is YES

@@ -1,0 +1,125 @@
+"""What a yes is for: the same thing, no more rights than were agreed to, no stricter policy since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.approvals.consent import (
+    EVERYTHING,
+    CommandSubject,
+    Consent,
+    InputSubject,
+    PatchSubject,
+    Rights,
+    Subject,
+    rights_of,
+)
+from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.sandbox.plan import SandboxPlan
+
+ROOTS = ("/a", "/a/b", "/a/bc", "/d", "/d/e/f", "/tmp")
+PLACES = ("/a", "/a/b", "/a/b/x", "/a/bc/x", "/ab", "/d/e", "/d/e/f/g", "/tmp/x", "/etc")
+
+rights = st.one_of(
+    st.just(EVERYTHING),
+    st.builds(
+        Rights,
+        roots=st.frozensets(st.sampled_from(ROOTS)),
+        network=st.booleans(),
+        foreign_files=st.booleans(),
+    ),
+)
+subjects: st.SearchStrategy[Subject] = st.one_of(
+    st.builds(
+        CommandSubject,
+        argv=st.sampled_from([("make",), ("make", "all"), ("make all",)]),
+        folder=st.sampled_from(["/a", "/a/b"]),
+        escalated=st.booleans(),
+    ),
+    st.builds(PatchSubject, text=st.sampled_from(["x", "y"]), places=st.sampled_from([("/a/f",), ("/d/f",)])),
+    st.builds(
+        InputSubject,
+        text=st.sampled_from(["y\n", "n\n"]),
+        terminal=st.integers(0, 1),
+        call_id=st.sampled_from(["c1", "c2"]),
+    ),
+)
+consents = st.builds(Consent, subject=subjects, run=rights, policy=rights)
+
+
+def may_write(held: Rights, place: str) -> bool:
+    return not held.confined or any(place == root or place.startswith(root + "/") for root in held.roots)
+
+
+@given(rights, rights)
+def test_whoever_is_within_others_rights_can_do_nothing_that_they_cannot(
+    inner: Rights, outer: Rights
+) -> None:
+    if inner.within(outer):
+        assert all(may_write(outer, place) for place in PLACES if may_write(inner, place))
+        assert inner.confined or not outer.confined
+        assert not outer.confined or inner.network <= outer.network
+
+
+@given(rights, rights, rights)
+def test_rights_are_ordered(a: Rights, b: Rights, c: Rights) -> None:
+    assert a.within(a)
+    assert a.within(EVERYTHING)
+    if a.within(b) and b.within(c):
+        assert a.within(c)
+
+
+@given(consents, consents)
+def test_a_yes_covers_the_same_thing_with_no_more_rights_under_no_stricter_policy(
+    yes: Consent, question: Consent
+) -> None:
+    assert yes.covers(yes)
+    if yes.covers(question):
+        assert yes.subject == question.subject
+        assert all(may_write(yes.run, place) for place in PLACES if may_write(question.run, place))
+        assert question.run.confined or not yes.run.confined
+        assert all(may_write(question.policy, place) for place in PLACES if may_write(yes.policy, place))
+        assert question.policy.confined <= yes.policy.confined
+
+
+@given(st.lists(consents, max_size=6), consents)
+def test_the_memory_covers_what_one_of_its_yeses_covers(given_: list[Consent], question: Consent) -> None:
+    memory = ApprovalMemory()
+    assert not memory.covers(question)
+    for yes in given_:
+        memory.remember(yes)
+    assert memory.covers(question) == any(yes.covers(question) for yes in given_)
+
+
+COMMAND = Consent(CommandSubject(("make",), "/a"), run=Rights(roots=frozenset({"/a"})), policy=EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(COMMAND, subject=CommandSubject(("make", "x"), "/a")),
+        replace(COMMAND, subject=CommandSubject(("make",), "/a/b")),
+        replace(COMMAND, subject=CommandSubject(("make",), "/a", escalated=True)),
+        replace(COMMAND, run=EVERYTHING),
+        replace(COMMAND, run=Rights(roots=frozenset({"/a"}), network=True)),
+        replace(COMMAND, run=Rights(roots=frozenset({"/a", "/d"}))),
+        replace(COMMAND, run=Rights(roots=frozenset({"/a"}), foreign_files=True)),
+        replace(COMMAND, policy=Rights(roots=frozenset({"/a"}))),
+    ],
+)
+def test_another_word_place_right_or_a_stricter_policy_is_another_question(other: Consent) -> None:
+    memory = ApprovalMemory()
+    memory.remember(COMMAND)
+    assert memory.covers(COMMAND)
+    assert not memory.covers(other)
+
+
+def test_the_rights_of_a_plan_are_those_that_it_grants() -> None:
+    plan = SandboxPlan(writable_roots=("/a", "/tmp"), network=True, foreign_files=True)
+    assert rights_of(plan) == Rights(roots=frozenset({"/a", "/tmp"}), network=True, foreign_files=True)
+    assert rights_of(SandboxPlan()) == Rights()
+    assert rights_of(None) == EVERYTHING

@@ -1,0 +1,132 @@
+"""Which file a program's name stands for, and whether a command or a repository can have put it there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app_server.core.approvals.programs import ProgramSearch, exposed_folders
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """`ws` is the workspace, `tools` a folder of the user's; what lies above is nobody's to write."""
+    for name in ("ws/bin", "tools", "home"):
+        (tmp_path / name).mkdir(parents=True)
+    program(tmp_path / "tools/ls")
+    return tmp_path
+
+
+def program(path: Path, mode: int = 0o755) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+    return path
+
+
+def search(top: Path, *folders: str | Path, home: Path | None = None, **more: str) -> ProgramSearch:
+    environment = {"PATH": ":".join(map(str, folders)), "HOME": str(home or top / "home"), **more}
+    return ProgramSearch(environment, exposed_folders(str(top / "ws"), ()))
+
+
+def test_the_first_hit_decides(top: Path) -> None:
+    assert search(top, top / "tools").trusts("ls")
+    assert search(top, top / "ws/bin", top / "tools").trusts("ls"), (
+        "an environment of the workspace without ls"
+    )
+    program(top / "ws/bin/ls")
+    assert search(top, top / "tools", top / "ws/bin").trusts("ls")
+    assert not search(top, top / "ws/bin", top / "tools").trusts("ls")
+
+
+def test_a_name_that_is_found_nowhere_runs_nothing(top: Path) -> None:
+    assert search(top, top / "tools", top / "none").trusts("rg")
+
+
+def test_what_may_become_a_program_any_moment_is_no_other_one(top: Path) -> None:
+    program(top / "ws/bin/ls", 0o644)
+    assert not search(top, top / "ws/bin", top / "tools").trusts("ls")
+
+
+def test_what_cannot_be_executed_elsewhere_is_passed_over(top: Path) -> None:
+    program(top / "other/ls", 0o644)
+    (top / "folder/ls").mkdir(parents=True)
+    assert search(top, top / "folder", top / "other", top / "tools").trusts("ls")
+    program(top / "ws/bin/ls")
+    assert not search(top, top / "other", top / "ws/bin").trusts("ls")
+
+
+@pytest.mark.parametrize("folder", ["", ".", "bin", "./node_modules/.bin", "~/bin", "../tools"])
+def test_a_path_that_depends_on_the_folder_finds_nothing_that_is_trusted(top: Path, folder: str) -> None:
+    assert not search(top, folder, top / "tools").trusts("ls")
+    assert search(top, top / "tools", folder).trusts("ls"), "it is not looked at"
+    assert not search(top, top / "tools", folder).trusts("rg")
+
+
+def test_without_a_path_nothing_is_trusted() -> None:
+    assert not ProgramSearch({"HOME": "/nowhere"}, ()).trusts("ls")
+    assert not ProgramSearch({"HOME": "/nowhere", "PATH": "/x:" * 1000 + "/usr/bin"}, ()).trusts("ls")
+
+
+@pytest.mark.parametrize("name", ["./ls", "bin/ls", "../tools/ls"])
+def test_a_relative_path_is_never_trusted(top: Path, name: str) -> None:
+    assert not search(top, top / "tools").trusts(name)
+
+
+def test_links_are_followed_both_ways(top: Path) -> None:
+    program(top / "ws/evil")
+    (top / "tools/cat").symlink_to(top / "ws/evil")
+    assert not search(top, top / "tools").trusts("cat"), "a name outside that leads inside"
+    (top / "ws/bin/ls").symlink_to(top / "tools/ls")
+    assert not search(top, top / "ws/bin").trusts("ls"), "a name inside can be made to lead elsewhere"
+    (top / "alias").symlink_to(top / "ws/bin")
+    program(top / "ws/bin/rg")
+    assert not search(top, top / "alias").trusts("rg")
+    (top / "here").symlink_to(top / "ws")
+    exposed = exposed_folders(str(top / "here"), ())
+    assert not ProgramSearch({"PATH": str(top / "ws/bin")}, exposed).trusts("rg")
+
+
+def test_what_everybody_may_write_is_not_trusted(top: Path) -> None:
+    open_to_all = program(top / "shared/bin/ls")
+    assert search(top, top / "shared/bin").trusts("ls")
+    (top / "shared").chmod(0o1777)
+    assert search(top, top / "shared/bin").trusts("ls")
+    (top / "shared").chmod(0o777)
+    assert not search(top, top / "shared/bin").trusts("ls")
+    (top / "shared").chmod(0o755)
+    open_to_all.chmod(0o777)
+    assert not search(top, top / "shared/bin").trusts("ls")
+
+
+def test_a_program_by_its_path_is_looked_at_too(top: Path) -> None:
+    assert search(top).trusts("/usr/bin/env")
+    inside = ProgramSearch({"PATH": ""}, exposed_folders("/usr", ()))
+    assert not inside.trusts("/usr/bin/env")
+
+
+@pytest.mark.parametrize("name", [".bash_profile", ".profile", ".zshenv"])
+def test_a_shell_that_reads_what_the_workspace_holds_is_not_trusted(top: Path, name: str) -> None:
+    for shell in ("bash", "sh", "zsh"):
+        program(top / "tools" / shell)
+        assert search(top, top / "tools", home=top / "ws").trusts(shell), "there is nothing to read"
+    (top / "ws" / name).write_text("touch pwned\n")
+    assert not search(top, top / "tools", home=top / "ws").trusts("bash")
+    assert search(top, top / "tools", home=top / "ws").trusts("ls")
+    assert search(top, top / "tools").trusts("bash")
+    assert not search(top, top / "tools", ZDOTDIR=str(top / "ws")).trusts("zsh")
+    (top / "home" / name).symlink_to(top / "ws" / name)
+    assert not search(top, top / "tools").trusts("bash")
+
+
+def test_repositories_around_the_working_directory_are_exposed_and_the_whole_disk_is_not(top: Path) -> None:
+    inner = top / "ws/a/b"
+    inner.mkdir(parents=True)
+    (top / "ws/.git").mkdir()
+    (top / "ws/a/.git").write_text("gitdir: elsewhere\n")
+    assert exposed_folders(str(inner), ["/var/cache", "/"]) == tuple(
+        sorted(["/var/cache", *(os.path.realpath(place) for place in (inner, top / "ws/a", top / "ws"))])
+    )
+    assert exposed_folders("/", ()) == ()

@@ -1,0 +1,255 @@
+"""A yes over several turns: nothing ever runs with more rights than the last yes or the policy gave."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app_server.core.approvals.consent import rights_of
+from app_server.core.exec.command import CommandSpec
+from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.orchestrator import ESCALATION_REASON, RETRY_REASON, Command, run_command
+from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    ReadOnly,
+    ReviewDecision,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+from tests.unit.tools.conftest import DENIED, MakeScene, Scene, program_in, ran
+
+pytestmark = pytest.mark.anyio
+
+YES, SESSION, NO = ReviewDecision.APPROVED, ReviewDecision.APPROVED_FOR_SESSION, ReviewDecision.DENIED
+UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE
+ON_REQUEST, NEVER = AskForApproval.ON_REQUEST, AskForApproval.NEVER
+
+WORKSPACE = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+POLICIES: list[SandboxPolicy] = [
+    ReadOnly(),
+    WORKSPACE,
+    WORKSPACE.model_copy(update={"network_access": True}),
+    DangerFullAccess(),
+]
+"""Each gives more than the one before."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """One turn with one call, and what the user would answer to the first and the second question."""
+
+    approval: AskForApproval
+    policy: int
+    escalated: bool
+    stopped: bool
+    """The sandbox stands in the way."""
+    answers: tuple[ReviewDecision, ReviewDecision]
+
+
+plays = st.builds(
+    Play,
+    approval=st.sampled_from(AskForApproval),
+    policy=st.integers(0, len(POLICIES) - 1),
+    escalated=st.booleans(),
+    stopped=st.booleans(),
+    answers=st.tuples(st.sampled_from([YES, SESSION, NO]), st.sampled_from([YES, SESSION, NO])),
+)
+
+
+async def play(on: Scene, one: Play) -> tuple[list[CommandSpec], list[tuple[bool, ReviewDecision]]]:
+    """What ran, and each question: whether it was for a run without the sandbox, and the answer."""
+    on.turn.settings = replace(
+        on.turn.settings, approval_policy=one.approval, sandbox_policy=POLICIES[one.policy]
+    )
+    on.runner.asked, on.answers = [], list(one.answers)
+    on.runner.results = [DENIED if one.stopped else ran()]
+    before = len(on.questions())
+    command = Command(call_id="c", argv=("make", "all"), cwd=str(on.ws), escalated=one.escalated)
+    try:
+        await run_command(command, on.turn)
+    except ToolFailure:
+        pass
+    asked = []
+    for question, answer in zip(on.questions()[before:], one.answers, strict=False):
+        assert isinstance(question, ExecApprovalRequestEvent)
+        without = question.reason in (RETRY_REASON, ESCALATION_REASON) or one.policy == len(POLICIES) - 1
+        asked.append((without, answer))
+    return on.runner.asked, asked
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@given(st.lists(plays, min_size=1, max_size=6))
+async def test_nothing_runs_with_more_rights_than_a_yes_or_the_policy_gave(
+    scene: MakeScene, turns: list[Play]
+) -> None:
+    on = scene()
+    remembered: set[tuple[bool, bool, int]] = set()
+    """For the session: escalated, without the sandbox, under which policy."""
+    for one in turns:
+        specs, asked = await play(on, one)
+        given_now = {without for without, answer in asked if answer is not NO}
+        earlier = {
+            without
+            for escalated, without, policy in remembered
+            if escalated == one.escalated and policy <= one.policy
+        }
+        policy = rights_of(on.runner.plan(POLICIES[one.policy], str(on.ws)))
+        for spec in specs:
+            if one.approval is UNTRUSTED:
+                assert given_now | earlier, "nothing runs without any yes"
+            if rights_of(spec.sandbox) != policy:
+                assert spec.sandbox is None
+                assert True in given_now | (earlier if one.approval is not NEVER else set())
+        if one.approval is NEVER:
+            assert not asked
+        remembered |= {(one.escalated, without, one.policy) for without, answer in asked if answer is SESSION}
+
+
+async def say(
+    on: Scene, *argv: str, call_id: str = "c1", escalated: bool = False, cwd: str | None = None
+) -> None:
+    await run_command(
+        Command(call_id=call_id, argv=argv or ("make", "all"), cwd=cwd or str(on.ws), escalated=escalated),
+        on.turn,
+    )
+
+
+async def test_what_was_approved_for_the_session_runs_in_the_sandbox_each_time(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION])
+    for call_id in ("c1", "c2", "c3"):
+        await say(on, call_id=call_id)
+    assert on.runner.confined == [True, True, True]
+    assert len(on.questions()) == 1
+
+
+async def test_a_retry_that_was_approved_for_the_session_is_not_asked_about_again(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION, SESSION])
+    for call_id in ("c1", "c2"):
+        on.runner.results = [DENIED]
+        await say(on, call_id=call_id)
+    assert on.runner.confined == [True, False, True, False], "the sandbox comes first, as at first"
+    first, second = on.questions()
+    assert isinstance(first, ExecApprovalRequestEvent)
+    assert isinstance(second, ExecApprovalRequestEvent)
+    assert (first.reason, second.reason) == (None, RETRY_REASON)
+
+
+async def test_a_yes_to_the_first_run_is_none_to_one_without_the_sandbox(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, answers=[SESSION, NO, NO])
+    for call_id in ("c1", "c2"):
+        on.runner.results = [DENIED]
+        with pytest.raises(ToolFailure):
+            await say(on, call_id=call_id)
+    assert on.runner.confined == [True, True]
+
+
+async def test_an_escalation_that_was_approved_for_the_session_covers_no_other_kind_of_run(
+    scene: MakeScene,
+) -> None:
+    on = scene(ON_REQUEST, answers=[SESSION, NO, NO])
+    await say(on, escalated=True)
+    await say(on, call_id="c2", escalated=True)
+    assert on.runner.confined == [False, False]
+    assert len(on.questions()) == 1
+    on.turn.settings = replace(on.turn.settings, approval_policy=UNTRUSTED)
+    with pytest.raises(ToolFailure):
+        await say(on, call_id="c3")
+    assert len(on.questions()) == 2
+
+
+async def test_an_escalation_without_a_reason_says_what_it_is(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[NO])
+    with pytest.raises(ToolFailure):
+        await say(on, escalated=True)
+    [question] = on.questions()
+    assert isinstance(question, ExecApprovalRequestEvent)
+    assert question.reason == ESCALATION_REASON
+
+
+@pytest.mark.parametrize(
+    ("then", "asks"), [(ReadOnly(), True), (WORKSPACE, True), (DangerFullAccess(), False)]
+)
+async def test_a_stricter_policy_ends_what_was_approved_for_the_session(
+    scene: MakeScene, then: SandboxPolicy, asks: bool
+) -> None:
+    on = scene(UNTRUSTED, DangerFullAccess(), [SESSION, YES])
+    await say(on)
+    on.turn.settings = replace(on.turn.settings, sandbox_policy=then)
+    await say(on, call_id="c2")
+    assert len(on.questions()) == 1 + asks
+    assert on.runner.confined == [False, asks]
+
+
+async def test_under_never_nothing_remembered_counts(scene: MakeScene) -> None:
+    on = scene(UNTRUSTED, DangerFullAccess(), [SESSION])
+    await say(on)
+    on.turn.settings = replace(on.turn.settings, approval_policy=NEVER, sandbox_policy=ReadOnly())
+    on.runner.results = [DENIED]
+    await say(on, call_id="c2")
+    assert on.runner.confined == [False, True]
+
+
+async def test_a_folder_by_a_link_is_shown_by_where_it_leads_and_runs_there(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[YES])
+    (on.ws / "sub").symlink_to(on.root / "outside")
+    await say(on, escalated=True, cwd=str(on.ws / "sub"))
+    [question] = on.questions()
+    assert isinstance(question, ExecApprovalRequestEvent)
+    assert question.cwd == str(on.ws / "sub")
+    assert question.reason == f"{on.ws}/sub leads to {on.root}/outside; {ESCALATION_REASON}"
+    [spec] = on.runner.asked
+    assert (spec.cwd, spec.exact_cwd) == (str(on.root / "outside"), True)
+
+
+async def test_a_folder_that_becomes_a_link_while_it_is_asked_about_runs_nothing(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[YES])
+    sub = on.ws / "sub"
+    sub.mkdir()
+
+    def swap() -> None:
+        sub.rmdir()
+        sub.symlink_to(on.root / "outside")
+
+    on.while_asked = swap
+    with pytest.raises(ToolFailure, match="has become a link"):
+        await say(on, escalated=True, cwd=str(sub))
+    assert on.runner.asked == []
+
+
+async def test_a_yes_for_the_session_is_for_the_folder_and_not_for_its_name(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[SESSION, NO])
+    sub = on.ws / "sub"
+    sub.mkdir()
+    await say(on, escalated=True, cwd=str(sub))
+    sub.rmdir()
+    sub.symlink_to(on.root / "outside")
+    with pytest.raises(ToolFailure):
+        await say(on, call_id="c2", escalated=True, cwd=str(sub))
+    assert len(on.questions()) == 2
+
+
+@pytest.mark.parametrize("folder", ["ws/bin", "earlier"])
+async def test_a_program_that_commands_can_have_written_is_asked_about(scene: MakeScene, folder: str) -> None:
+    """Also one that they could write in an earlier turn."""
+    on = scene(NEVER, WORKSPACE.model_copy(update={"writable_roots": (str(on_root(scene) / "earlier"),)}))
+    program_in(on.root / folder, "ls")
+    on.runner.environment = {"PATH": f"{on.root / folder}:{os.defpath}"}
+    await say(on)
+    on.turn.settings = replace(on.turn.settings, approval_policy=UNTRUSTED, sandbox_policy=ReadOnly())
+    on.answers = [NO]
+    with pytest.raises(ToolFailure):
+        await say(on, "ls", call_id="c2")
+    on.runner.environment = {"PATH": f"/usr/bin:{on.root / folder}"}
+    await say(on, "ls", call_id="c3")
+    assert len(on.questions()) == 1
+
+
+def on_root(scene: MakeScene) -> Path:
+    return scene().root
