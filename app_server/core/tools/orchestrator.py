@@ -196,7 +196,7 @@ class _Road:
     @cached_property
     def _programs(self) -> ProgramSearch:
         settings = self._turn.settings
-        plan = self._turn.runner.plan(settings.sandbox_policy, settings.cwd)
+        plan = self._turn.runner.plan(settings.sandbox_policy, settings.cwd, self._turn.roots)
         exposed = exposed_folders(settings.cwd, () if plan is None else plan.writable_roots)
         return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.exposed_folders))
 
@@ -209,7 +209,7 @@ class _Road:
             exact_cwd=True,
             env=command_environment(
                 turn.config.shell_environment_policy,
-                turn.runner.environment,
+                turn.runner.environment_for_commands,
                 plan=plan,
                 withheld=turn.config.credential_variables(),
             ),
