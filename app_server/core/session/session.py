@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -20,11 +21,13 @@ from app_server.core.session.operations import perform, remember
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
+from app_server.core.tools.output_events import decode
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
 from app_server.core.turn.errors import turn_error
 from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import SessionEvent, TurnStatus
+from protocol.engine.items import ItemStatus
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import InterruptOp, Op, ShutdownOp
@@ -203,8 +206,9 @@ class Session:
                     active.emitter.turn_ended(TurnStatus.COMPLETED, last_agent_message=outcome)
                 waiting += active.drain_pending()
             else:
-                self.background(self.services.terminals.close, name="terminals")
                 active.task.interrupted()
+                self._cut_terminals(active.emitter)
+                self.background(self.services.terminals.close, name="terminals")
                 active.emitter.turn_ended(TurnStatus.INTERRUPTED, reason=active.reason)
             for words in active.take_input():
                 remember(self, OperationEmitter(outbox, active.id), words)
@@ -214,6 +218,14 @@ class Session:
             outbox.store()  # whoever waits for the end says so only after the word of it
             active.ended.set()
         self.background(outbox.flush, name="flush")
+
+    def _cut_terminals(self, emitter: TurnEmitter) -> None:
+        """Commands of earlier turns that an interrupt ends, too: their items end with it."""
+        for terminal in self.services.terminals.detached():
+            assert terminal.begun is not None
+            item = replace(terminal.item, status=ItemStatus.FAILED, output=decode(terminal.said.value()))
+            emitter.complete_detached(item, terminal.begun, terminal.turn_id, cut=True)
+            terminal.begun = None
 
     async def _outcome(self, active: ActiveTask) -> str | TurnError | None:
         """The last thing the assistant said, or why the turn failed."""

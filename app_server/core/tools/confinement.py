@@ -12,7 +12,8 @@ from app_server.core.approvals.consent import rights_of
 from app_server.core.approvals.programs import exposed_folders
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.contract import ToolTurn
-from app_server.core.tools.output_events import command_end
+from app_server.core.tools.output_events import ended
+from app_server.core.tools.terminals import Terminal
 from protocol.events.notices import WarningEvent
 
 NOTICE: Final = "sandbox"
@@ -26,7 +27,7 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     turn.exposed_folders.update(exposed_folders(settings.cwd, () if plan is None else plan.writable_roots))
     if len(turn.terminals):
         for terminal in await turn.terminals.end_outdated(rights_of(plan)):
-            turn.emit(command_end(terminal.call_id, terminal.result(turn.clock())))
+            end_terminal(terminal, turn)
     if plan is not None and NOTICE not in turn.notices:
         turn.notices.add(NOTICE)
         state = await turn.runner.sandbox_state()
@@ -44,3 +45,12 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
             turn.notices.add(notice)
             turn.emit(WarningEvent(message=notice))
     return plan
+
+
+def end_terminal(terminal: Terminal, turn: ToolTurn) -> None:
+    """Emits the end of a terminal's item, which began in this turn or in an earlier one."""
+    item = ended(terminal.item, terminal.result(turn.clock()))
+    if terminal.begun is None:
+        turn.items.complete(item)
+    else:
+        turn.items.complete_detached(item, terminal.begun, terminal.turn_id)

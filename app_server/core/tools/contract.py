@@ -19,6 +19,7 @@ from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
 from protocol.engine.events import EngineEvent, Question
 from protocol.events.patches import ApplyPatchApprovalRequestEvent

@@ -1,11 +1,11 @@
-"""The one road of a command: refuse | ask → sandbox → run → was it stopped? ask → run without.
+"""The approval flow of a command: refuse | ask → sandbox → run → was it stopped? ask → run without.
 
 1. The policy may refuse (an escalation that nobody may approve): the model is told, nothing else happens.
-2. `exec_command_begin`; then, where the policy says so, the user is asked. A no ends it here.
+2. The item starts; then, where the policy says so, the user is asked. A no ends it here.
 3. The command runs in the sandbox of the turn, or without one where that is what was asked for and approved.
 4. Where the sandbox stood in the way, the user is asked, if the policy lets us, whether it may run again without it:
    a yes to the first question was for a run in the sandbox.
-5. `exec_command_end`, always, with what the model is told.
+5. The item ends, always, with what the model is told.
 
 A yes that was given for the session answers questions; it changes nothing about where the command runs.
 """
@@ -30,13 +30,9 @@ from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import OutputDeltas, command_end, decode
-from protocol.events.commands import (
-    Duration,
-    ExecApprovalRequestEvent,
-    ExecCommandBeginEvent,
-    ExecCommandEndEvent,
-)
+from app_server.core.tools.output_events import OutputDeltas, decode, ended, not_run
+from protocol.engine.items import CommandExecution, CommandSource
+from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision
 from protocol.records import dataclass
 
@@ -67,6 +63,26 @@ class Command:
     provider_shell: bool = False
     """Came as the provider's own kind of call, which clients are told of as of a user's command. It is asked about
     like any other."""
+    terminal: bool = False
+    """Runs on a terminal that may outlive the call."""
+
+    def item(self) -> CommandExecution:
+        """The item as it starts."""
+        return CommandExecution(
+            id=self.call_id,
+            command=self.argv,
+            cwd=self.cwd,
+            parsed=tuple(parse_command(self.argv if self.line is None else (self.line,))),
+            source=self._source(),
+            line=self.line,
+        )
+
+    def _source(self) -> CommandSource:
+        if self.user_shell:
+            return CommandSource.USER_SHELL
+        if self.provider_shell:
+            return CommandSource.PROVIDER
+        return CommandSource.TERMINAL if self.terminal else CommandSource.AGENT
 
 
 class Outcome(Protocol):
@@ -91,50 +107,44 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
     async def execute(spec: CommandSpec) -> ExecResult:
         return await turn.runner.run(spec, OutputDeltas(command.call_id, turn.emit).take)
 
-    result = await through(command, turn, execute)
-    turn.emit(command_end(command.call_id, result))
+    result = await run_with_approval(command, turn, execute)
+    turn.items.complete(ended(command.item(), result))
     return command_answer(result)
 
 
-async def through(command: Command, turn: ToolTurn, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
-    """Steps 1 to 4 around `execute`, which is given what to run. Raises ToolFailure, after the command's end was told,
-    where nothing was run."""
+async def run_with_approval(
+    command: Command, turn: ToolTurn, execute: Callable[[CommandSpec], Awaitable[Ran]]
+) -> Ran:
+    """Steps 1 to 4 around `execute`, which is given what to run. Raises ToolFailure, after the item's end, where nothing
+    was run."""
     request = CommandRequest(command.argv, command.cwd, command.escalated)
     if refused := refusal(request, turn.settings.approval_policy):
         turn.decided("shell", command.call_id, ReviewDecision.DENIED)
         raise ToolFailure(refused)
-    begins = command.argv if command.line is None else (command.line,)
-    turn.emit(
-        ExecCommandBeginEvent(
-            call_id=command.call_id,
-            command=begins,
-            cwd=command.cwd,
-            parsed_cmd=parse_command(begins),
-            is_user_shell_command=command.user_shell or command.provider_shell,
-        )
-    )
+    turn.items.start(command.item())
     began = turn.clock()
     try:
         if not command.argv:
             raise ToolFailure("command args are empty")
         if any("\0" in word for word in (*command.argv, command.cwd)):
             raise ToolFailure("execution error: a command cannot hold NUL characters")
-        return await _Road(command, turn).through(execute)
+        return await CommandApproval(command, turn).run(execute)
     except (ToolFailure, CoreError, Rejected) as error:
-        text = _said(error)
-        turn.emit(_failed(command, text, turn.clock() - began))
+        text = _text_of(error)
+        declined = isinstance(error, Rejected)
+        turn.items.complete(not_run(command.item(), text, turn.clock() - began, declined=declined))
         raise ToolFailure(text) from error
 
 
-class _Road:
-    """One command on its way through steps 2 to 4."""
+class CommandApproval:
+    """Steps 2 to 4 for one command."""
 
     def __init__(self, command: Command, turn: ToolTurn) -> None:
         self._command, self._turn = command, turn
         self._folder = os.path.realpath(command.cwd)
         """Resolved once: what is judged, shown and remembered is where it runs."""
 
-    async def through(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
+    async def run(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
         asked = await self._approved_first()
         if asked and self._command.escalated:
             return await execute(self._spec(None))
@@ -218,7 +228,7 @@ class _Road:
         )
 
 
-def _said(error: ToolFailure | CoreError | Rejected) -> str:
+def _text_of(error: ToolFailure | CoreError | Rejected) -> str:
     match error:
         case Rejected():
             return REJECTED
@@ -233,16 +243,3 @@ def command_answer(result: ExecResult) -> ToolOutput:
     output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
     text = command_result(output, result.exit_code, result.duration_s)
     return text_output(text, success=result.exit_code == 0)
-
-
-def _failed(command: Command, text: str, seconds: float) -> ExecCommandEndEvent:
-    """The end of a command that was not run, or not to an end we know."""
-    return ExecCommandEndEvent(
-        call_id=command.call_id,
-        stdout="",
-        stderr=text,
-        aggregated_output=text,
-        exit_code=-1,
-        duration=Duration.from_seconds(seconds),
-        formatted_output=text,
-    )

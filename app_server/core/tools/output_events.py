@@ -1,39 +1,34 @@
-"""A command's output as events: while it runs, in base64 and capped in number, and at its end, as text. Pure."""
+"""A command's output as events while it runs, capped in number, and as part of the item at its end. Pure."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
+from dataclasses import replace
 
 from app_server.core.context.output import command_output
 from app_server.core.exec.command import ExecResult, Stream
-from protocol.events.commands import (
-    Duration,
-    ExecCommandEndEvent,
-    ExecCommandOutputDeltaEvent,
-    ExecOutputStream,
-)
-from protocol.events.msg import EventMsg
+from protocol.engine.events import CommandOutput, OutputStream
+from protocol.engine.items import CommandExecution, ItemStatus
 
 MAX_DELTAS = 10_000
 """Events of one command's output; the reference stops there too. The end event has head and tail of everything."""
 MAX_BYTES = 16 << 20
 """And so much output in them: a listener that is slow must not cost us the memory of a command that is not."""
 
-_STREAMS = {Stream.STDOUT: ExecOutputStream.STDOUT, Stream.STDERR: ExecOutputStream.STDERR}
+_STREAMS = {Stream.STDOUT: OutputStream.STDOUT, Stream.STDERR: OutputStream.STDERR}
 
 
 class OutputDeltas:
-    """Tells of output as it comes."""
+    """Emits output as it comes."""
 
     def __init__(
         self,
-        call_id: str,
-        emit: Callable[[EventMsg], None],
+        item_id: str,
+        emit: Callable[[CommandOutput], None],
         most: int = MAX_DELTAS,
         most_bytes: int = MAX_BYTES,
     ) -> None:
-        self._call_id, self._emit, self._left, self._left_bytes = call_id, emit, most, most_bytes
+        self._item_id, self._emit, self._left, self._left_bytes = item_id, emit, most, most_bytes
 
     def take(self, stream: Stream, data: bytes) -> None:
         if self._left <= 0 or self._left_bytes <= 0:
@@ -41,23 +36,35 @@ class OutputDeltas:
         data = data[: self._left_bytes]
         self._left -= 1
         self._left_bytes -= len(data)
-        chunk = base64.b64encode(data).decode("ascii")
-        self._emit(ExecCommandOutputDeltaEvent(call_id=self._call_id, stream=_STREAMS[stream], chunk=chunk))
+        self._emit(CommandOutput(self._item_id, _STREAMS[stream], data))
 
 
 def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def command_end(call_id: str, result: ExecResult) -> ExecCommandEndEvent:
-    """The end of a command that ran."""
-    aggregated = decode(result.aggregated)
-    return ExecCommandEndEvent(
-        call_id=call_id,
+def ended(item: CommandExecution, result: ExecResult) -> CommandExecution:
+    """The item of a command that ran to its end."""
+    output = decode(result.aggregated)
+    return replace(
+        item,
+        status=ItemStatus.COMPLETED if result.exit_code == 0 else ItemStatus.FAILED,
         stdout=decode(result.stdout),
         stderr=decode(result.stderr),
-        aggregated_output=aggregated,
+        output=output,
+        shown_output=command_output(output, timed_out=result.timed_out, seconds=result.duration_s),
         exit_code=result.exit_code,
-        duration=Duration.from_seconds(result.duration_s),
-        formatted_output=command_output(aggregated, timed_out=result.timed_out, seconds=result.duration_s),
+        seconds=result.duration_s,
+    )
+
+
+def not_run(item: CommandExecution, text: str, seconds: float, *, declined: bool) -> CommandExecution:
+    """The item of a command that was refused, could not be started, or came to an end that we do not know."""
+    return replace(
+        item,
+        status=ItemStatus.DECLINED if declined else ItemStatus.FAILED,
+        stderr=text,
+        output=text,
+        shown_output=text,
+        seconds=seconds,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -34,7 +35,9 @@ from app_server.core.tools.consent import has_consent
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.orchestrator import RETRY_REASON
 from app_server.core.tools.output_events import OutputDeltas, decode
-from protocol.events.patches import ApplyPatchApprovalRequestEvent, PatchApplyBeginEvent, PatchApplyEndEvent
+from protocol.engine.events import PatchWriting
+from protocol.engine.items import FileChange, ItemStatus
+from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import DangerFullAccess, ReviewDecision
 from protocol.records import dataclass
 
@@ -57,19 +60,24 @@ class Patching:
         """Returns what the writer printed. Raises ToolFailure where nothing was written."""
         plan = await self._understood()
         allowed = await confinement(self.turn)
-        approved = await self._approved(plan, allowed)
         turn = self.turn
+        item = FileChange(id=self.call_id, changes=shown_changes(plan))
+        turn.items.start(item)
+        try:
+            approved = await self._approved(plan, allowed)
+        except ToolFailure as failure:
+            turn.items.complete(replace(item, status=ItemStatus.DECLINED, stderr=str(failure)))
+            raise
         turn.diffs.record(plan)
-        changes = shown_changes(plan)
-        turn.emit(PatchApplyBeginEvent(call_id=self.call_id, auto_approved=not approved, changes=changes))
+        turn.emit(PatchWriting(item, asked=approved))
         try:
             result = await self._written(plan, allowed, approved)
         except (CoreError, ToolFailure, OSError) as error:
-            turn.emit(PatchApplyEndEvent(call_id=self.call_id, stdout="", stderr=str(error), success=False))
+            turn.items.complete(replace(item, status=ItemStatus.FAILED, stderr=str(error)))
             raise ToolFailure(str(error)) from error
-        stdout, stderr = decode(result.stdout), decode(result.stderr)
-        success = result.exit_code == 0
-        turn.emit(PatchApplyEndEvent(call_id=self.call_id, stdout=stdout, stderr=stderr, success=success))
+        status = ItemStatus.COMPLETED if result.exit_code == 0 else ItemStatus.FAILED
+        output, errors = decode(result.stdout), decode(result.stderr)
+        turn.items.complete(replace(item, status=status, stdout=output, stderr=errors))
         return result
 
     async def _understood(self) -> PatchPlan:

@@ -6,7 +6,7 @@ was opened under a policy which gave more than the present one ends as soon as t
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
 import anyio
 
@@ -14,19 +14,23 @@ from app_server.core.approvals.consent import Rights
 from app_server.core.exec.command import ExecResult
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP, PtySession
+from app_server.core.tools.events import BegunItem
+from protocol.engine.items import CommandExecution
 from protocol.records import dataclass
 
 MOST = 64
 """Open at once; then the one that was used longest ago makes room, one that has ended before any other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Terminal:
     """One open command."""
 
     number: int
-    call_id: str
-    """The call that opened it; its events carry that id."""
+    item: CommandExecution
+    """As it started; the call that opened it gave it its id."""
+    turn_id: str
+    """The turn that opened it."""
     pty: PtySession
     began: float
     line: str
@@ -37,6 +41,8 @@ class Terminal:
     """What it may do."""
     policy: Rights
     """What the policy gave when it was opened; where it may do more, the user said so."""
+    begun: BegunItem | None = None
+    """Set once the call that opened it has ended: the item goes on."""
     said: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
     """All that was seen of it, for its end event."""
 
@@ -64,9 +70,10 @@ class Terminals:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def keep(
+    def keep(
         self,
-        call_id: str,
+        item: CommandExecution,
+        turn_id: str,
         pty: PtySession,
         *,
         began: float,
@@ -76,13 +83,24 @@ class Terminals:
         policy: Rights,
     ) -> Terminal:
         """Takes it over: it is ended by `drop` or `close`."""
-        terminal = Terminal(self._next, call_id, pty, began, line, cwd, rights, policy)
+        numbered = replace(item, process_id=str(self._next))
+        terminal = Terminal(self._next, numbered, turn_id, pty, began, line, cwd, rights, policy)
         self._next += 1
         self._open[terminal.number] = terminal
-        if len(self._open) > MOST:
-            ended = (number for number, other in self._open.items() if other.pty.exit_code is not None)
-            await self.drop(next(ended, next(iter(self._open))))
         return terminal
+
+    async def make_room(self) -> Terminal | None:
+        """Ends one where as many are open as may be, and gives it."""
+        if len(self._open) < MOST:
+            return None
+        over = (number for number, other in self._open.items() if other.pty.exit_code is not None)
+        terminal = self._open[next(over, next(iter(self._open)))]
+        await self.drop(terminal.number)
+        return terminal
+
+    def detached(self) -> list[Terminal]:
+        """Those that outlived the calls which opened them."""
+        return [terminal for terminal in self._open.values() if terminal.begun is not None]
 
     def find(self, number: int) -> Terminal | None:
         """The terminal, which counts as used now."""

@@ -27,7 +27,7 @@ async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
                 f"and the approval policy is {POLICY_NAMES[approval]}; nothing was typed"
             )
         case InputVerdict.ASK:
-            subject = InputSubject(text, terminal.number, terminal.call_id)
+            subject = InputSubject(text, terminal.number, terminal.item.id)
             consent = Consent(subject, run=terminal.rights, policy=policy)
             if not await has_consent(_question(text, terminal), consent, turn):
                 raise ToolFailure(REJECTED)
@@ -39,7 +39,7 @@ def _question(text: str, terminal: Terminal) -> ExecApprovalRequestEvent:
     """Belongs to the call that opened the terminal: to clients that is the command which goes on."""
     without = "" if terminal.rights.confined else ", which runs without the sandbox"
     return ExecApprovalRequestEvent(
-        call_id=terminal.call_id,
+        call_id=terminal.item.id,
         command=(text,),
         cwd=terminal.cwd,
         reason=f"to be typed into session {terminal.number} ({terminal.line}){without}",

@@ -10,8 +10,9 @@ from app_server.core.exec.command import Stream
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP
 from app_server.core.sandbox.denial import looks_denied
+from app_server.core.tools.confinement import end_terminal
 from app_server.core.tools.contract import ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import OutputDeltas, command_end, decode
+from app_server.core.tools.output_events import OutputDeltas, decode
 from app_server.core.tools.terminals import Terminal
 from protocol.records import dataclass
 
@@ -44,7 +45,7 @@ class Look:
 
 async def watch(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> Look:
     """Until the command ends or the time is up; the client is told of output as it comes."""
-    deltas = OutputDeltas(terminal.call_id, turn.emit)
+    deltas = OutputDeltas(terminal.item.id, lambda output: turn.items.emit_under(terminal.turn_id, output))
     seen = HeadTail(SESSION_CAP)
     pty, began = terminal.pty, anyio.current_time()
     until = began + min(max(yield_ms, SHORTEST_MS), LONGEST_MS) / 1000
@@ -63,7 +64,7 @@ async def finish(look: Look, max_tokens: float | None, turn: ToolTurn) -> ToolOu
     """What the model is told of one look. A command that has ended is told of, too, and forgotten."""
     if look.exit_code is not None:
         await turn.terminals.drop(look.terminal.number)
-        turn.emit(command_end(look.terminal.call_id, look.terminal.result(turn.clock())))
+        end_terminal(look.terminal, turn)
     text = _told(look, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens))
     return text_output(shorten(text), success=look.exit_code in (None, 0))
 

@@ -74,6 +74,10 @@ class TurnEmitter:
         """`wake` False: the event is stored and sent with the next one."""
         self._outbox.emit(self.operation_id, event, turn_id=self.turn_id, wake=wake)
 
+    def emit_under(self, turn_id: str, event: EngineEvent) -> None:
+        """An event of an item that began in the turn `turn_id` and goes on in this one."""
+        self._outbox.emit(self.operation_id, event, turn_id=turn_id)
+
     def turn_started(self, kind: TurnKind, context_window: int | None) -> None:
         self._started_at = self._now()
         self.emit(TurnStarted(kind, context_window, self._started_at))
@@ -141,10 +145,9 @@ class TurnEmitter:
         """The item goes on after the turn; whoever takes it over completes it by `complete_detached`."""
         return self._open.pop(item_id)
 
-    def complete_detached(self, item: Item, begun: BegunItem, turn_id: str) -> None:
+    def complete_detached(self, item: Item, begun: BegunItem, turn_id: str, *, cut: bool = False) -> None:
         """Ends an item of an earlier turn, `turn_id`, during this one."""
-        event = ItemCompleted(item, begun.started_ms, self._now_ms())
-        self._outbox.emit(self.operation_id, event, turn_id=turn_id)
+        self.emit_under(turn_id, ItemCompleted(item, begun.started_ms, self._now_ms(), cut))
 
     def cut(self, id: str) -> None:
         """Complete an open item that will not come to its end."""

@@ -12,9 +12,10 @@ from app_server.core.exec.command import CommandSpec
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.builtin.shell import patched
+from app_server.core.tools.confinement import end_terminal
 from app_server.core.tools.consent import policy_rights
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
-from app_server.core.tools.orchestrator import Command, through
+from app_server.core.tools.orchestrator import Command, run_with_approval
 from app_server.core.tools.watching import Look, finish, watch
 
 YIELD_MS = 10_000
@@ -63,9 +64,12 @@ class ExecCommandTool:
 
         async def execute(spec: CommandSpec) -> Look:
             began, policy = turn.clock(), policy_rights(turn)
+            if (surplus := await turn.terminals.make_room()) is not None:
+                end_terminal(surplus, turn)
             pty = await turn.runner.open_session(spec)
-            terminal = await turn.terminals.keep(
-                command.call_id,
+            terminal = turn.terminals.keep(
+                command.item(),
+                turn.items.turn_id,
                 pty,
                 began=began,
                 line=arguments.cmd,
@@ -80,9 +84,11 @@ class ExecCommandTool:
                 raise LaunchError(pty.failure)
             return look
 
-        look = await through(command, turn, execute)
+        look = await run_with_approval(command, turn, execute)
         if look.exit_code is not None:
             await turn.terminals.forget(look.terminal.number)
+        else:
+            look.terminal.begun = turn.items.detach(command.call_id)
         return await finish(look, arguments.max_output_tokens, turn)
 
 
@@ -96,4 +102,5 @@ def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) ->
         cwd=os.path.normpath(os.path.join(turn.settings.cwd, arguments.workdir or "")),
         escalated=bool(arguments.with_escalated_permissions),
         justification=arguments.justification,
+        terminal=True,
     )

@@ -10,6 +10,7 @@ from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.typed_input import check_input
 from app_server.core.tools.watching import finish, watch
+from protocol.engine.events import TerminalInput
 
 YIELD_MS = 250
 """How long a call looks where the model does not say."""
@@ -49,6 +50,8 @@ class WriteStdinTool:
         if text := arguments.chars or "":
             await check_input(text, terminal, turn)
             await terminal.pty.write(text.encode())
+            process_id = terminal.item.process_id or ""
+            turn.items.emit_under(terminal.turn_id, TerminalInput(terminal.item.id, process_id, text))
         yield_ms = arguments.yield_time_ms
         look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
         return await finish(look, arguments.max_output_tokens, turn)
