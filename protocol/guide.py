@@ -65,9 +65,9 @@ _TITLES: Final = {
 
 _APPROVALS: Final = """\
 Decisions: `approved`, `approved_for_session` (and the very same request needs no prompt again, unless the policy
-becomes stricter), `denied` (the turn goes on), `abort` (the turn ends). `decline` and `cancel` are understood as `denied`
-and `abort`. Every other answer counts as no: an error, another spelling, and `accept` and `acceptForSession`, which
-belong to another API.
+becomes stricter), `denied` (the turn goes on), `abort` (the turn ends). `decline` and `cancel` are understood as
+`denied` and `abort`. Every other answer counts as no: an error, another spelling, and `accept` and
+`acceptForSession`, which belong to another API.
 """
 
 
