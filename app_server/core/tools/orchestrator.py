@@ -12,7 +12,7 @@ A yes that was given for the session answers questions; it changes nothing about
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
@@ -117,8 +117,8 @@ async def through(command: Command, turn: ToolTurn, execute: Callable[[CommandSp
     try:
         if not command.argv:
             raise ToolFailure("command args are empty")
-        if any("\0" in word for word in (*command.argv, command.cwd)):
-            raise ToolFailure("execution error: a command cannot hold NUL characters")
+        if not all(map(_can_be_passed, (*command.argv, command.cwd))):
+            raise ToolFailure("execution error: a command cannot hold NUL characters or broken Unicode")
         return await _Road(command, turn).through(execute)
     except (ToolFailure, CoreError, Rejected) as error:
         text = _said(error)
@@ -216,6 +216,13 @@ class _Road:
             timeout_ms=command.timeout_ms,
             sandbox=plan,
         )
+
+
+def _can_be_passed(word: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(word)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 def _said(error: ToolFailure | CoreError | Rejected) -> str:
