@@ -12,7 +12,7 @@ A yes that was given for the session answers questions; it changes nothing about
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
@@ -30,13 +30,8 @@ from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import OutputDeltas, command_end, decode
-from protocol.events.commands import (
-    Duration,
-    ExecApprovalRequestEvent,
-    ExecCommandBeginEvent,
-    ExecCommandEndEvent,
-)
+from app_server.core.tools.output_events import OutputDeltas, command_end, decode, failed_end
+from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandBeginEvent
 from protocol.policy import AskForApproval, ReviewDecision
 from protocol.records import dataclass
 
@@ -117,12 +112,12 @@ async def through(command: Command, turn: ToolTurn, execute: Callable[[CommandSp
     try:
         if not command.argv:
             raise ToolFailure("command args are empty")
-        if any("\0" in word for word in (*command.argv, command.cwd)):
-            raise ToolFailure("execution error: a command cannot hold NUL characters")
+        if not all(map(_can_be_passed, (*command.argv, command.cwd))):
+            raise ToolFailure("execution error: a command cannot hold NUL characters or broken Unicode")
         return await _Road(command, turn).through(execute)
     except (ToolFailure, CoreError, Rejected) as error:
         text = _said(error)
-        turn.emit(_failed(command, text, turn.clock() - began))
+        turn.emit(failed_end(command.call_id, text, turn.clock() - began))
         raise ToolFailure(text) from error
 
 
@@ -218,6 +213,13 @@ class _Road:
         )
 
 
+def _can_be_passed(word: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(word)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
 def _said(error: ToolFailure | CoreError | Rejected) -> str:
     match error:
         case Rejected():
@@ -233,16 +235,3 @@ def command_answer(result: ExecResult) -> ToolOutput:
     output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
     text = command_result(output, result.exit_code, result.duration_s)
     return text_output(text, success=result.exit_code == 0)
-
-
-def _failed(command: Command, text: str, seconds: float) -> ExecCommandEndEvent:
-    """The end of a command that was not run, or not to an end we know."""
-    return ExecCommandEndEvent(
-        call_id=command.call_id,
-        stdout="",
-        stderr=text,
-        aggregated_output=text,
-        exit_code=-1,
-        duration=Duration.from_seconds(seconds),
-        formatted_output=text,
-    )

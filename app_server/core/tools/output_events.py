@@ -61,3 +61,16 @@ def command_end(call_id: str, result: ExecResult) -> ExecCommandEndEvent:
         duration=Duration.from_seconds(result.duration_s),
         formatted_output=command_output(aggregated, timed_out=result.timed_out, seconds=result.duration_s),
     )
+
+
+def failed_end(call_id: str, text: str, seconds: float) -> ExecCommandEndEvent:
+    """The end of a command that was not run, or not to an end we know."""
+    return ExecCommandEndEvent(
+        call_id=call_id,
+        stdout="",
+        stderr=text,
+        aggregated_output=text,
+        exit_code=-1,
+        duration=Duration.from_seconds(seconds),
+        formatted_output=text,
+    )
