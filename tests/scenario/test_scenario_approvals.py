@@ -213,6 +213,35 @@ async def test_what_the_sandbox_refused_asks_on_failure(world: MakeWorld) -> Non
     assert turn.kinds().count("exec_approval_request") == 1
 
 
+@pytest.mark.parametrize(("word", "made"), [("approved", True), ("denied", False)])
+async def test_a_run_without_the_sandbox_is_a_second_question(
+    world: MakeWorld, word: str, made: bool
+) -> None:
+    config = {"approval_policy": "untrusted", "sandbox_mode": "read-only"}
+    async with world(reply(MAKE), reply(says("ok")), config=config) as w:
+        w.client.decide("execCommandApproval", "approved", word)
+        turn = await w.client.turn(await w.open())
+        assert (w.workspace / "made.txt").exists() is made
+    asked = [(event["call_id"], event.get("reason")) for event in turn.of("exec_approval_request")]
+    assert asked == [("c1", None), ("c1", "command failed; retry without sandbox?")]
+    assert len(turn.of("exec_command_begin")) == len(turn.of("exec_command_end")) == 1
+
+
+async def test_consent_for_the_session_ends_with_the_policy_that_it_was_given_under(world: MakeWorld) -> None:
+    config = {"approval_policy": "untrusted", "sandbox_mode": "danger-full-access"}
+    replies = [reply(MAKE), reply(says("ok")), reply(MAKE), reply(says("ok"))]
+    async with world(*replies, config=config) as w:
+        w.client.decide("execCommandApproval", "approved_for_session", "denied")
+        conversation = await w.open()
+        await w.client.turn(conversation)
+        (w.workspace / "made.txt").unlink()
+        policy = {"type": "override_turn_context", "sandbox_policy": {"mode": "read-only"}}
+        await w.client.submit(conversation, policy)
+        second = await w.client.turn(conversation)
+        assert len(second.of("exec_approval_request")) == 1
+        assert not (w.workspace / "made.txt").exists()
+
+
 async def test_the_sandbox_confines_a_command_that_nobody_asked_about(world: MakeWorld) -> None:
     tables = "[sandbox_workspace_write]\nexclude_slash_tmp = true\nexclude_tmpdir_env_var = true\n"
     calls = script("echo in > inside", "c1"), script("echo out > ../outside", "c2")

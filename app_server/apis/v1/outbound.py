@@ -114,8 +114,7 @@ class ConversationAdapter:
             return ()
         if self._hides_shutdown and isinstance(event.event, ShutdownCompleteEvent):
             return ()
-        id = event.operation_id
-        return [self._line(id, msg) for msg in self._messages(id, event)]
+        return [self._line(event.operation_id, msg) for msg in self.messages(event)]
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         return approvals.question(self._conversation_id, event.operation_id, event.event)
@@ -123,7 +122,9 @@ class ConversationAdapter:
     def continues_elsewhere(self) -> None:
         self._hides_shutdown = True
 
-    def _messages(self, id: str, event: SessionEvent) -> Iterator[EventMsg]:
+    def messages(self, event: SessionEvent) -> Iterator[EventMsg]:
+        """The events of this API that one of the engine's becomes."""
+        id = event.operation_id
         match event.event:
             case AgentMessageDelta() | ReasoningSummaryDelta() | ReasoningTextDelta() as delta:
                 yield from self._delta(id, delta)

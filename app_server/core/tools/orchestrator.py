@@ -12,7 +12,7 @@ A yes that was given for the session answers questions; it changes nothing about
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
@@ -115,8 +115,8 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
 async def run_with_approval(
     command: Command, turn: ToolTurn, execute: Callable[[CommandSpec], Awaitable[Ran]]
 ) -> Ran:
-    """Steps 1 to 4 around `execute`, which is given what to run. Raises ToolFailure, after the item's end, where nothing
-    was run."""
+    """Steps 1 to 4 around `execute`, which is given what to run. Raises ToolFailure, after the item's end, where
+    nothing was run."""
     request = CommandRequest(command.argv, command.cwd, command.escalated)
     if refused := refusal(request, turn.settings.approval_policy):
         turn.decided("shell", command.call_id, ReviewDecision.DENIED)
@@ -126,10 +126,10 @@ async def run_with_approval(
     try:
         if not command.argv:
             raise ToolFailure("command args are empty")
-        if any("\0" in word for word in (*command.argv, command.cwd)):
-            raise ToolFailure("execution error: a command cannot hold NUL characters")
+        if not all(map(_can_be_passed, (*command.argv, command.cwd))):
+            raise ToolFailure("execution error: a command cannot hold NUL characters or broken Unicode")
         return await CommandApproval(command, turn).run(execute)
-    except (ToolFailure, CoreError, Rejected) as error:
+    except (ToolFailure, CoreError, OSError, Rejected) as error:
         text = _text_of(error)
         declined = isinstance(error, Rejected)
         turn.items.complete(not_run(command.item(), text, turn.clock() - began, declined=declined))
@@ -228,7 +228,14 @@ class CommandApproval:
         )
 
 
-def _text_of(error: ToolFailure | CoreError | Rejected) -> str:
+def _can_be_passed(word: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(word)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
+def _text_of(error: ToolFailure | CoreError | OSError | Rejected) -> str:
     match error:
         case Rejected():
             return REJECTED

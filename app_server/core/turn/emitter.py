@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from app_server.core.tools.events import BegunItem
-from app_server.core.turn.outbox import Outbox
 from protocol.engine.errors import TurnError
 from protocol.engine.events import (
     EngineEvent,
@@ -36,6 +36,14 @@ from protocol.events.turn import TurnAbortReason
 from protocol.records import dataclass
 
 
+class EventSink(Protocol):
+    """Where events go: the outbox."""
+
+    def emit(
+        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+    ) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class OpenItem:
     item: Item
@@ -54,7 +62,7 @@ class OpenItem:
 class OperationEmitter:
     """For an operation that begins no turn, and for what happens outside of operations (id "")."""
 
-    outbox: Outbox
+    outbox: EventSink
     operation_id: str
 
     def emit(self, event: EngineEvent, *, wake: bool = True) -> None:
@@ -64,7 +72,7 @@ class OperationEmitter:
 class TurnEmitter:
     """For one turn, from the operation that begins it to its end."""
 
-    def __init__(self, outbox: Outbox, operation_id: str, turn_id: str, now: Callable[[], float]) -> None:
+    def __init__(self, outbox: EventSink, operation_id: str, turn_id: str, now: Callable[[], float]) -> None:
         self._outbox, self.operation_id, self.turn_id, self._now = outbox, operation_id, turn_id, now
         self._open: dict[str, OpenItem] = {}
         self._started_at: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,6 +27,7 @@ class OnlyAState:
             task=cast(Any, None),
             input_policy=InputPolicy.QUEUE,
         )
+        self.services = SimpleNamespace(roots=SimpleNamespace(learn=lambda policy, cwd: None))
         self.state = SessionState(
             Settings(
                 cwd="/w",

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.load import load_config
@@ -21,6 +22,9 @@ from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
 from app_server.core.tools.contract import ToolTurn, TurnSettings
 from app_server.core.tools.terminals import Terminals
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.outbox import Outbox
+from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.msg import EventMsg
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
@@ -100,6 +104,18 @@ class Scene:
         return [event for event in self.said if isinstance(event, kinds)]
 
 
+class Recorder(Outbox):
+    """An outbox that hands on what is emitted, and stores nothing."""
+
+    def __init__(self, emitted: Callable[[EngineEvent], None]) -> None:
+        self._emitted = emitted
+
+    def emit(
+        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+    ) -> None:
+        self._emitted(event)
+
+
 MakeScene = Callable[..., Scene]
 
 
@@ -125,8 +141,10 @@ def scene(tmp_path: Path) -> MakeScene:
             tmp_path / "home", cwd=tmp_path / "ws", cli=CliOverrides(), request=RequestOverrides(), env={}
         )
 
-        def emit(event: EventMsg) -> None:
-            said.append(event)
+        adapter = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc")
+
+        def emit(event: EngineEvent) -> None:
+            said.extend(adapter.messages(SessionEvent("1", "turn-1", event)))
             if isinstance(event, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent):
                 assert broker.knows(event.call_id)  # registered before it is asked
                 made.while_asked()
@@ -139,7 +157,7 @@ def scene(tmp_path: Path) -> MakeScene:
             id="1",
             settings=TurnSettings(str(tmp_path / "ws"), approval, policy),
             config=config,
-            emit=emit,
+            items=TurnEmitter(Recorder(emit), "1", "turn-1", lambda: 0.0),
             broker=broker,
             approved=ApprovalMemory(),
             runner=runner,

@@ -166,11 +166,15 @@ async def test_what_did_not_run_has_an_end_and_the_model_is_told_why(
     assert end(on).stderr == told
 
 
-@pytest.mark.parametrize("argv", [(), ("a\0b",)])
-async def test_what_cannot_be_a_command_is_not_run(scene: MakeScene, argv: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("argv", "folder"), [((), ""), (("a\0b",), ""), (("a\ud800",), ""), (("a",), "\0"), (("a",), "\ud800")]
+)
+async def test_what_cannot_be_a_command_is_not_run(
+    scene: MakeScene, argv: tuple[str, ...], folder: str
+) -> None:
     on = scene(NEVER)
     with pytest.raises(ToolFailure):
-        await run_command(Command(call_id="c1", argv=argv, cwd=str(on.ws)), on.turn)
+        await run_command(Command(call_id="c1", argv=argv, cwd=f"{on.ws}/{folder}"), on.turn)
     assert on.runner.asked == []
     assert end(on).exit_code == -1
 

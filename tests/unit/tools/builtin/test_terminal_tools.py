@@ -16,6 +16,7 @@ from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminals
 from protocol.base import Json
+from protocol.engine.items import CommandExecution
 from protocol.events.commands import ExecApprovalRequestEvent, ExecCommandBeginEvent, ExecCommandEndEvent
 from protocol.policy import (
     AskForApproval,
@@ -252,7 +253,9 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
     terminals = Terminals()
 
     async def keep(call_id: str, pty: PtySession) -> None:
-        await terminals.keep(call_id, pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
+        await terminals.make_room()
+        item = CommandExecution(id=call_id, command=("cat",), cwd="/", parsed=())
+        terminals.keep(item, "turn", pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
 
     made = []
     for n in range(MOST + 1):
