@@ -75,7 +75,7 @@ def greet(
         finally:
             os.close(still_loading)
 
-    loading = threading.Thread(target=work, name="load", daemon=True)
+    loading = _Loading(work)
     if not _ready(read_fd, 0):
         loading.start()
     line, unread, ended = _first_line(read_fd)
@@ -85,13 +85,13 @@ def greet(
         agent.introduce(client.name, client.version)
         # Less than a pipe holds, so this cannot block.
         os.write(write_fd, dump_response(client.id, _result(agent)) + b"\n")
-        if early is not None and loading.ident is None:
+        if early is not None and not loading.started:
             unread, ended = _answer_early(read_fd, write_fd, unread, early())
     elif (refusal := _refusal(first)) is not None:
         ended = ended or not _write(write_fd, refusal + b"\n")
     elif line is not None:
         unread = line + b"\n" + unread
-    if loading.ident is None:
+    if not loading.started:
         loading.start()
     while not _over(ended, unread) and not _ready(loaded, 0):
         if ended or len(unread) >= MAX_UNREAD:
@@ -103,6 +103,27 @@ def greet(
         loading.join()
     os.close(loaded)
     return None if _over(ended, unread) else Greeting(agent, client is not None, unread)
+
+
+class _Loading:
+    """The thread that loads the server."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.started = False
+        self._work = work
+        self._thread = threading.Thread(target=work, name="load", daemon=True)
+
+    def start(self) -> None:
+        """Loads here and now where the system gives no thread: the client waits a little longer for its answer."""
+        self.started = True
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._work()
+
+    def join(self) -> None:
+        if self._thread.ident is not None:
+            self._thread.join()
 
 
 def _answer_early(read_fd: int, write_fd: int, unread: bytes, answer: EarlyAnswer) -> tuple[bytes, bool]:

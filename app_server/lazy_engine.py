@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
 from app_server.core.config.types import Config
 from app_server.core.opening import Opened, Origin
+from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
     from app_server.extras import Assembled
@@ -33,7 +32,7 @@ class LazyEngine:
         return await self._ready(self._load).models.names(config)
 
     async def warm_up(self) -> None:
-        assemble = await anyio.to_thread.run_sync(self._load)
+        assemble = await run_in_thread(self._load)
         await self._ready(lambda: assemble).models.warm_up()
 
     async def aclose(self) -> None:

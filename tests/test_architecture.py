@@ -39,7 +39,7 @@ CORE = (
     {"exec", "model"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
     {"config"},
-    {"errors", "shell_tree"},
+    {"errors", "shell_tree", "threads"},
 )
 
 WIRE = ("protocol.v1", "protocol.methods", "protocol.names", "protocol.jsonrpc")
@@ -165,6 +165,14 @@ def test_pure_modules_do_nothing(name: str) -> None:
         acting |= {f"{module} imports {each}" for each in imports(module) if each.split(".")[0] in EFFECTS}
         reached.extend(each for each in imports(module) if each in modules() and each not in reached)
     assert acting == set()
+
+
+def test_threads_are_taken_in_one_place() -> None:
+    """What the system answers when it gives no more of them is dealt with there."""
+    users = {
+        module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
+    }
+    assert users == {"app_server.core.threads"}
 
 
 def test_the_engine_is_imported_late() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import anyio.to_thread
-
 from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConversationError
@@ -16,6 +14,7 @@ from app_server.core.rollout.errors import ArchiveRefused
 from app_server.core.rollout.head import ConversationSummary as Stored
 from app_server.core.rollout.head import read_summary
 from app_server.core.rollout.listing import find_rollout, list_conversations
+from app_server.core.threads import run_in_thread
 from app_server.handlers.context import HandlerContext
 from app_server.handlers.then import Answer
 from app_server.rpc.errors import internal_error, invalid_request
@@ -76,7 +75,7 @@ async def _reopen(
     if params.history is None and params.path is not None:
         return await context.manager.open(config, StoredRollout(context.cwd / params.path))
     if params.history is None and params.conversation_id is not None:
-        path = await anyio.to_thread.run_sync(find_rollout, context.home, params.conversation_id)
+        path = await run_in_thread(find_rollout, context.home, params.conversation_id)
         return await context.manager.open(config, StoredRollout(path))
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
@@ -85,7 +84,7 @@ async def _reopen(
 
 async def _announce(context: HandlerContext, live: LiveConversation, opened: Opened, config: Config) -> None:
     history = live.session.services.history_file
-    log_id, count = await anyio.to_thread.run_sync(history.metadata)
+    log_id, count = await run_in_thread(history.metadata)
     notification = SessionConfiguredNotification(
         session_id=opened.conversation_id,
         model=opened.model,
@@ -102,7 +101,7 @@ async def list_stored(context: HandlerContext, params: ListConversationsParams) 
     provider = context.config().model_provider_id
     wanted = params.model_providers
     chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
-    page = await anyio.to_thread.run_sync(
+    page = await run_in_thread(
         lambda: list_conversations(
             context.home,
             default_provider=provider,
@@ -126,7 +125,7 @@ async def get_summary(
         assert params.conversation_id is not None
         return read_summary(find_rollout(context.home, params.conversation_id), provider)
 
-    return GetConversationSummaryResponse(summary=_summary(await anyio.to_thread.run_sync(read)))
+    return GetConversationSummaryResponse(summary=_summary(await run_in_thread(read)))
 
 
 async def archive_conversation(
@@ -135,9 +134,9 @@ async def archive_conversation(
     """A conversation that is open is ended first; a path that is not its own is refused before that."""
     home, id, path = context.home, params.conversation_id, Path(params.rollout_path)
     try:
-        await anyio.to_thread.run_sync(archivable, home, id, path)
+        await run_in_thread(archivable, home, id, path)
         await context.manager.shut_down(id)
-        await anyio.to_thread.run_sync(archive_rollout, home, id, path)
+        await run_in_thread(archive_rollout, home, id, path)
     except ArchiveRefused:
         raise
     except ConversationError as error:

@@ -57,21 +57,28 @@ def start_warm_up(context: HandlerContext) -> None:
 
 
 async def _warm_up_commands(context: HandlerContext) -> None:
-    """Other processes do most of it."""
-    context.runner.warm_up()
+    """Other processes do most of it. What fails here the first command meets again, and tells its user."""
     try:
+        context.runner.warm_up()
         await context.runner.sandbox_state()
     except (CoreError, OSError) as error:
-        log.warning("the sandbox could not be tried: %s", error)  # the first command tells its user
+        log.warning("the sandbox could not be tried ahead of the first command: %s", error)
 
 
 async def _warm_up_engine(context: HandlerContext) -> None:
     with anyio.move_on_after(QUIET_SECONDS):
         await context.turns_ahead.wait()
-    context.background.start_soon(context.models.warm_up, name="warm-up of models")
+    context.background.start_soon(_warm_up_models, context, name="warm-up of models")
     for shape in SHAPES_OF_COMMANDS:
         shape.model_rebuild()
         await anyio.lowlevel.checkpoint()
+
+
+async def _warm_up_models(context: HandlerContext) -> None:
+    try:
+        await context.models.warm_up()
+    except Exception:  # a conversation that needs them tries again, and tells its client
+        log.exception("the engine could not be loaded ahead of the first conversation")
 
 
 async def get_user_agent(context: HandlerContext, params: NoParams) -> GetUserAgentResponse:

@@ -1,7 +1,8 @@
 """Finds and kills the processes below one process, for systems and policies without a pid namespace.
 
-Runs in the launcher. A reaper process sees every orphan of its tree become its own child, so killing and
-reaping children until there are none ends the tree, whatever sessions and groups its members moved to.
+Runs in the launcher, and in the server where that is gone. A reaper process sees every orphan of its tree become its
+own child, so killing and reaping children until there are none ends the tree, whatever sessions and groups its members
+moved to.
 """
 
 from __future__ import annotations
@@ -14,11 +15,35 @@ import sys
 
 def kill_below(root: int, leader: int) -> None:
     """Sends SIGKILL to every process below `root`, and to the process group of `leader`."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+    _kill_group(leader, signal.SIGKILL)
     for pid in below(root, parents()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+
+
+def end_tree_of(leader: int) -> None:
+    """Kills a session leader whose supervisor is gone, and everything below it. All of it is stopped first: what is
+    killed hands its children on, and they could not be found any more.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getsid(leader) != leader:
+            return  # somebody else has the number by now
+    stopped: list[int] = []
+    _kill_group(leader, signal.SIGSTOP)
+    while more := [pid for pid in below(leader, parents()) if pid not in stopped]:
+        for pid in more:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped += more
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    _kill_group(leader, signal.SIGKILL)
+
+
+def _kill_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
 
 
 def below(root: int, parent_of: dict[int, int]) -> list[int]:

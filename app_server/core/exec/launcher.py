@@ -58,7 +58,11 @@ class Launcher:
         while True:
             ready = self._wait(self._patience())
             if self.server.fileno() in ready:
-                message = wire.receive(self.server)
+                try:
+                    message = wire.receive(self.server)
+                except wire.Truncated as error:
+                    supervisor.refuse(error)
+                    continue
                 if message is None:
                     return
                 self._handle(*message)
@@ -128,7 +132,9 @@ class Launcher:
     def _handle(self, request: wire.Value, descriptors: list[int]) -> None:
         confine = request["confine"]
         try:
-            if confine is not None and confine["namespaces"]:
+            if supervisor.abandoned(descriptors[0]):
+                supervisor.report(descriptors[0], ("exit", -signal.SIGKILL, True))
+            elif confine is not None and confine["namespaces"]:
                 self._run_prepared(request, descriptors)
             else:
                 self._run_direct(request, descriptors)
@@ -149,7 +155,7 @@ class Launcher:
         if sys.platform == "linux":
             privileges.become_reaper()
         wakeup = supervisor.watch_children()
-        while (message := wire.receive(commands)) is not None:
+        while (message := supervisor.receive(commands)) is not None:
             request, descriptors = message
             confine = request["confine"]
             before = None if confine is None else layers.without_namespaces(confine)

@@ -92,7 +92,7 @@ def _live(commands: socket.socket, launcher: socket.socket, home: bytes, secrets
     except OSError as error:
         refused = error
     wakeup = supervisor.watch_children()
-    message = wire.receive(commands)
+    message = supervisor.receive(commands)
     if message is None:
         return
     commands.close()

@@ -101,6 +101,9 @@ class PreparedParent:
         """
         try:
             message = wire.receive(self.channel)
+        except wire.Truncated:  # the way to a child that waits, which ends as nobody has it
+            self.asked = False
+            raise
         except OSError:
             message = None
         if message is None:
@@ -142,29 +145,44 @@ def prepare(confine: wire.Value, leave: Callable[[], None]) -> PreparedParent:
     """Forks a parent for commands confined like this one, and waits until its namespaces stand; OSError where the
     kernel refuses them.
     """
-    mounts = os.open("/proc/self/mounts", os.O_RDONLY | os.O_CLOEXEC)
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            leave()
-            ours.close()
-            os.close(mounts)
-            parent.serve(theirs, confine)
-        finally:
-            os._exit(0)
-    theirs.close()
-    said = wire.receive(ours)
+    with contextlib.ExitStack() as kept:
+        mounts = os.open("/proc/self/mounts", os.O_RDONLY | os.O_CLOEXEC)
+        kept.callback(os.close, mounts)
+        ours, theirs = socket.socketpair()
+        kept.callback(ours.close)
+        with theirs:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    leave()
+                    ours.close()
+                    os.close(mounts)
+                    parent.serve(theirs, confine)
+                finally:
+                    os._exit(0)
+        _await_namespaces(ours, pid)
+        kept.pop_all()
+        return PreparedParent(ours, pid, confine["network"], confine["home"], mounts)
+
+
+def _await_namespaces(channel: socket.socket, pid: int) -> None:
+    """Writes the maps of a new parent when it asks for them, and waits until it is ready."""
+    said = wire.receive(channel)
     if said is not None and said[0][0] == "unshared":
         try:
             namespaces.write_maps(pid)
-            wire.send(ours, ("mapped",), [])
-            said = wire.receive(ours)
+            wire.send(channel, ("mapped",), [])
+            said = wire.receive(channel)
         except OSError as error:
-            said = ("refused", error.errno or 0, str(error)), []
-    if said is None or said[0][0] != "ready":
-        ours.close()
-        os.close(mounts)
-        code, text = said[0][1:] if said is not None else (0, "the prepared process ended")
+            raise OSError(_unless_ended(error.errno, pid), str(error)) from error
+    if said is None:
+        raise OSError(errno.ECHILD, "the prepared process ended")
+    if said[0][0] != "ready":
+        code, text = said[0][1:]
         raise OSError(code, text)
-    return PreparedParent(ours, pid, confine["network"], confine["home"], mounts)
+
+
+def _unless_ended(code: int | None, pid: int) -> int:
+    """The error number; that of a child that is gone where this is why the maps could not be written."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return errno.ECHILD if ended else code or 0

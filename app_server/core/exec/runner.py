@@ -6,9 +6,11 @@ of the server's surroundings.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from types import TracebackType
 from typing import Self
@@ -16,7 +18,7 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.errors import SandboxUnavailable
+from app_server.core.errors import LaunchError, SandboxUnavailable
 from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
@@ -28,6 +30,11 @@ from app_server.core.sandbox.plan import SandboxPlan, make_plan
 from app_server.core.sandbox.probe import SandboxState
 from protocol.policy import SandboxPolicy
 from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 60.0
+"""What was switched off when the server started may be on by now."""
 
 
 @dataclass(slots=True)
@@ -49,8 +56,12 @@ class CommandRunner:
     """False leaves out the layer of namespaces, as a kernel without them would."""
     _launcher: LauncherProcess = field(init=False, repr=False)
     _state: SandboxState | None = field(init=False, default=None)
+    _tried: float = field(init=False, default=0.0)
+    """When the machine was looked at last."""
     _sessions: TaskGroup = field(init=False, repr=False)
-    _probing: anyio.Lock = field(init=False, default_factory=anyio.Lock, repr=False)
+    _probing: anyio.Lock = field(
+        init=False, default_factory=lambda: anyio.Lock(fast_acquire=True), repr=False
+    )
 
     def __post_init__(self) -> None:
         self._launcher = LauncherProcess(self.python, self.environment)
@@ -97,12 +108,25 @@ class CommandRunner:
         return session
 
     async def sandbox_state(self) -> SandboxState:
-        """What this machine's kernel really confines, found out once by running a victim."""
-        if self._state is None:
-            async with self._probing:
-                if self._state is None:
-                    self._state = await self._find_state()
-        return self._state
+        """What this machine's kernel really confines, found out by running a victim. The full sandbox is found once and
+        never given up; while there is less, the machine is looked at again now and then. Raises SandboxShortage.
+        """
+        async with self._probing:
+            if self._state is None:
+                self._state = await self._find_state()
+                self._tried = anyio.current_time()
+            elif self._state.level != "full" and anyio.current_time() - self._tried > RECHECK_SECONDS:
+                self._tried = anyio.current_time()
+                await self._look_again()
+            return self._state
+
+    async def _look_again(self) -> None:
+        """Only the full sandbox replaces what was found: clients were told what the lower one does not cover."""
+        with suppress(SandboxUnavailable, LaunchError):
+            state = await self._find_state()
+            if state.level == "full":
+                log.warning("the full sandbox is available now")
+                self._state = state
 
     async def close(self) -> None:
         """Ends the launcher and every process that it started."""

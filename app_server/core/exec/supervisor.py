@@ -13,6 +13,7 @@ import fcntl
 import os
 import select
 import signal
+import socket
 import sys
 import termios
 import time
@@ -46,7 +47,11 @@ def supervise(
     """
     channel, stdio = descriptors[0], descriptors[1:]
     try:
-        child = start(request, stdio, before)
+        child = start(request, stdio, before, channel)
+    except Abandoned:
+        report(channel, ("exit", -signal.SIGKILL, True))
+        os.close(channel)
+        return
     except OSError as error:
         report(channel, ("failed", error.errno or 0, str(error.strerror or error)))
         os.close(channel)
@@ -54,6 +59,7 @@ def supervise(
     finally:
         for number in set(stdio):
             os.close(number)
+    report(channel, ("started", 0 if whole else child))
     status = _until_end(channel, wakeup, child)
     killed = status is None
     if killed or whole or before is not None:  # nothing that is confined outlives its command
@@ -64,6 +70,36 @@ def supervise(
         ("exit", os.waitstatus_to_exitcode(status) if status is not None else -signal.SIGKILL, killed),
     )
     os.close(channel)
+
+
+class Abandoned(Exception):
+    """The server gave the command up before it was started."""
+
+
+def abandoned(channel: int) -> bool:
+    """Whether the server has let go of the command; it sends nothing on the channel. A command that was given up must
+    not begin, however long its supervisor was kept from starting it.
+    """
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def receive(commands: socket.socket) -> tuple[wire.Value, list[int]] | None:
+    """The next command from the launcher; None where there will be none, or this one cannot be taken in."""
+    try:
+        return wire.receive(commands)
+    except wire.Truncated as error:
+        refuse(error)
+        return None
+
+
+def refuse(error: wire.Truncated) -> None:
+    """Reports a command whose descriptors did not all fit into this process."""
+    if error.descriptors:
+        report(error.descriptors[0], ("unavailable", error.errno or 0, str(error.strerror)))
+    for number in error.descriptors:
+        os.close(number)
 
 
 def report(channel: int, value: wire.Value) -> None:
@@ -152,15 +188,19 @@ def end_tree(child: int, whole: bool) -> int | None:
             time.sleep(0.0005)
 
 
-def start(request: dict[str, wire.Value], stdio: list[int], before: Callable[[], None] | None) -> int:
+def start(
+    request: dict[str, wire.Value], stdio: list[int], before: Callable[[], None] | None, channel: int
+) -> int:
     """Starts the command in a session of its own; OSError where it cannot be executed. Gives its pid."""
     cwd: bytes = request["cwd"]
     os.chdir(cwd)
     environment: dict[bytes, bytes] = request["env"]
     program = find_program(request["argv"][0], environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
     with _three(stdio) as three:
+        if abandoned(channel):
+            raise Abandoned
         if request["tty"] or before is not None:
-            return _fork(program, request["argv"], environment, three, before, request["tty"])
+            return _fork(program, request["argv"], environment, three, before, channel, request["tty"])
         return _spawn(program, request["argv"], environment, three)
 
 
@@ -207,11 +247,17 @@ def _fork(
     environment: dict[bytes, bytes],
     stdio: tuple[int, int, int],
     before: Callable[[], None] | None,
+    channel: int,
     terminal: bool,
 ) -> int:
     """The way with code between fork and exec: a controlling terminal, confinement without namespaces."""
     reader, writer = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
     if child:
         os.close(writer)
         with open(reader, "rb") as pipe:
@@ -232,6 +278,8 @@ def _fork(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if before is not None:
             before()
+        if abandoned(channel):
+            os._exit(128 + signal.SIGKILL)  # as if it had been killed, which it is about to be
         os.execve(program, argv, environment)
     except OSError as error:
         os.write(writer, (error.errno or 0).to_bytes(4, "big") + str(error.strerror or error).encode())

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import anyio.to_thread
-
 from app_server.core.context.images import ImageUnreadable, image_data_url
+from app_server.core.threads import run_in_thread
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
 
@@ -29,7 +28,7 @@ async def _part(item: UserInput) -> ContentItem:
             return InputImage(image_url=item.image_url)
         case LocalImageInput():
             try:
-                url = await anyio.to_thread.run_sync(image_data_url, Path(item.path), abandon_on_cancel=True)
+                url = await run_in_thread(image_data_url, Path(item.path), abandon_on_cancel=True)
                 return InputImage(image_url=url)
             except (OSError, ImageUnreadable) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)

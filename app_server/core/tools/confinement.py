@@ -20,8 +20,8 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     settings = turn.settings
     plan = turn.runner.plan(settings.sandbox_policy, settings.cwd)
     if plan is not None and NOTICE not in turn.notices:
-        turn.notices.add(NOTICE)
         state = await turn.runner.sandbox_state()
+        turn.notices.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
     return plan

@@ -12,6 +12,7 @@ from app_server.core.context.output import shorten
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec
 from app_server.core.files import reader
+from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.output_events import decode
 from protocol.base import Json
@@ -21,15 +22,14 @@ TIMEOUT_MS = 30_000
 
 async def read(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
     """The reader's answer. Raises ToolFailure with what it says went wrong."""
-    settings = turn.settings
-    spec = CommandSpec(
-        argv=(sys.executable, "-I", "-S", reader.__file__, json.dumps({"do": do, **request})),
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        timeout_ms=TIMEOUT_MS,
-        sandbox=turn.runner.plan(settings.sandbox_policy, settings.cwd),
-    )
     try:
+        spec = CommandSpec(
+            argv=(sys.executable, "-I", "-S", reader.__file__, json.dumps({"do": do, **request})),
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            timeout_ms=TIMEOUT_MS,
+            sandbox=await confinement(turn),
+        )
         result = await turn.runner.run(spec, lambda stream, chunk: None)
     except CoreError as error:
         raise ToolFailure(str(error)) from error

@@ -7,10 +7,9 @@ import os.path
 from pathlib import Path
 from typing import Final
 
-import anyio.to_thread
-
 from app_server.core.context.images import ImageUnreadable, image_data_url
 from app_server.core.model.prompt import FunctionTool, ToolSpec
+from app_server.core.threads import run_in_thread
 from app_server.core.tools.arguments import parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from protocol.base import Json
@@ -39,7 +38,7 @@ class ViewImageTool:
     async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         path = os.path.join(turn.settings.cwd, parse_arguments(call.arguments, PARAMETERS)["path"])
         try:
-            url = await anyio.to_thread.run_sync(image_data_url, Path(path), abandon_on_cancel=True)
+            url = await run_in_thread(image_data_url, Path(path), abandon_on_cancel=True)
         except OSError as error:
             reason = f"{error.strerror} (os error {error.errno})"
             raise ToolFailure(f"unable to locate image at `{path}`: {reason}") from error
