@@ -37,6 +37,7 @@ CORE = (
     {"tools"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
+    {"launcher"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
     {"config"},
     {"errors", "shell_tree", "threads"},
@@ -165,6 +166,31 @@ def test_pure_modules_do_nothing(name: str) -> None:
         acting |= {f"{module} imports {each}" for each in imports(module) if each.split(".")[0] in EFFECTS}
         reached.extend(each for each in imports(module) if each in modules() and each not in reached)
     assert acting == set()
+
+
+LAUNCHED = ("app_server.core.launcher", "app_server.core.sandbox.confine")
+"""What runs in the launcher's process and its children, without site-packages."""
+
+LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))
+
+
+def test_the_launcher_imports_the_standard_library_and_itself_only() -> None:
+    foreign = [
+        f"{module} imports {imported}"
+        for module in LAUNCHED_MODULES
+        for imported in imports(module)
+        if imported.split(".")[0] not in sys.stdlib_module_names
+        and not any(inside(imported, room) for room in LAUNCHED)
+    ]
+    assert foreign == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the layers are made of Linux's system calls")
+@pytest.mark.parametrize("module", LAUNCHED_MODULES)
+def test_the_launcher_runs_without_site_packages(module: str) -> None:
+    code = "import sys; sys.path.append(sys.argv[1]); __import__(sys.argv[2])"
+    command = [sys.executable, "-I", "-S", "-c", code, str(ROOT), module]
+    assert subprocess.run(command, check=False, capture_output=True, text=True).stderr == ""
 
 
 def test_threads_are_taken_in_one_place() -> None:

@@ -17,12 +17,12 @@ from pathlib import Path
 import anyio
 
 from app_server.core.errors import SHORTAGES, LaunchError, retry_hint
-from app_server.core.exec import wire
+from app_server.core.launcher import wire
 from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 
-SCRIPT = Path(__file__).with_name("launcher.py")
+SCRIPT = Path(wire.__file__).with_name("main.py")
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """All that the launcher has of the server's environment: where some interpreters find their own library."""
 

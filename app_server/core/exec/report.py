@@ -10,7 +10,7 @@ import socket
 from typing import Any, Literal
 
 from app_server.core.errors import SHORTAGES, retry_hint
-from app_server.core.exec import descendants, wire
+from app_server.core.launcher import descendants, wire
 from protocol.records import dataclass
 
 
@@ -38,9 +38,20 @@ class ReportReader:
         self._said = bytearray()
         self._leader: int | None = None
         """The command, once it has begun; 0 inside namespaces, where nothing of it outlives its supervisor."""
+        self._report: Report | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether the command has begun; it may have ended since."""
+        return self._leader is not None
 
     def read(self) -> Report | None:
-        """Takes in what the channel has; the report once it is whole."""
+        """Takes in what the channel has; the report once it is whole, and from then on."""
+        if self._report is None:
+            self._report = self._read()
+        return self._report
+
+    def _read(self) -> Report | None:
         try:
             part = self._channel.recv(4096)
         except BlockingIOError:

@@ -7,12 +7,11 @@ leaves after the tree is killed, within a bound.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import selectors
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import field
 
 import anyio
@@ -29,6 +28,7 @@ from app_server.core.exec.command import (
 )
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import STREAM_CAP, HeadTail
+from app_server.core.exec.pipes import READ_SIZE, enlarge
 from app_server.core.exec.report import (
     KILLED,
     Report,
@@ -38,10 +38,6 @@ from app_server.core.exec.report import (
 )
 from app_server.core.sandbox.denial import looks_denied
 from protocol.records import dataclass
-
-READ_SIZE = 1 << 18
-F_SETPIPE_SZ = 1031
-"""Linux: pipes as large as one read, so that much output comes in few pieces."""
 
 KILL_SECONDS = 3.0
 """So long the launcher may take to report a kill; its own bound for the tree is two seconds."""
@@ -172,8 +168,7 @@ def _pipes(cap: int) -> Iterator[tuple[Running, list[int]]]:
             streams[number] = stream
             remote.append(writer)
             os.set_blocking(number, False)
-            with suppress(OSError):  # another system, or the user's share of pipe memory is used up
-                fcntl.fcntl(number, F_SETPIPE_SZ, READ_SIZE)
+            enlarge(number)
         selector = opened.enter_context(selectors.DefaultSelector())
         yield Running(ours, streams, lambda stream, chunk: None, cap, selector), remote
 

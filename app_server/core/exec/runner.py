@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from types import TracebackType
@@ -24,6 +24,7 @@ from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import STREAM_CAP
 from app_server.core.exec.request import Confinement
+from app_server.core.exec.service import ServiceProcess, open_service
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
@@ -106,6 +107,12 @@ class CommandRunner:
         session = await pty.open_session(self._launcher, self._wrapped(spec), confinement, columns, rows)
         self._sessions.start_soon(session.serve, name="terminal session")
         return session
+
+    async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
+        """Starts a program that serves this server, with the user's rights and exactly this environment. It is ended
+        with all that it started, at the latest when this server ends, however that happens. Raises LaunchError.
+        """
+        return await open_service(self._launcher, CommandSpec(argv=tuple(argv), env=env, cwd=cwd))
 
     async def sandbox_state(self) -> SandboxState:
         """What this machine's kernel really confines, found out by running a victim. The full sandbox is found once and

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app_server.core.exec import supervisor, wire
+from app_server.core.launcher import supervisor, wire
 
 
 def request(path: Path) -> dict[str, Any]:
-    return {"cwd": b"/", "env": {}, "argv": [b"/bin/touch", bytes(path)], "tty": False}
+    return {"cwd": b"/", "env": {}, "argv": [b"/bin/touch", bytes(path)], "tty": False, "background": True}
 
 
 @pytest.mark.parametrize("how", [socket.SHUT_WR, None])

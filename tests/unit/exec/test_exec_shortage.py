@@ -15,9 +15,10 @@ import anyio
 import pytest
 
 from app_server.core.errors import CoreError, LaunchError, SandboxShortage
-from app_server.core.exec import descendants, probing, runner, wire
+from app_server.core.exec import probing, runner
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.launcher import descendants, wire
 from protocol.policy import ReadOnly
 from tests.unit.exec.conftest import Bench
 

@@ -60,8 +60,13 @@ def below(root: int, parent_of: dict[int, int]) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """The parent of every process that can be seen."""
-    return _from_ps() if sys.platform == "darwin" else _from_proc()
+    """The parent of every process that can be seen; of none where they cannot be listed, as with too many open files.
+    Whoever ends a tree asks again until nothing is left.
+    """
+    try:
+        return _from_ps() if sys.platform == "darwin" else _from_proc()
+    except OSError:
+        return {}
 
 
 def _from_proc() -> dict[int, int]:

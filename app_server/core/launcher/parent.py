@@ -14,7 +14,7 @@ import select
 import socket
 import sys
 
-from app_server.core.exec import supervisor, wire
+from app_server.core.launcher import supervisor, wire
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, namespaces, privileges
@@ -45,7 +45,7 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
     while expecting or children:
         ready = {number for number, _ in poll.poll()}
         if wakeup in ready:
-            supervisor.drain(wakeup)
+            supervisor.clear_wakeup(wakeup)
             for pid in children.intersection(pid for pid, _ in supervisor.reap()):
                 children.remove(pid)
                 with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def _another(launcher: socket.socket, home: bytes, secrets: list[bytes]) -> set[
         if pid == 0:
             try:
                 ours.close()
-                _live(theirs, launcher, home, secrets)
+                _run_child(theirs, launcher, home, secrets)
             finally:
                 os._exit(0)
         wire.send(launcher, ("waits", pid), [ours.fileno()])
@@ -80,7 +80,7 @@ def _another(launcher: socket.socket, home: bytes, secrets: list[bytes]) -> set[
     return {pid} if pid else set()
 
 
-def _live(commands: socket.socket, launcher: socket.socket, home: bytes, secrets: list[bytes]) -> None:
+def _run_child(commands: socket.socket, launcher: socket.socket, home: bytes, secrets: list[bytes]) -> None:
     """The life of one command's process 1: what is the same for all, then what it is told, then the
     command.
     """

@@ -19,14 +19,17 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 
-from app_server.core.exec import descendants, wire
+from app_server.core.launcher import descendants, wire
 
 KILL_SECONDS = 2.0
 """So long the members of a killed tree are waited for; longer than that only the kernel holds them."""
 
 RESET_SIGNALS = tuple(
     number
-    for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None), signal.SIGINT, signal.SIGTERM)
+    for number in (
+        *(signal.SIGPIPE, getattr(signal, "SIGXFSZ", None)),
+        *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+    )
     if number
 )
 """Python ignores or handles these; a command starts with the defaults."""
@@ -62,7 +65,7 @@ def supervise(
     report(channel, ("started", 0 if whole else child))
     status = _until_end(channel, wakeup, child)
     killed = status is None
-    if killed or whole or before is not None:  # nothing that is confined outlives its command
+    if killed or not request["background"]:
         last = end_tree(child, whole)
         status = last if killed else status
     report(
@@ -122,22 +125,37 @@ def _noticed(number: int, frame: object) -> None:
 
 
 def _until_end(channel: int, wakeup: int, child: int) -> int | None:
-    """The wait status of the command, or None where the channel was closed first."""
+    """The wait status of the command, or None where the channel was closed first. What comes on it are signals for the
+    command's process group.
+    """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
     while True:
         ready = [number for number, _ in poll.poll()]
         if wakeup in ready:
-            drain(wakeup)
+            clear_wakeup(wakeup)
             for pid, status in reap():
                 if pid == child:
                     return status
         if channel in ready:
-            return None
+            signals = _signals(channel)
+            if not signals:
+                return None
+            for number in signals:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child, number)
 
 
-def drain(wakeup: int) -> None:
+def _signals(channel: int) -> bytes:
+    """Empty where the server has let go."""
+    try:
+        return os.read(channel, 16)
+    except ConnectionResetError:
+        return b""
+
+
+def clear_wakeup(wakeup: int) -> None:
     with contextlib.suppress(BlockingIOError):
         while os.read(wakeup, 512):
             pass
@@ -206,10 +224,14 @@ def start(
 
 @contextlib.contextmanager
 def _three(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
-    """stdin, stdout and stderr: a terminal for all, or no input and one pipe for each output."""
-    if len(stdio) == 1:
-        yield stdio[0], stdio[0], stdio[0]
-        return
+    """stdin, stdout and stderr: a terminal for all, a pipe for each, or no input and one for each output."""
+    match stdio:
+        case [terminal]:
+            yield terminal, terminal, terminal
+            return
+        case [stdin, stdout, stderr]:
+            yield stdin, stdout, stderr
+            return
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield nothing, stdio[0], stdio[1]
