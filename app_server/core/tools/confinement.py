@@ -19,8 +19,8 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     """None for full access. The turn's directory is the root that may be written, never one that the model names."""
     plan = writable_scope(turn)
     if plan is not None and NOTICE not in turn.notices:
-        turn.notices.add(NOTICE)
         state = await turn.runner.sandbox_state()
+        turn.notices.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
     return plan

@@ -18,7 +18,7 @@ from app_server.core.approvals.decide import CommandRequest, Verdict, decide, ma
 from app_server.core.approvals.repository import git_is_plain
 from app_server.core.commands.parsed import parse_command
 from app_server.core.context.output import command_output, command_result
-from app_server.core.errors import CoreError, LaunchError
+from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
 from app_server.core.sandbox.plan import SandboxPlan
@@ -116,7 +116,7 @@ async def through(
         if any("\0" in word for word in (*command.argv, command.cwd)):
             raise ToolFailure("execution error: a command cannot hold NUL characters")
         return await _Road(command, request, turn).through(execute)
-    except (ToolFailure, CoreError, Rejected) as error:
+    except (ToolFailure, CoreError, Rejected, OSError) as error:
         text = _said(error)
         turn.emit(_failed(command, text, turn.clock() - began))
         raise ToolFailure(text) from error
@@ -199,12 +199,14 @@ class _Road:
                 raise Rejected
 
 
-def _said(error: ToolFailure | CoreError | Rejected) -> str:
+def _said(error: ToolFailure | CoreError | Rejected | OSError) -> str:
     match error:
         case Rejected():
             return REJECTED
         case LaunchError():
             return f"execution error: {error}"
+        case OSError():
+            return f"execution error: {error.strerror or error}{retry_hint(error.errno)}"
         case _:
             return str(error)
 

@@ -14,8 +14,6 @@ import tempfile
 from collections.abc import Hashable
 from pathlib import Path
 
-import anyio.to_thread
-
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
@@ -28,6 +26,7 @@ from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.plan import PatchPlan, writer_command
 from app_server.core.patch.safety import AutoApprove, Reject, Territory, assess
 from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.threads import run_in_thread
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.orchestrator import RETRY_REASON
@@ -75,7 +74,7 @@ class Patching:
             return plan_patch(parse_patch(self.text), self.cwd, RealDisk())
 
         try:
-            return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+            return await run_in_thread(read, abandon_on_cancel=True)
         except PatchError as error:
             raise ToolFailure(error.for_model()) from error
 
@@ -130,7 +129,7 @@ class Patching:
     async def _write(self, plan: PatchPlan, allowed: SandboxPlan | None) -> ExecResult:
         # What a killed writer left may be finished only by one that has no more rights than any command.
         document = plan.document(self.call_id, recover=allowed is not None)
-        path = await anyio.to_thread.run_sync(_spool, Path(self.turn.runner.home), document)
+        path = await run_in_thread(_spool, Path(self.turn.runner.home), document)
         try:
             spec = CommandSpec(
                 argv=("/bin/sh", "-c", 'exec "$@" < "$0"', path, *writer_command(sys.executable)),
