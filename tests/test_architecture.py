@@ -39,9 +39,10 @@ CORE = (
     {"tools"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
+    {"launcher"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
     {"config"},
-    {"errors", "lazy", "shell_tree"},
+    {"errors", "lazy", "shell_tree", "threads"},
 )
 
 APIS = ("v1", "v2", "acp")
@@ -167,12 +168,21 @@ def constructors(module: str) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree(module)):
         if not isinstance(node, ast.ClassDef):
             continue
-        fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and not is_made_inside(each)]
         if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             yield node.name, len(fields)
         for each in node.body:
             if isinstance(each, ast.FunctionDef) and each.name == "__init__":
                 yield node.name, len(each.args.args) + len(each.args.kwonlyargs) - 1
+
+
+def is_made_inside(annotated: ast.AnnAssign) -> bool:
+    """Whether a dataclass makes this field itself: its constructor does not take it."""
+    match annotated.value:
+        case ast.Call(func=ast.Name(id="field"), keywords=keywords):
+            return any(each.arg == "init" and ast.unparse(each.value) == "False" for each in keywords)
+        case _:
+            return False
 
 
 def cycles(graph: Mapping[str, Set[str]]) -> list[set[str]]:
@@ -332,6 +342,39 @@ def test_pure_modules_do_nothing(name: str) -> None:
         acting |= {f"{module} imports {each}" for each in imports(module) if each.split(".")[0] in EFFECTS}
         reached.extend(each for each in imports(module) if each in modules() and each not in reached)
     assert acting == set()
+
+
+LAUNCHED = ("app_server.core.launcher", "app_server.core.sandbox.confine")
+"""What runs in the launcher's process and its children, without site-packages."""
+
+LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))
+
+
+def test_the_launcher_imports_the_standard_library_and_itself_only() -> None:
+    foreign = [
+        f"{module} imports {imported}"
+        for module in LAUNCHED_MODULES
+        for imported in imports(module)
+        if imported.split(".")[0] not in sys.stdlib_module_names
+        and not any(inside(imported, room) for room in LAUNCHED)
+    ]
+    assert foreign == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the layers are made of Linux's system calls")
+@pytest.mark.parametrize("module", LAUNCHED_MODULES)
+def test_the_launcher_runs_without_site_packages(module: str) -> None:
+    code = "import sys; sys.path.append(sys.argv[1]); __import__(sys.argv[2])"
+    command = [sys.executable, "-I", "-S", "-c", code, str(ROOT), module]
+    assert subprocess.run(command, check=False, capture_output=True, text=True).stderr == ""
+
+
+def test_threads_are_taken_in_one_place() -> None:
+    """What the system answers when it gives no more of them is dealt with there."""
+    users = {
+        module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
+    }
+    assert users == {"app_server.core.threads"}
 
 
 def test_the_engine_is_imported_late() -> None:

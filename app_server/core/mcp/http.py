@@ -22,6 +22,7 @@ from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGO
 from app_server.core.mcp.messages import encode, oversized, parse
 from app_server.core.mcp.surroundings import display_url, is_http_url, proxy_for, request_headers
 from app_server.core.model.sse import SseDecoder
+from app_server.core.threads import run_in_thread
 from protocol.base import Json
 
 SESSION_HEADER = "Mcp-Session-Id"
@@ -189,7 +190,7 @@ async def open_http(name: str, transport: HttpTransport, user: Mapping[str, str]
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
     }
-    verify = False if transport.url.startswith("http://") else await anyio.to_thread.run_sync(_trust, user)
+    verify = False if transport.url.startswith("http://") else await run_in_thread(_trust, user)
     try:
         client = httpx.AsyncClient(
             headers=headers,

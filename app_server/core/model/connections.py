@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 import anyio
-import anyio.to_thread
 import certifi
 import httpcore
 
 from app_server.core.model.address import Address
 from app_server.core.model.network import GatheringNetwork
 from app_server.core.model.proxies import proxy_for
+from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
 MAX_IDLE_CONNECTIONS = 10
@@ -99,7 +99,7 @@ class WaysOut:
         async with self._opening:
             if (encrypted, proxy) not in self._ways:
                 # Reading the certificates takes a tenth of a second; a plain connection needs none.
-                context = await anyio.to_thread.run_sync(_certificates) if encrypted else None
+                context = await run_in_thread(_certificates) if encrypted else None
                 self._ways[encrypted, proxy] = WayOut(_factory(proxy, context))
             return self._ways[encrypted, proxy]
 

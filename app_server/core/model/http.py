@@ -12,8 +12,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
-import anyio.to_thread
-
+from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class LazyHttp:
 
     async def _ready(self) -> HttpTransport:
         if self._transport is None:
-            loaded = await anyio.to_thread.run_sync(_load)
+            loaded = await run_in_thread(_load)
             self._transport = self._transport or loaded(self._env)
         return self._transport
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
-import anyio.to_thread
 
 from app_server.core.config.types import OtelConfig, OtelExporter
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.events import Attribute, ConversationFacts, EventTelemetry
+from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class OtelExport:
 
     async def close(self) -> None:
         with anyio.move_on_after(CLOSE_SECONDS, shield=True) as scope:
-            await anyio.to_thread.run_sync(self._provider.shutdown, abandon_on_cancel=True)
+            await run_in_thread(self._provider.shutdown, abandon_on_cancel=True)
         if scope.cancelled_caught:
             log.warning("the last telemetry could not be sent in time")
 
@@ -75,7 +75,7 @@ async def open_export(config: OtelConfig, version: str, clock: Callable[[], floa
         log.warning("telemetry is off: the table [otel] names no endpoint")
         return NoExport()
     try:
-        provider = await anyio.to_thread.run_sync(_provider, config, version)
+        provider = await run_in_thread(_provider, config, version)
     except ImportError as error:
         log.warning("telemetry is off: %s is not installed (it comes with the extra `otel`)", error.name)
         return NoExport()

@@ -23,7 +23,7 @@ from app_server.core.approvals.programs import ProgramSearch, exposed_folders
 from app_server.core.approvals.repository import git_is_plain
 from app_server.core.commands.parsed import parse_command
 from app_server.core.context.output import command_output, command_result
-from app_server.core.errors import CoreError, LaunchError
+from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
 from app_server.core.sandbox.plan import SandboxPlan
@@ -115,7 +115,7 @@ async def through(command: Command, turn: ToolTurn, execute: Callable[[CommandSp
         if not all(map(_can_be_passed, (*command.argv, command.cwd))):
             raise ToolFailure("execution error: a command cannot hold NUL characters or broken Unicode")
         return await _Road(command, turn).through(execute)
-    except (ToolFailure, CoreError, Rejected) as error:
+    except (ToolFailure, CoreError, Rejected, OSError) as error:
         text = _said(error)
         turn.emit(failed_end(command.call_id, text, turn.clock() - began))
         raise ToolFailure(text) from error
@@ -220,12 +220,14 @@ def _can_be_passed(word: str) -> bool:
         return False
 
 
-def _said(error: ToolFailure | CoreError | Rejected) -> str:
+def _said(error: ToolFailure | CoreError | Rejected | OSError) -> str:
     match error:
         case Rejected():
             return REJECTED
         case LaunchError():
             return f"execution error: {error}"
+        case OSError():
+            return f"execution error: {error.strerror or error}{retry_hint(error.errno)}"
         case _:
             return str(error)
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from app_server.core.rollout.policy import is_persisted
 from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.threads import run_in_thread
 from app_server.core.turn.coalesce import SessionEvent, coalesce
 from protocol.events.msg import EventMsg
 from protocol.events.notices import WarningEvent
@@ -138,7 +138,10 @@ class Outbox:
     async def flush(self) -> None:
         """Returns once everything said so far is on the disk."""
         self.store()
-        await anyio.to_thread.run_sync(self._writer.flush, abandon_on_cancel=True)
+        try:
+            await run_in_thread(self._writer.flush, abandon_on_cancel=True)
+        except OSError:  # no thread at the moment; what was said must be stored all the same
+            self._writer.flush()
 
     # --- listening
     async def take(self) -> list[SessionEvent]:

@@ -10,6 +10,7 @@ opened without following links: this process has rights that the command which c
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sys
@@ -21,6 +22,10 @@ if sys.platform == "linux":
 
 MARK_NS = 318_398_706 * 1_000_000_000
 """A moment in 1980: every file system can store it, and nobody's directory was changed then."""
+
+SHORTAGES = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMLINK}
+)
 
 TRIES = 5
 """Another server may remove the directory between any two steps."""
@@ -44,35 +49,45 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Acquired:
     """Names that exist now, so that they can be fenced."""
 
     held: tuple[bytes, ...]
-    """To be given back."""
+    """To be released."""
     found: tuple[bytes, ...]
     """Somebody else's."""
 
 
 @dataclass(slots=True)
-class ReservedNames:
+class PlaceholderDirs:
     holders: dict[bytes, _Held] = field(default_factory=dict)
 
-    def take(self, names: Iterable[bytes]) -> Taken:
-        """Holds these names, but for those that somebody else has taken meanwhile."""
+    def acquire(self, names: Iterable[bytes]) -> Acquired:
+        """Holds these names, but for those that somebody else has taken meanwhile. OSError where one cannot be held for
+        a lack of something: a command that finds more of it could take the name.
+        """
         taken: list[bytes] = []
         found: list[bytes] = []
+        try:
+            self._acquire(names, taken, found)
+        except OSError:
+            self.release(taken)
+            raise
+        return Acquired(tuple(taken), tuple(found))
+
+    def _acquire(self, names: Iterable[bytes], taken: list[bytes], found: list[bytes]) -> None:
         for name in names:
+            parent = _open_parent(name)
+            if parent is None:
+                continue
             try:
-                parent = open_place(os.path.dirname(name), os.O_DIRECTORY)
-            except OSError:
-                continue  # the folder has gone, or its path leads over a link now: it is not granted
-            if self._hold(name, parent):
-                taken.append(name)
-            elif _exists(os.path.basename(name), parent):
-                found.append(name)
-            if not self._keeps(name, parent):
-                os.close(parent)
-        return Taken(tuple(taken), tuple(found))
+                if self._hold(name, parent):
+                    taken.append(name)
+                elif _exists(os.path.basename(name), parent):
+                    found.append(name)
+            finally:
+                if not self._keeps(name, parent):
+                    os.close(parent)
 
     def _hold(self, name: bytes, parent: int) -> bool:
         """Whether a directory of ours is at the name, now held once more."""
@@ -94,19 +109,19 @@ class ReservedNames:
         holder = self.holders.get(name)
         return holder is not None and holder.directories[-1].parent == parent
 
-    def give_back(self, names: Iterable[bytes]) -> None:
+    def release(self, names: Iterable[bytes]) -> None:
         for name in names:
             held = self.holders.get(name)
             if held is not None:
                 held.count -= 1
                 if held.count == 0:
-                    self._let_go(name)
+                    self._remove(name)
 
-    def give_back_all(self) -> None:
+    def release_all(self) -> None:
         for name in list(self.holders):
-            self._let_go(name)
+            self._remove(name)
 
-    def _let_go(self, name: bytes) -> None:
+    def _remove(self, name: bytes) -> None:
         for directory in self.holders.pop(name).directories:
             _remove(os.path.basename(name), directory)
 
@@ -128,30 +143,34 @@ def _remove(name: bytes, directory: _Directory) -> None:
     os.close(parent)
 
 
+def _open_parent(name: bytes) -> int | None:
+    """The folder that the name is in; None where it has gone, or its path leads over a link now: it is not granted
+    then. OSError for a lack of something.
+    """
+    try:
+        return open_place(os.path.dirname(name), os.O_DIRECTORY)
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
+        return None
+
+
 def _make(name: bytes, parent: int) -> int | None:
     """A locked directory of ours at that name, which is made where nothing is; None where something else is, or where
-    the server can make nothing, and so neither can its commands.
+    the server may make nothing, and so neither may its commands. OSError for a lack of something.
     """
     for _ in range(TRIES):
-        made = True
         try:
-            os.mkdir(name, 0o755, dir_fd=parent)
-        except FileExistsError:
-            made = False
-        except OSError:
-            return None
-        if made:
-            with contextlib.suppress(OSError):
-                os.utime(name, ns=(MARK_NS, MARK_NS), dir_fd=parent, follow_symlinks=False)
-        try:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            folder = os.open(name, flags, dir_fd=parent)
-        except FileNotFoundError:
+            folder = _open_or_make(name, parent)
+        except FileNotFoundError:  # just removed; or the folder that it was to be in, which is asked again
+            if os.fstat(parent).st_nlink == 0:
+                return None
             continue
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             return None
-        if not made and os.fstat(folder).st_mtime_ns != MARK_NS:
-            os.close(folder)
+        if folder is None:
             return None
         try:
             fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -163,7 +182,31 @@ def _make(name: bytes, parent: int) -> int | None:
         if _same(name, parent, folder):
             return folder
         os.close(folder)
-    return None
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def _open_or_make(name: bytes, parent: int) -> int | None:
+    """A descriptor of the directory at that name; None where it is somebody else's."""
+    made = True
+    try:
+        os.mkdir(name, 0o755, dir_fd=parent)
+    except FileExistsError:
+        made = False
+    if made:
+        with contextlib.suppress(OSError):
+            os.utime(name, ns=(MARK_NS, MARK_NS), dir_fd=parent, follow_symlinks=False)
+    try:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(name, flags, dir_fd=parent)
+    except OSError:
+        if made:
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=parent)
+        raise
+    if not made and os.fstat(folder).st_mtime_ns != MARK_NS:
+        os.close(folder)
+        return None
+    return folder
 
 
 def _same(name: bytes, parent: int, folder: int) -> bool:

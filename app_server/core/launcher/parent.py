@@ -14,8 +14,8 @@ import select
 import socket
 import sys
 
-from app_server.core.exec import supervisor, wire
-from app_server.core.exec.socket_broker import BrokerDoor
+from app_server.core.launcher import supervisor, wire
+from app_server.core.launcher.socket_broker import BrokerDoor
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, namespaces, privileges
@@ -55,7 +55,7 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
                 broker.fork(launcher.close)
                 poll.unregister(broker.requests)
         if wakeup in ready:
-            supervisor.drain(wakeup)
+            supervisor.clear_wakeup(wakeup)
             ended = {pid for pid, _ in supervisor.reap()}
             if broker.pid in ended:
                 poll.register(broker.requests, select.POLLIN)
@@ -82,7 +82,7 @@ def _another(launcher: socket.socket, broker: BrokerDoor, home: bytes, secrets: 
                 ours.close()
                 launcher.close()
                 broker.requests.close()
-                _live(theirs, broker, home, secrets)
+                _run_child(theirs, broker, home, secrets)
             finally:
                 os._exit(0)
         wire.send(launcher, ("waits", pid), [ours.fileno()])
@@ -95,7 +95,7 @@ def _another(launcher: socket.socket, broker: BrokerDoor, home: bytes, secrets: 
     return {pid} if pid else set()
 
 
-def _live(commands: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> None:
+def _run_child(commands: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> None:
     """The life of one command's process 1: what is the same for all, then what it is told, then the
     command.
     """
@@ -106,7 +106,7 @@ def _live(commands: socket.socket, broker: BrokerDoor, home: bytes, secrets: lis
     except OSError as error:
         refused = error
     wakeup = supervisor.watch_children()
-    message = wire.receive(commands)
+    message = supervisor.receive(commands)
     if message is None:
         return
     commands.close()

@@ -7,6 +7,7 @@ and only trusted values pass; a command never holds an end of these sockets.
 from __future__ import annotations
 
 import array
+import errno
 import marshal
 import os
 import socket
@@ -18,6 +19,15 @@ Value = Any
 LENGTH = 4
 MAX_DESCRIPTORS = 8
 RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux only; elsewhere set after the fact
+
+
+class Truncated(OSError):
+    """A message came whole, but not all of its descriptors: this process has too many open files."""
+
+    def __init__(self, value: Value, descriptors: list[int]) -> None:
+        super().__init__(errno.EMFILE, os.strerror(errno.EMFILE))
+        self.value, self.descriptors = value, descriptors
+        """What came, for whoever can still tell somebody; to be closed."""
 
 
 def pack(value: Value) -> bytes:
@@ -39,8 +49,8 @@ def send(sock: socket.socket, value: Value, descriptors: list[int]) -> None:
 
 
 def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
-    """One whole message from a blocking socket; None at its end."""
-    head, ancillary, _, _ = sock.recvmsg(LENGTH, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4), RECEIVE_FLAGS)
+    """One whole message from a blocking socket; None at its end. Raises `Truncated`."""
+    head, ancillary, flags, _ = sock.recvmsg(LENGTH, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4), RECEIVE_FLAGS)
     descriptors = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -54,6 +64,8 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     body = _exactly(sock, size)
     if len(body) < size:
         return None
+    if flags & socket.MSG_CTRUNC:
+        raise Truncated(marshal.loads(body), list(descriptors))
     return marshal.loads(body), list(descriptors)
 
 

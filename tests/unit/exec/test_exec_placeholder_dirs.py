@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
-from app_server.core.exec.reserved import MARK_NS, ReservedNames, Taken
+from app_server.core.launcher.placeholder_dirs import MARK_NS, Acquired, PlaceholderDirs
 
 
 @pytest.fixture
@@ -16,63 +17,63 @@ def name(tmp_path: Path) -> bytes:
 
 
 def test_a_name_is_held_by_a_marked_directory_until_the_last_has_given_it_back(name: bytes) -> None:
-    names = ReservedNames()
-    first, second = names.take([name]), names.take([name])
+    names = PlaceholderDirs()
+    first, second = names.acquire([name]), names.acquire([name])
     assert first.held == second.held == (name,)
     assert os.stat(name).st_mtime_ns == MARK_NS
-    names.give_back(first.held)
+    names.release(first.held)
     assert os.path.isdir(name)
-    names.give_back(second.held)
+    names.release(second.held)
     assert not os.path.lexists(name)
 
 
 def test_what_is_there_already_is_somebody_elses(name: bytes) -> None:
     os.mkdir(name)
-    names = ReservedNames()
-    taken = names.take([name])
+    names = PlaceholderDirs()
+    taken = names.acquire([name])
     assert (taken.held, taken.found) == ((), (name,))
-    names.give_back_all()
+    names.release_all()
     assert os.path.isdir(name)
 
 
 def test_who_found_a_name_takes_it_from_nobody_who_holds_it(name: bytes) -> None:
     """One command finds the directory of the user, who then removes it; the next one holds the name."""
     os.mkdir(name)
-    names = ReservedNames()
-    found = names.take([name])
+    names = PlaceholderDirs()
+    found = names.acquire([name])
     os.rmdir(name)
-    held = names.take([name])
+    held = names.acquire([name])
     assert held.held == (name,)
-    names.give_back(found.held)
+    names.release(found.held)
     assert os.path.isdir(name)
-    names.give_back(held.held)
+    names.release(held.held)
     assert not os.path.lexists(name)
 
 
 def test_two_servers_share_a_directory(name: bytes) -> None:
-    one, other = ReservedNames(), ReservedNames()
-    taken, theirs = one.take([name]), other.take([name])
+    one, other = PlaceholderDirs(), PlaceholderDirs()
+    taken, theirs = one.acquire([name]), other.acquire([name])
     assert taken.held == theirs.held == (name,)
-    one.give_back(taken.held)
+    one.release(taken.held)
     assert os.path.isdir(name)
-    again = one.take([name])
+    again = one.acquire([name])
     assert again.held == (name,)
-    other.give_back_all()
+    other.release_all()
     assert os.path.isdir(name)
-    one.give_back(again.held)
+    one.release(again.held)
     assert not os.path.lexists(name)
 
 
 def test_what_somebody_puts_into_it_stays(name: bytes) -> None:
-    names = ReservedNames()
-    taken = names.take([name])
+    names = PlaceholderDirs()
+    taken = names.acquire([name])
     Path(os.fsdecode(name), "HEAD").write_text("ref: refs/heads/main\n")
-    names.give_back(taken.held)
+    names.release(taken.held)
     assert os.listdir(name) == [b"HEAD"]
 
 
 def test_a_folder_that_is_missing_holds_nothing(tmp_path: Path) -> None:
-    taken = ReservedNames().take([os.fsencode(tmp_path / "missing" / ".git")])
+    taken = PlaceholderDirs().acquire([os.fsencode(tmp_path / "missing" / ".git")])
     assert (taken.held, taken.found) == ((), ())
 
 
@@ -81,11 +82,11 @@ def test_a_link_is_not_followed(tmp_path: Path, name: bytes) -> None:
     target.mkdir()
     os.utime(target, ns=(MARK_NS, MARK_NS))
     os.symlink(target, name)
-    names = ReservedNames()
-    assert names.take([name]) == Taken(held=(), found=(name,))
+    names = PlaceholderDirs()
+    assert names.acquire([name]) == Acquired(held=(), found=(name,))
     target.rmdir()
-    assert names.take([name]) == Taken(held=(), found=(name,))
-    names.give_back_all()
+    assert names.acquire([name]) == Acquired(held=(), found=(name,))
+    names.release_all()
     assert os.path.islink(name)
 
 
@@ -94,26 +95,51 @@ def test_what_a_killed_launcher_left_is_removed_by_the_next_and_nothing_else(tmp
     os.mkdir(left)
     os.utime(left, ns=(MARK_NS, MARK_NS))
     os.mkdir(theirs)
-    reserved = ReservedNames()
-    assert reserved.take([left, theirs]) == Taken(held=(left,), found=(theirs,))
-    reserved.give_back_all()
+    reserved = PlaceholderDirs()
+    assert reserved.acquire([left, theirs]) == Acquired(held=(left,), found=(theirs,))
+    reserved.release_all()
     assert os.listdir(tmp_path) == [".agents"]
 
 
 def test_a_child_that_was_forked_meanwhile_does_not_keep_a_name(tmp_path: Path) -> None:
     name = bytes(tmp_path / ".git")
-    one, other = ReservedNames(), ReservedNames()
-    one.take([name])
-    other.take([name])
+    one, other = PlaceholderDirs(), PlaceholderDirs()
+    one.acquire([name])
+    other.acquire([name])
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:  # it has the descriptors, as children of the launcher do
         os.close(writer)
         os.read(reader, 1)
         os._exit(0)
-    one.give_back_all()
-    other.give_back_all()
+    one.release_all()
+    other.release_all()
     os.close(writer)
     os.close(reader)
     os.waitpid(child, 0)
     assert not os.path.exists(name)
+
+
+def test_a_shortage_is_an_error_and_holds_nothing(tmp_path: Path, name: bytes) -> None:
+    """Without the name a command that finds what was short could take it."""
+    names = PlaceholderDirs()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first = os.fsencode(tmp_path / "first")
+    filling = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
+        while True:
+            filling.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        os.close(filling.pop())
+        with pytest.raises(OSError, match="open files"):
+            names.acquire((first, name))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for number in filling:
+            os.close(number)
+    assert names.holders == {}
+    assert not os.path.lexists(first)
+    assert not os.path.lexists(name)
+    assert names.acquire((first, name)).held == (first, name)
+    names.release_all()

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app_server.core.exec import wire
+from app_server.core.launcher import wire
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import listening, notify, privileges, sockets

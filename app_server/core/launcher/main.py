@@ -1,7 +1,7 @@
-"""The launcher: a small process that starts every command. Run as `python -I -S launcher.py FD`.
+"""The launcher: a small process that starts every command. Run as `python -I -S main.py FD`.
 
 It reads requests from the server's socket and gives each to a supervisor that waits for it: one of its own
-(`supervisor_pool`) for unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It
+(`pool`) for unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It
 keeps the names that plans reserve, takes over what outlives its commands, and when the server is gone it ends
 everything that it started. Standard library only; its own package is found by path, since it runs without
 site-packages.
@@ -22,20 +22,20 @@ from dataclasses import dataclass, field
 if __name__ == "__main__":
     sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
 
-from app_server.core.exec import descendants, prepared, supervisor, wire
-from app_server.core.exec.reserved import ReservedNames
-from app_server.core.exec.supervisor_pool import FREE, SupervisorPool
+from app_server.core.launcher import descendants, prepared, supervisor, wire
+from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
+from app_server.core.launcher.pool import FREE, SupervisorPool
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, privileges
 
-FAREWELL_SECONDS = 1.5
+SHUTDOWN_SECONDS = 1.5
 """So long the commands are given to end by themselves when the server is gone; each is killed by its
 supervisor.
 """
 
 
-PATIENCE_MS = 5
+FORK_AHEAD_MS = 5
 """Starting a command takes two."""
 
 
@@ -47,7 +47,7 @@ class Launcher:
     pool: SupervisorPool = field(init=False)
     supervisors: set[int] = field(default_factory=set)
     """Those that see their last commands to the end, once the server is gone."""
-    reserved: ReservedNames = field(default_factory=ReservedNames)
+    placeholders: PlaceholderDirs = field(default_factory=PlaceholderDirs)
 
     def __post_init__(self) -> None:
         self.pool = SupervisorPool(os.fork, self._supervise)
@@ -56,9 +56,13 @@ class Launcher:
     def serve(self) -> None:
         """Handles requests until the server closes its end."""
         while True:
-            ready = self._wait(self._patience())
+            ready = self._wait(self._poll_timeout())
             if self.server.fileno() in ready:
-                message = wire.receive(self.server)
+                try:
+                    message = wire.receive(self.server)
+                except wire.Truncated as error:
+                    supervisor.refuse(error)
+                    continue
                 if message is None:
                     return
                 self._handle(*message)
@@ -67,23 +71,23 @@ class Launcher:
                 for parent in self.parents:
                     parent.replace()
 
-    def _patience(self) -> int | None:
+    def _poll_timeout(self) -> int | None:
         """Milliseconds until the next children should be forked; None where they wait already.
 
         A command that was just handed over needs the processors for its own start, so the next child is forked when
         something else happens, as a rule the command's end, or this time is over.
         """
         wanting = self.pool.wanting or any(parent.wanting for parent in self.parents)
-        return PATIENCE_MS if wanting else None
+        return FORK_AHEAD_MS if wanting else None
 
-    def farewell(self) -> None:
+    def shutdown(self) -> None:
         """The server is gone: every command ends, and so does what they left behind."""
         self.server.close()
         self.supervisors = self.pool.pids
-        self.pool.dismiss()
+        self.pool.close_children()
         for parent in self.parents:
-            parent.retire()
-        deadline = time.monotonic() + FAREWELL_SECONDS
+            parent.drain()
+        deadline = time.monotonic() + SHUTDOWN_SECONDS
         while time.monotonic() < deadline:
             table = descendants.parents()
             ours = self.supervisors | {parent.pid for parent in self.parents}
@@ -96,10 +100,10 @@ class Launcher:
             self._wait(20)
         for pid in descendants.below(os.getpid(), descendants.parents()):
             _kill(pid)
-        self.reserved.give_back_all()
+        self.placeholders.release_all()
 
     def _wait(self, milliseconds: int | None) -> set[int]:
-        """Waits for news; reaps children and hears the prepared parents. Gives the descriptors that are
+        """Waits for news; reaps children and reads what the prepared parents report. Gives the descriptors that are
         ready.
         """
         poll = select.poll()
@@ -108,27 +112,29 @@ class Launcher:
             poll.register(number, select.POLLIN)
         ready = {number for number, _ in poll.poll(milliseconds)}
         if self.wakeup in ready:
-            supervisor.drain(self.wakeup)
+            supervisor.clear_wakeup(self.wakeup)
             self.supervisors.difference_update(pid for pid, _ in supervisor.reap())
-        self.pool.hear(ready)
+        self.pool.on_readable(ready)
         for parent in [one for one in self.parents if one.channel.fileno() in ready]:
-            self._hear(parent)
+            self._on_readable(parent)
         return ready
 
-    def _hear(self, parent: prepared.PreparedParent) -> None:
+    def _on_readable(self, parent: prepared.PreparedParent) -> None:
         try:
-            names = parent.hear()
+            names = parent.on_readable()
         except OSError:  # no child now; the next command will ask again
             return
         if names is None:
             self.parents.remove(parent)
             parent.channel.close()
-        self.reserved.give_back(names if names is not None else parent.forget())
+        self.placeholders.release(names if names is not None else parent.forget())
 
     def _handle(self, request: wire.Value, descriptors: list[int]) -> None:
         confine = request["confine"]
         try:
-            if confine is not None and confine["namespaces"]:
+            if supervisor.abandoned(descriptors[0]):
+                supervisor.report(descriptors[0], ("exit", -signal.SIGKILL, True))
+            elif confine is not None and confine["namespaces"]:
                 self._run_prepared(request, descriptors)
             else:
                 self._run_direct(request, descriptors)
@@ -149,7 +155,7 @@ class Launcher:
         if sys.platform == "linux":
             privileges.become_reaper()
         wakeup = supervisor.watch_children()
-        while (message := wire.receive(commands)) is not None:
+        while (message := supervisor.receive(commands)) is not None:
             request, descriptors = message
             confine = request["confine"]
             before = None if confine is None else layers.without_namespaces(confine)
@@ -164,25 +170,24 @@ class Launcher:
         confine = request["confine"]
         for parent in self.parents:
             if parent.stale() or parent.home != confine["home"]:
-                parent.retire()
-        current = [one for one in self.parents if one.network == confine["network"] and not one.retired]
+                parent.drain()
+        current = [one for one in self.parents if one.network == confine["network"] and not one.draining]
         if not current:
             current = [prepared.prepare(confine, lambda: self._leave(descriptors))]
             self.parents += current
-        names = self.reserved.take(confine["reserved"])
+        names = self.placeholders.acquire(confine["reserved"])
         fences = list(dict.fromkeys([*confine["fences"], *names.held, *names.found]))
         request = {**request, "confine": {**confine, "fences": fences}}
         try:
-            for ended in current[0].hand_over(request, descriptors, names.held):
-                self.reserved.give_back(ended)
+            current[0].hand_over(request, descriptors, names.held, self.placeholders.release)
         except OSError:
-            self.reserved.give_back(names.held)
+            self.placeholders.release(names.held)
             raise
 
     def _leave(self, descriptors: list[int]) -> None:
         """In a new child: lets go of the launcher's sockets, and of a command that is not this child's."""
         self.server.close()
-        self.pool.dismiss()
+        self.pool.close_children()
         for number in descriptors:
             os.close(number)
         for parent in self.parents:
@@ -208,7 +213,7 @@ def main() -> None:
     try:
         launcher.serve()
     finally:
-        launcher.farewell()
+        launcher.shutdown()
 
 
 if __name__ == "__main__":

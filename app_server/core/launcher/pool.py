@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from app_server.core.exec import wire
+from app_server.core.launcher import wire
 
 FREE = b"+"
 """What a supervisor says when it can take another command."""
@@ -24,7 +24,7 @@ MAX_WAITING = 4
 @dataclass(slots=True)
 class SupervisorPool:
     fork: Callable[[], int]
-    live: Callable[[socket.socket], None]
+    run_child: Callable[[socket.socket], None]
     """What a supervisor does; its commands arrive on the socket, on which it says when it is free again."""
     waiting: list[tuple[int, socket.socket]] = field(default_factory=list)
     """The pid of each and the way to it; the one that was used last, whose memory is at hand, comes last."""
@@ -42,7 +42,7 @@ class SupervisorPool:
             with contextlib.suppress(OSError):  # that one has ended
                 self._send(request, descriptors)
                 return
-        self._make()
+        self._make(descriptors)
         self._send(request, descriptors)
 
     def _send(self, request: wire.Value, descriptors: list[int]) -> None:
@@ -60,7 +60,7 @@ class SupervisorPool:
             with contextlib.suppress(OSError):
                 self._make()
 
-    def hear(self, ready: set[int]) -> None:
+    def on_readable(self, ready: set[int]) -> None:
         """Takes back those of the busy ones, by the numbers of their sockets, that are free or have ended."""
         for number in ready.intersection(self.busy):
             pid, its = self.busy.pop(number)
@@ -73,7 +73,7 @@ class SupervisorPool:
     def pids(self) -> set[int]:
         return {pid for pid, _ in (*self.waiting, *self.busy.values())}
 
-    def dismiss(self) -> None:
+    def close_children(self) -> None:
         """No more commands: those that wait end now, the others with theirs. Also what a new child calls, to let go of
         its parent's sockets.
         """
@@ -82,7 +82,10 @@ class SupervisorPool:
         self.waiting.clear()
         self.busy.clear()
 
-    def _make(self) -> None:
+    def _make(self, descriptors: Sequence[int] = ()) -> None:
+        """A new one, which lets go of its copies of the descriptors at hand: it is sent its own, and whoever reads the
+        other ends waits for the last copy to be closed.
+        """
         ours, theirs = socket.socketpair()
         try:
             pid = self.fork()
@@ -93,7 +96,9 @@ class SupervisorPool:
         if pid == 0:
             try:
                 ours.close()
-                self.live(theirs)
+                for number in descriptors:
+                    os.close(number)
+                self.run_child(theirs)
             finally:
                 os._exit(0)
         theirs.close()

@@ -1,8 +1,8 @@
 """Finds and kills the processes below one process, for systems and policies without a pid namespace.
 
-Runs in the launcher. A reaper process sees every orphan of its tree become its own child, so killing and
-reaping children until there are none ends the tree, whatever sessions and groups its members moved to. Where there is
-no /proc that lists them, a process finds its own children by asking for each number whether it is one.
+Runs in the launcher, and in the server where that is gone. A reaper process sees every orphan of its tree become its
+own child, so killing and reaping children until there are none ends the tree, whatever sessions and groups its members
+moved to. Where nothing lists them, a process finds its own children by asking for each number whether it is one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,35 @@ MAX_PID = 1 << 22
 
 def kill_below(root: int, leader: int) -> None:
     """Sends SIGKILL to every process below `root`, and to the process group of `leader`."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+    _kill_group(leader, signal.SIGKILL)
     for pid in below(root, parents()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+
+
+def end_tree_of(leader: int) -> None:
+    """Kills a session leader whose supervisor is gone, and everything below it. All of it is stopped first: what is
+    killed hands its children on, and they could not be found any more.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getsid(leader) != leader:
+            return  # somebody else has the number by now
+    stopped: list[int] = []
+    _kill_group(leader, signal.SIGSTOP)
+    while more := [pid for pid in below(leader, listed()) if pid not in stopped]:
+        for pid in more:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped += more
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    _kill_group(leader, signal.SIGKILL)
+
+
+def _kill_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
 
 
 def below(root: int, parent_of: dict[int, int]) -> list[int]:
@@ -40,18 +64,26 @@ def below(root: int, parent_of: dict[int, int]) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """The parent of every process that can be seen; without /proc, of this process's own children only."""
-    if sys.platform == "darwin":
-        return _from_ps()
-    return _from_proc() or dict.fromkeys(own_children(), os.getpid())
+    """The parent of every process that can be seen; where they cannot be listed, of this process's own children only.
+    Whoever ends a tree asks again until nothing is left. Not for a process with threads: it may fork.
+    """
+    found = listed()
+    if found or sys.platform == "darwin":
+        return found
+    return dict.fromkeys(own_children(), os.getpid())
+
+
+def listed() -> dict[int, int]:
+    """The same, and of no process where they cannot be listed: without /proc, or with too many open files."""
+    try:
+        return _from_ps() if sys.platform == "darwin" else _from_proc()
+    except OSError:
+        return {}
 
 
 def _from_proc() -> dict[int, int]:
     found: dict[int, int] = {}
-    names: list[str] = []
-    with contextlib.suppress(OSError):
-        names = os.listdir("/proc")
-    for name in names:
+    for name in os.listdir("/proc"):
         if name.isdigit():
             with (
                 contextlib.suppress(OSError, ValueError, IndexError),

@@ -13,20 +13,24 @@ import fcntl
 import os
 import select
 import signal
+import socket
 import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from app_server.core.exec import descendants, wire, working_directory
+from app_server.core.launcher import descendants, wire, working_directory
 
 KILL_SECONDS = 2.0
 """So long the members of a killed tree are waited for; longer than that only the kernel holds them."""
 
 RESET_SIGNALS = tuple(
     number
-    for number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None), signal.SIGINT, signal.SIGTERM)
+    for number in (
+        *(signal.SIGPIPE, getattr(signal, "SIGXFSZ", None)),
+        *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+    )
     if number
 )
 """Python ignores or handles these; a command starts with the defaults."""
@@ -58,7 +62,11 @@ def supervise(
     """
     channel, stdio = descriptors[0], descriptors[1:]
     try:
-        child = start(request, stdio, before)
+        child = start(request, stdio, before, channel)
+    except Abandoned:
+        report(channel, ("exit", -signal.SIGKILL, True))
+        os.close(channel)
+        return
     except OSError as error:
         report(channel, ("failed", error.errno or 0, str(error.strerror or error)))
         os.close(channel)
@@ -66,9 +74,10 @@ def supervise(
     finally:
         for number in set(stdio):
             os.close(number)
+    report(channel, ("started", 0 if whole else child))
     status = _until_end(channel, wakeup, child, calls)
     killed = status is None
-    if killed or whole or before is not None:  # nothing that is confined outlives its command
+    if killed or not request["background"]:
         last = end_tree(child, whole)
         status = last if killed else status
     report(
@@ -76,6 +85,36 @@ def supervise(
         ("exit", os.waitstatus_to_exitcode(status) if status is not None else -signal.SIGKILL, killed),
     )
     os.close(channel)
+
+
+class Abandoned(Exception):
+    """The server gave the command up before it was started."""
+
+
+def abandoned(channel: int) -> bool:
+    """Whether the server has let go of the command; it sends nothing on the channel. A command that was given up must
+    not begin, however long its supervisor was kept from starting it.
+    """
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def receive(commands: socket.socket) -> tuple[wire.Value, list[int]] | None:
+    """The next command from the launcher; None where there will be none, or this one cannot be taken in."""
+    try:
+        return wire.receive(commands)
+    except wire.Truncated as error:
+        refuse(error)
+        return None
+
+
+def refuse(error: wire.Truncated) -> None:
+    """Reports a command whose descriptors did not all fit into this process."""
+    if error.descriptors:
+        report(error.descriptors[0], ("unavailable", error.errno or 0, str(error.strerror)))
+    for number in error.descriptors:
+        os.close(number)
 
 
 def report(channel: int, value: wire.Value) -> None:
@@ -98,7 +137,9 @@ def _noticed(number: int, frame: object) -> None:
 
 
 def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> int | None:
-    """The wait status of the command, or None where the channel was closed first."""
+    """The wait status of the command, or None where the channel was closed first. What comes on it are signals for the
+    command's process group.
+    """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
@@ -112,15 +153,28 @@ def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> in
             os.close(calls.listener)
             calls = None
         if wakeup in ready:
-            drain(wakeup)
+            clear_wakeup(wakeup)
             for pid, status in reap():
                 if pid == child:
                     return status
         if channel in ready:
-            return None
+            signals = _signals(channel)
+            if not signals:
+                return None
+            for number in signals:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child, number)
 
 
-def drain(wakeup: int) -> None:
+def _signals(channel: int) -> bytes:
+    """Empty where the server has let go."""
+    try:
+        return os.read(channel, 16)
+    except ConnectionResetError:
+        return b""
+
+
+def clear_wakeup(wakeup: int) -> None:
     with contextlib.suppress(BlockingIOError):
         while os.read(wakeup, 512):
             pass
@@ -171,28 +225,35 @@ def end_tree(child: int, whole: bool) -> int | None:
             time.sleep(0.0005)
 
 
-def start(request: dict[str, wire.Value], stdio: list[int], before: Callable[[], None] | None) -> int:
+def start(
+    request: dict[str, wire.Value], stdio: list[int], before: Callable[[], None] | None, channel: int
+) -> int:
     """Starts the command in a session of its own; OSError where it cannot be executed. Gives its pid."""
     working_directory.enter(request["cwd"], exact=request["exact_cwd"])
     environment: dict[bytes, bytes] = request["env"]
     program = find_program(request["argv"][0], environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
     with _three(stdio) as three:
+        if abandoned(channel):
+            raise Abandoned
         if request["tty"] or before is not None:
-            return _fork(program, request["argv"], environment, three, before, request["tty"])
+            return _fork(program, request["argv"], environment, three, before, channel, request["tty"])
         return _spawn(program, request["argv"], environment, three)
 
 
 @contextlib.contextmanager
 def _three(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
-    """stdin, stdout and stderr: a terminal for all, or no input and one pipe for each output."""
-    if len(stdio) == 1:
-        yield stdio[0], stdio[0], stdio[0]
-        return
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield nothing, stdio[0], stdio[1]
-    finally:
-        os.close(nothing)
+    """stdin, stdout and stderr: a terminal for all, a pipe for each, or no input and one for each output."""
+    match stdio:
+        case [terminal]:
+            yield terminal, terminal, terminal
+        case [stdin, stdout, stderr]:
+            yield stdin, stdout, stderr
+        case _:
+            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                yield nothing, stdio[0], stdio[1]
+            finally:
+                os.close(nothing)
 
 
 def find_program(name: bytes, search: bytes) -> bytes:
@@ -225,11 +286,17 @@ def _fork(
     environment: dict[bytes, bytes],
     stdio: tuple[int, int, int],
     before: Callable[[], None] | None,
+    channel: int,
     terminal: bool,
 ) -> int:
     """The way with code between fork and exec: a controlling terminal, confinement without namespaces."""
     reader, writer = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
     if child:
         os.close(writer)
         with open(reader, "rb") as pipe:
@@ -250,6 +317,8 @@ def _fork(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if before is not None:
             before()
+        if abandoned(channel):
+            os._exit(128 + signal.SIGKILL)  # as if it had been killed, which it is about to be
         os.execve(program, argv, environment)
     except OSError as error:
         os.write(writer, (error.errno or 0).to_bytes(4, "big") + str(error.strerror or error).encode())
