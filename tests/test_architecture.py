@@ -39,7 +39,8 @@ CORE = (
     {"exec", "model"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
     {"config"},
-    {"errors", "shell_tree"},
+    {"errors", "shell_tree", "yielding"},
+    {"bounds"},
 )
 
 WIRE = ("protocol.v1", "protocol.methods", "protocol.names", "protocol.jsonrpc")
@@ -51,15 +52,15 @@ PURE_FOLDERS = {"protocol", "app_server.projection", "app_server.core.commands"}
 
 PURE_MODULES = {
     "app_server.transport": {"framing"},
-    "app_server.core": {"errors", "shell_tree"},
+    "app_server.core": {"bounds", "errors", "shell_tree"},
     "app_server.core.approvals": {"decide", "memory"},
     "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
     "app_server.core.files": {"fuzzy", "wildmatch"},
     "app_server.core.mcp": {"names"},
     "app_server.core.model": {
-        *("chat_api", "chat_request", "events", "failures", "families", "payload", "rate_limits"),
-        *("request", "responses_api", "retry", "sse"),
+        *("chat_api", "chat_request", "content", "events", "failures", "families", "payload"),
+        *("rate_limits", "reply_size", "request", "responses_api", "retry", "sse"),
     },
     "app_server.core.patch": {
         *("diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app_server.core.errors import ModelError
 from app_server.core.model.events import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.sse import FrameTooLong, SseDecoder, SseFrame
+from app_server.core.model.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.transport.framing import LineDecoder, Oversized
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, ParseError, Request, dump_error, parse_message
@@ -98,7 +98,7 @@ def frames(pieces: list[bytes]) -> list[SseFrame] | None:
     decoder = SseDecoder()
     try:
         return [frame for piece in pieces for frame in decoder.feed(piece)] + decoder.close()
-    except FrameTooLong:
+    except EventTooLong:
         return None
 
 

@@ -157,7 +157,6 @@ class ModelClient:
         headers = {
             **target.headers,
             "accept": "text/event-stream",
-            "accept-encoding": "identity",
             "content-type": "application/json",
         }
         if not chat:
@@ -226,6 +225,8 @@ async def _beginning(answer: HttpAnswer) -> bytes:
                     said += chunk
                     if len(said) >= BODY_LIMIT:
                         break
-    except HttpFailure:
+    except HttpFailure as failure:
         log.debug("the body of an error answer broke off after %d bytes", len(said))
+        if not said and failure.fault in (Fault.TOO_LARGE, Fault.ENCODED):
+            said += f"({failure.reason})".encode()
     return bytes(said[:BODY_LIMIT])

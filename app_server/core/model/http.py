@@ -42,7 +42,9 @@ class HttpAnswer(Protocol):
         ...
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body, decoded, as it comes. Raises HttpFailure."""
+        """The body, decoded, as it comes, in pieces of bounded size between which other tasks run. Raises
+        HttpFailure.
+        """
         ...
 
 
@@ -59,6 +61,10 @@ class Fault(StrEnum):
     IDLE = "idle"
     CUT = "cut"
     """The answer broke off, or is no HTTP."""
+    TOO_LARGE = "too large"
+    """More than is taken of one answer."""
+    ENCODED = "encoded"
+    """In a way that is not undone here."""
 
 
 class HttpFailure(Exception):

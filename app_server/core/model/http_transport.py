@@ -18,8 +18,9 @@ import httpcore
 
 from app_server.core.model.address import Address, address
 from app_server.core.model.connections import CLOSE_SECONDS, Taken, WaysOut
-from app_server.core.model.content import Decoder
+from app_server.core.model.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.core.model.http import Fault, HttpFailure, HttpRequest
+from app_server.core.yielding import YieldBudget
 
 CONNECT_SECONDS = 15.0
 UNUSABLE = (ValueError, ImportError, RuntimeError, httpcore.UnsupportedProtocol, httpcore.LocalProtocolError)
@@ -37,14 +38,25 @@ class Answer:
         self._response = response
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        encoding = self.headers.get("content-encoding")
-        decoder = Decoder(encoding) if encoding else None
+        budget = YieldBudget()
         try:
+            decoder = ContentDecoder(self.headers.get("content-encoding", ""))
             # It is a generator, though it is declared as less; left open, it would be ended by a task of its own.
             async with aclosing(self._response.aiter_stream()) as stream:  # type: ignore[type-var]
                 async for chunk in stream:
-                    if data := decoder.feed(chunk) if decoder else chunk:
-                        yield data
+                    for piece in decoder.feed(chunk):
+                        await budget.spend(len(piece))
+                        if piece:
+                            yield piece
+            decoder.close()
+        except UnsupportedEncoding as error:
+            raise HttpFailure(
+                Fault.ENCODED, f"an answer encoded as {error}, which nobody asked for"
+            ) from error
+        except ExpandsTooMuch as error:
+            raise HttpFailure(
+                Fault.TOO_LARGE, f"compressed data that becomes more than {MAX_RATIO} times as large"
+            ) from error
         except httpcore.TimeoutException as error:
             raise HttpFailure(Fault.IDLE, "the answer paused for too long") from error
         except (*BROKEN, zlib.error) as error:
@@ -99,8 +111,12 @@ async def _response(taken: Taken, request: HttpRequest, to: Address) -> httpcore
 
 def _built(request: HttpRequest, to: Address) -> httpcore.Request:
     body = request.body or b""
-    headers = [(b"host", to.host_header)]
-    headers += [(name.encode("ascii"), value.encode("utf-8")) for name, value in request.headers.items()]
+    headers = [(b"host", to.host_header), (b"accept-encoding", b"identity")]
+    headers += [
+        (name.encode("ascii"), value.encode("utf-8"))
+        for name, value in request.headers.items()
+        if name.lower() != "accept-encoding"
+    ]
     if body or request.method not in ("GET", "HEAD"):
         headers.append((b"content-length", b"%d" % len(body)))
     if to.authorization is not None and not any(name.lower() == b"authorization" for name, _ in headers):

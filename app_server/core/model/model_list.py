@@ -55,7 +55,7 @@ async def list_models(
     request = HttpRequest(
         method="GET",
         url=target.url,
-        headers={**target.headers, "accept": "application/json", "accept-encoding": "identity"},
+        headers={**target.headers, "accept": "application/json"},
         idle_seconds=TOTAL_SECONDS,
         header_seconds=TOTAL_SECONDS,
     )

@@ -104,7 +104,6 @@ async def test_an_answer_and_how_it_was_asked_for() -> None:
         "originator": "tests",
         "user-agent": "tests/1.0",
         "accept": "text/event-stream",
-        "accept-encoding": "identity",
         "content-type": "application/json",
         "conversation_id": "conversation-1",
         "session_id": "conversation-1",
