@@ -91,7 +91,7 @@ def test_a_body_that_is_cut_off_is_no_body(way: str) -> None:
     ("way", "encoded"),
     [
         ("gzip", b"data: {}"),
-        ("gzip", gzip.compress(b"x") + b"more"),
+        ("gzip", gzip.compress(b"x", mtime=0) + b"more"),
         ("deflate", zlib.compress(b"x") + b"more"),
         ("deflate", b"\xff\xff\xff"),
     ],
