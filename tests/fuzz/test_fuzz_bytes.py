@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -70,6 +71,17 @@ def test_lines_are_the_same_in_any_pieces(data: st.DataObject, lines: list[bytes
     *ended, rest = whole.split(b"\n")
     assert got == [line if len(line) <= limit else Oversized(len(line)) for line in ended]
     assert decoder.close() == (rest if len(rest) <= limit else b"")
+
+
+def test_a_line_in_single_bytes_takes_no_more_memory_than_its_bytes() -> None:
+    decoder = LineDecoder(1 << 20)
+    tracemalloc.start()
+    for _ in range(100_000):
+        assert decoder.feed(b"x") == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 400_000
+    assert decoder.feed(b"\n") == [b"x" * 100_000]
 
 
 @thorough
