@@ -18,13 +18,13 @@ from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
+from app_server.core.http.lazy import LazyHttp
 from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
 from app_server.core.mcp.spawn import GuardedSpawner
 from app_server.core.model.client import ModelClient
 from app_server.core.model.families import find_family
-from app_server.core.model.http import LazyHttp
 from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.model.settings import ClientIdentity
 from app_server.core.notify.message import turn_complete

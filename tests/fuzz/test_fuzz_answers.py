@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 
 from app_server.core.bounds import PIECE_BYTES
 from app_server.core.errors import ModelError, StreamDisconnected
-from app_server.core.model import content, reply_size, sse, stream
+from app_server.core.http import content, sse
+from app_server.core.http.transport import HttpcoreResponse
+from app_server.core.model import reply_size, stream
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.errors import AnswerTooLarge, AnswerUnreadable
 from app_server.core.model.events import Completed, OutputItemDone, OutputTextDelta
-from app_server.core.model.http_transport import Answer
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.stream import EventStream
 from protocol.responses import MessageItem, OutputText
@@ -57,7 +58,7 @@ async def hear(header: str, body: Sequence[bytes], *, chat: bool) -> Heard:
 
     heard = Heard()
     headers = [("content-encoding", header)] if header else []
-    answer = Answer(httpcore.Response(200, headers=headers, content=wire()))
+    answer = HttpcoreResponse(httpcore.Response(200, headers=headers, content=wire()))
     async with aclosing(answer.chunks()) as pieces:
         events = EventStream(_bounded(pieces), ChatDecoder(live=True) if chat else ResponsesDecoder(), [])
         try:

@@ -17,12 +17,12 @@ import httpx
 
 from app_server.core.bounds import PIECE_BYTES
 from app_server.core.config.types import HttpTransport
+from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.mcp.contract import McpFailure, Refusal, Take
 from app_server.core.mcp.failures import AUTH_REQUIRED
 from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
 from app_server.core.mcp.messages import encode, oversized, parse
 from app_server.core.mcp.surroundings import display_url, is_http_url, proxy_for, request_headers
-from app_server.core.model.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.yielding import YieldBudget
 from protocol.base import Json
 

@@ -17,6 +17,7 @@ import anyio
 from app_server.core.auth.manager import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
+from app_server.core.http.types import Fault, Http, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
 from app_server.core.model.errors import (
@@ -29,7 +30,6 @@ from app_server.core.model.errors import (
 from app_server.core.model.events import ModelEvent, RateLimits
 from app_server.core.model.failures import Refusal, refusal
 from app_server.core.model.families import find_family
-from app_server.core.model.http import Fault, Http, HttpAnswer, HttpFailure, HttpRequest
 from app_server.core.model.item_bytes import ItemBytes
 from app_server.core.model.prompt import Prompt
 from app_server.core.model.providers import CredentialSource, Endpoint, endpoint, is_azure, origin
@@ -93,14 +93,14 @@ class ModelClient:
                     await events.drain()
 
     def _events(
-        self, answer: HttpAnswer, chunks: AsyncIterator[bytes], settings: RequestSettings
+        self, answer: HttpResponse, chunks: AsyncIterator[bytes], settings: RequestSettings
     ) -> EventStream:
         if self.provider.wire_api is WireApi.CHAT:
             return EventStream(chunks, ChatDecoder(live=settings.live_chat), [])
         first: list[ModelEvent] = [RateLimits(rate_limits(answer.headers))]
         return EventStream(chunks, ResponsesDecoder(), first)
 
-    async def _answer(self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings) -> HttpAnswer:
+    async def _answer(self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings) -> HttpResponse:
         body = self._body(prompt, settings)
         login = await self._credentials()
         renewed = reconnected = False
@@ -133,7 +133,7 @@ class ModelClient:
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(backoff(attempt, self._rng) if outcome.delay is None else outcome.delay)
 
-    def _tell(self, attempt: int, seconds: float, outcome: HttpAnswer | Refusal | HttpFailure) -> None:
+    def _tell(self, attempt: int, seconds: float, outcome: HttpResponse | Refusal | HttpFailure) -> None:
         if self._watch is None:
             return
         match outcome:
@@ -167,7 +167,7 @@ class ModelClient:
 
     async def _attempt(
         self, opened: AsyncExitStack, target: Endpoint, body: bytes
-    ) -> HttpAnswer | Refusal | HttpFailure:
+    ) -> HttpResponse | Refusal | HttpFailure:
         idle = self.provider.stream_idle_timeout_ms / 1000
         request = HttpRequest(
             method="POST",
@@ -215,7 +215,7 @@ def _broken(failure: HttpFailure, target: Endpoint) -> Refusal:
     return Refusal(error, again=not useless)
 
 
-async def _beginning(answer: HttpAnswer) -> bytes:
+async def _beginning(answer: HttpResponse) -> bytes:
     """As much of a body as is worth reading; what has come when it breaks off or takes too long."""
     said = bytearray()
     try:

@@ -13,6 +13,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from app_server.core.errors import StreamDisconnected
+from app_server.core.http.sse import SseFrame
 from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
 from app_server.core.model.events import (
     Completed,
@@ -28,7 +29,6 @@ from app_server.core.model.events import (
 from app_server.core.model.failures import reported_failure
 from app_server.core.model.payload import EventReader, count, mapping, text_of
 from app_server.core.model.reply_size import ReplySize
-from app_server.core.model.sse import SseFrame
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.responses import ResponseItem, parse_response_item

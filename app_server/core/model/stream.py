@@ -11,11 +11,11 @@ from typing import Protocol
 
 from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError, StreamDisconnected
+from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
+from app_server.core.http.types import Fault, HttpFailure
 from app_server.core.model.errors import DISCONNECTED, IDLE, AnswerTooLarge, AnswerUnreadable
 from app_server.core.model.events import ModelEvent
-from app_server.core.model.http import Fault, HttpFailure
 from app_server.core.model.reply_size import MAX_ANSWER_BYTES
-from app_server.core.model.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
 from app_server.core.yielding import YieldBudget
 
 

@@ -11,15 +11,15 @@ import pytest
 
 from app_server.core.bounds import MAX_VALUES, PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError
+from app_server.core.http.sse import SseFrame
+from app_server.core.http.types import Fault, HttpFailure
 from app_server.core.model import reply_size, stream
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.errors import AnswerTooLarge, AnswerUnreadable
 from app_server.core.model.events import Completed, ModelEvent
-from app_server.core.model.http import Fault, HttpFailure
 from app_server.core.model.model_list import ModelsUnknown, list_models
 from app_server.core.model.payload import parse_object
 from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.sse import SseFrame
 from protocol.base import Json
 from tests.unit.model.scripted import (
     COMPLETED,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.model.sse import EventTooLong, SseDecoder, SseFrame
+from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 
 STREAM = (
     b"\xef\xbb\xbfdata: zero\n\n: hello\n\n"

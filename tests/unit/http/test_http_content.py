@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.bounds import PIECE_BYTES
-from app_server.core.model import content
-from app_server.core.model.content import ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
+from app_server.core.http import content
+from app_server.core.http.content import ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 
 
 def raw_deflate(data: bytes) -> bytes:

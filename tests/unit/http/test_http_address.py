@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.core.model.address import address
+from app_server.core.http.address import address
 
 
 @pytest.mark.parametrize(
