@@ -133,7 +133,9 @@ class Surrounding:
             return NO_TELEMETRY
         async with self._opening:
             if self._export is None:
-                self._export = await open_export(config.otel, self._user_agent.version, self._wall_clock)
+                self._export = await open_export(
+                    config.otel, self._user_agent.version, self._wall_clock, self._environment
+                )
         method, claims = self._auth.method(), self._auth.identity()
         return self._export.conversation(
             ConversationFacts(

@@ -115,7 +115,7 @@ def _context(
     auth = AuthManager(
         settings.home,
         clock=time.time,
-        issuer=Issuer(settings.environment.get(ISSUER_VARIABLE)),
+        issuer=Issuer(settings.environment.get(ISSUER_VARIABLE), settings.environment),
         env_api_key=settings.environment.get("OPENAI_API_KEY"),
     )
     user_agent = greeting.user_agent if greeting else own_user_agent(settings.environment)

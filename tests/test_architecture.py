@@ -38,7 +38,7 @@ CORE = (
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
-    {"config"},
+    {"config", "http"},
     {"errors", "shell_tree", "yielding"},
     {"bounds"},
 )
@@ -57,10 +57,11 @@ PURE_MODULES = {
     "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
     "app_server.core.files": {"fuzzy", "wildmatch"},
+    "app_server.core.http": {"address", "content", "proxies", "sse", "types"},
     "app_server.core.mcp": {"names"},
     "app_server.core.model": {
-        *("chat_api", "chat_request", "content", "events", "failures", "families", "payload"),
-        *("rate_limits", "reply_size", "request", "responses_api", "retry", "sse"),
+        *("chat_api", "chat_request", "events", "failures", "families", "payload"),
+        *("rate_limits", "reply_size", "request", "responses_api", "retry"),
     },
     "app_server.core.patch": {
         *("diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
@@ -166,6 +167,27 @@ def test_pure_modules_do_nothing(name: str) -> None:
         acting |= {f"{module} imports {each}" for each in imports(module) if each.split(".")[0] in EFFECTS}
         reached.extend(each for each in imports(module) if each in modules() and each not in reached)
     assert acting == set()
+
+
+def test_the_engine_does_not_look_at_the_process() -> None:
+    """Its environment is passed in. The guard of MCP servers is a program of its own."""
+    words = ("os.environ", "os.getenv", "create_default_context(", "trust_env=True")
+    found = [
+        (module, word)
+        for module, path in modules().items()
+        if inside(module, "app_server.core") and module != "app_server.core.mcp.guard"
+        for word in words
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert found == []
+
+
+def test_no_modules_of_a_room_import_each_other_in_a_circle() -> None:
+    """Where two do, neither can be understood or loaded alone."""
+    left = {module: {name for name in imports(module) if name in modules()} for module in modules()}
+    while free := {module for module, needed in left.items() if not needed & left.keys()}:
+        left = {module: needed for module, needed in left.items() if module not in free}
+    assert sorted(left) == []
 
 
 def test_the_engine_is_imported_late() -> None:

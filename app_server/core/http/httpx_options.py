@@ -27,10 +27,13 @@ class HttpxOptions(TypedDict):
 
 def httpx_options(url: str, env: Mapping[str, str]) -> HttpxOptions:
     """For requests to `url`. Reads certificates where there is something to encrypt, so call it in a thread. Raises
-    ValueError or httpx.InvalidURL where the URL or its proxy is none, and TrustUnavailable.
+    ValueError where the URL or its proxy is none, and TrustUnavailable.
     """
     named = proxy_for(url, env)
-    proxy = None if named is None else httpx.Proxy(named)
+    try:
+        proxy = None if named is None else httpx.Proxy(named)
+    except httpx.InvalidURL as error:
+        raise ValueError("the proxy is no address") from error
     encrypted = proxy is not None and proxy.url.scheme == "https"
     trust = trust_store(env) if encrypted or not url.lower().startswith("http://") else None
     if proxy is not None and encrypted:

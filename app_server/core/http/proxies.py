@@ -17,7 +17,7 @@ CGI_VARIABLE = "REQUEST_METHOD"
 
 
 def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
-    """The proxy's URL, or None for a direct connection. Raises ValueError where `url` is none."""
+    """The proxy's URL, or None for a direct connection. Raises ValueError where `url` or the proxy is no address."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if _is_this_machine(host):
@@ -29,7 +29,11 @@ def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
     exceptions = _named("no_proxy", env).lower().replace(",", " ").split()
     if any(_matches(host, port, entry) for entry in exceptions):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    named = urlsplit(proxy)
+    if not named.hostname or named.port == 0:
+        raise ValueError("not the address of a proxy")
+    return proxy
 
 
 def _named(name: str, env: Mapping[str, str]) -> str:

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 
 import certifi
 
-
-class TrustUnavailable(Exception):
-    """The certificates that the user names cannot be read. Nothing else is believed in their place."""
+from app_server.core.http.types import TrustUnavailable
 
 
 def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
@@ -32,6 +30,16 @@ def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
         context.load_verify_locations(cafile=file, capath=folder)
     context.load_verify_locations(cafile=certifi.where())
     return context
+
+
+def trusted_pem(env: Mapping[str, str]) -> bytes:
+    """The same certificates as text, for a library that makes its own context. Raises TrustUnavailable."""
+    found = trust_store(env).get_ca_certs(binary_form=True)
+    if not found:
+        raise TrustUnavailable(
+            "SSL_CERT_DIR alone is of no use here; name the certificates with SSL_CERT_FILE"
+        )
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode()
 
 
 def _load(context: ssl.SSLContext, file: str | None, folder: str | None) -> None:

@@ -68,6 +68,10 @@ class HttpFailure(Exception):
         """The other side may have closed the connection before it saw the request."""
 
 
+class TrustUnavailable(Exception):
+    """The certificates that the user names cannot be read. Nothing else is believed in their place."""
+
+
 class Http(Protocol):
     def send(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
         """Follows no redirect. Raises HttpFailure on entry. Leaving the context ends the response."""
