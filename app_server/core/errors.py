@@ -50,6 +50,12 @@ class SandboxShortage(SandboxUnavailable):
     """The same for the moment only: it says nothing about the machine, and the next command tries anew."""
 
 
+def raise_shortage(error: OSError, what: str) -> None:
+    """Raises SandboxShortage where `error` is one: a sandbox is not planned without having looked."""
+    if error.errno in SHORTAGES:
+        raise SandboxShortage(f"{what}: {error.strerror}{retry_hint(error.errno)}", error.errno) from error
+
+
 class LaunchError(CoreError):
     """A command could not be started at all (no such program, no such directory)."""
 

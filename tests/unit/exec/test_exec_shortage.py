@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,6 +19,7 @@ from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.launcher import descendants, wire
 from protocol.policy import ReadOnly
+from tests.support.shortage import open_files
 from tests.unit.exec.conftest import Bench
 
 Answer = tuple[object, ...] | None
@@ -137,23 +137,6 @@ async def test_a_lower_level_is_kept_and_looked_at_again(
 
 
 # --- open files
-@contextmanager
-def open_files(more: int) -> Iterator[None]:
-    """At most so many more than now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    filling = [os.open(os.devnull, os.O_RDONLY)]
-    while filling[-1] < highest:
-        filling.append(os.open(os.devnull, os.O_RDONLY))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (filling[-1] + 1 + more, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for number in filling:
-            os.close(number)
-
-
 def opened() -> int:
     return len(os.listdir("/proc/self/fd"))
 
