@@ -24,7 +24,7 @@ class EventReader:
 
     def read(self, data: bytes) -> dict[str, Json] | None:
         """Raises AnswerTooLarge for more than is parsed."""
-        if too_many_values(data):
+        if too_many_values(data) and _begins_object(data):
             raise AnswerTooLarge(f"an event of more than {MAX_VALUES} values")
         value = parse_object(data)
         if value is None and not self._warned:
@@ -35,7 +35,7 @@ class EventReader:
 
 def parse_object(data: bytes) -> dict[str, Json] | None:
     """The object in `data`; None where there is none that can be read, or one beyond all bounds."""
-    if too_many_values(data):
+    if not _begins_object(data) or too_many_values(data):
         return None
     try:
         value = from_json(data)
@@ -48,6 +48,10 @@ def parse_object(data: bytes) -> dict[str, Json] | None:
         if nested_too_deeply(value):
             return None
     return value if isinstance(value, dict) else None
+
+
+def _begins_object(data: bytes) -> bool:
+    return data.lstrip()[:1] == b"{"
 
 
 def text_of(value: Json) -> str | None:

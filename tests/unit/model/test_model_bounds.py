@@ -105,6 +105,13 @@ def test_more_structure_than_is_parsed(frame: bytes) -> None:
             decoder.decode(SseFrame("", data), [])
 
 
+def test_what_is_no_object_is_skipped_whatever_is_in_it() -> None:
+    for data in (b"[" * 5_000_000, b" [" + b"[]," * MAX_VALUES, b"," * (MAX_VALUES + 1)):
+        out: list[ModelEvent] = []
+        ResponsesDecoder().decode(SseFrame("", data), out)
+        assert out == []
+
+
 def test_long_text_is_no_structure() -> None:
     text = "word, " * (MAX_VALUES - 10)
     assert parse_object(json.dumps({"a": text}).encode()) == {"a": text}
