@@ -89,9 +89,11 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.core.mcp.http": "only servers that are reached over HTTP",
-    "app_server.core.model.http_transport": "with the first request to a model",
+    "app_server.core.http.httpx_options": "imports httpx",
+    "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
-    "app_server.core.telemetry.otlp_json": "imports httpx",
+    "app_server.core.telemetry.otlp_http": "imports httpx",
+    "grpc": "a package of its own",
     "app_server.demo": "a command of its own",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
