@@ -5,7 +5,6 @@ Imports all of the agent, so import it late: see `lazy_engine`.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -18,13 +17,13 @@ from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
-from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
+from app_server.core.http.lazy import LazyHttp
+from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest, ProcessSpawner
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
-from app_server.core.mcp.spawn import GuardedSpawner
+from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.client import ModelClient
 from app_server.core.model.families import find_family
-from app_server.core.model.http import LazyHttp
 from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.model.settings import ClientIdentity
 from app_server.core.notify.message import turn_complete
@@ -95,13 +94,13 @@ class EngineAdapters:
         environment: Mapping[str, str],
         background: TaskGroup,
         *,
-        python: str,
+        spawner: ProcessSpawner,
         wall_clock: Callable[[], float],
     ) -> None:
         self._user_agent, self._client, self._environment = user_agent, client, environment
         self._auth = auth
         self._background, self._wall_clock = background, wall_clock
-        self._spawner = GuardedSpawner(python)
+        self._spawner = spawner
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
         self._export: TelemetryExport | None = None
         self._opening = anyio.Lock()
@@ -132,7 +131,9 @@ class EngineAdapters:
             return NO_TELEMETRY
         async with self._opening:
             if self._export is None:
-                self._export = await open_export(config.otel, self._user_agent.version, self._wall_clock)
+                self._export = await open_export(
+                    config.otel, self._user_agent.version, self._wall_clock, self._environment
+                )
         method, claims = self._auth.method(), self._auth.identity()
         return self._export.conversation(
             ConversationFacts(
@@ -185,6 +186,12 @@ def assemble(
     environment = surroundings.environment
     models = Models(LazyHttp(environment), auth, user_agent, environment)
     adapters = EngineAdapters(
-        user_agent, client, auth, environment, background, python=sys.executable, wall_clock=time.time
+        user_agent,
+        client,
+        auth,
+        environment,
+        background,
+        spawner=LauncherSpawner(runner),
+        wall_clock=time.time,
     )
     return Assembled(Engine(surroundings, runner, models, git, adapters), models, adapters)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
 from app_server.core.config.types import Config
 from app_server.core.lazy import Lazy
 from app_server.core.opening import Opened, Origin
+from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
@@ -36,7 +35,7 @@ class LazyEngine:
         return await self._ready().models.names(config)
 
     async def warm_up(self) -> None:
-        await anyio.to_thread.run_sync(self._assemble.get)
+        await run_in_thread(self._assemble.get)
         await self._ready().models.warm_up()
 
     async def aclose(self) -> None:

@@ -39,9 +39,11 @@ CORE = (
     {"tools"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
+    {"launcher"},
     {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
-    {"config"},
-    {"errors", "lazy", "shell_tree"},
+    {"config", "http"},
+    {"errors", "lazy", "shell_tree", "threads", "yielding"},
+    {"bounds"},
 )
 
 APIS = ("v1", "v2", "acp")
@@ -60,15 +62,16 @@ PURE_MODULES = {
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
     "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"errors", "lazy", "shell_tree"},
+    "app_server.core": {"bounds", "errors", "lazy", "shell_tree"},
     "app_server.core.approvals": {"consent", "decide", "memory"},
     "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
     "app_server.core.files": {"fuzzy", "wildmatch"},
+    "app_server.core.http": {"address", "content", "proxies", "sse", "types"},
     "app_server.core.mcp": {"names"},
     "app_server.core.model": {
-        *("chat_api", "chat_request", "events", "failures", "families", "payload", "rate_limits"),
-        *("request", "responses_api", "retry", "sse"),
+        *("chat_api", "chat_request", "events", "failures", "families", "payload"),
+        *("rate_limits", "reply_size", "request", "responses_api", "retry"),
     },
     "app_server.core.patch": {
         *("changes", "diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
@@ -86,9 +89,11 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.core.mcp.http": "only servers that are reached over HTTP",
-    "app_server.core.model.http_transport": "with the first request to a model",
+    "app_server.core.http.httpx_options": "imports httpx",
+    "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
-    "app_server.core.telemetry.otlp_json": "imports httpx",
+    "app_server.core.telemetry.otlp_http": "imports httpx",
+    "grpc": "a package of its own",
     "app_server.demo": "a command of its own",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
@@ -103,9 +108,6 @@ LATE_IMPORTS = {
     "tree_sitter_bash": "with the first command",
 }
 """What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""
-
-KNOWN_CYCLES = {frozenset({"app_server.core.model.http", "app_server.core.model.http_transport"})}
-"""Modules that import one another, by an import inside a function. No more are to come."""
 
 MOST_FIELDS = 12
 """That a constructor takes: whatever needs more does more than one thing, or passes on what it does not need."""
@@ -167,12 +169,21 @@ def constructors(module: str) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree(module)):
         if not isinstance(node, ast.ClassDef):
             continue
-        fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and not is_made_inside(each)]
         if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             yield node.name, len(fields)
         for each in node.body:
             if isinstance(each, ast.FunctionDef) and each.name == "__init__":
                 yield node.name, len(each.args.args) + len(each.args.kwonlyargs) - 1
+
+
+def is_made_inside(annotated: ast.AnnAssign) -> bool:
+    """Whether a dataclass makes this field itself: its constructor does not take it."""
+    match annotated.value:
+        case ast.Call(func=ast.Name(id="field"), keywords=keywords):
+            return any(each.arg == "init" and ast.unparse(each.value) == "False" for each in keywords)
+        case _:
+            return False
 
 
 def cycles(graph: Mapping[str, Set[str]]) -> list[set[str]]:
@@ -294,7 +305,7 @@ def test_no_modules_import_one_another() -> None:
     found = {
         frozenset(group) for group in cycles({name: imports(name) & modules().keys() for name in modules()})
     }
-    assert found <= KNOWN_CYCLES
+    assert found == set()
 
 
 def test_cycles_are_found() -> None:
@@ -332,6 +343,52 @@ def test_pure_modules_do_nothing(name: str) -> None:
         acting |= {f"{module} imports {each}" for each in imports(module) if each.split(".")[0] in EFFECTS}
         reached.extend(each for each in imports(module) if each in modules() and each not in reached)
     assert acting == set()
+
+
+LAUNCHED = ("app_server.core.launcher", "app_server.core.sandbox.confine")
+"""What runs in the launcher's process and its children, without site-packages."""
+
+LAUNCHED_MODULES = sorted(name for name in modules() if any(inside(name, room) for room in LAUNCHED))
+
+
+def test_the_launcher_imports_the_standard_library_and_itself_only() -> None:
+    foreign = [
+        f"{module} imports {imported}"
+        for module in LAUNCHED_MODULES
+        for imported in imports(module)
+        if imported.split(".")[0] not in sys.stdlib_module_names
+        and not any(inside(imported, room) for room in LAUNCHED)
+    ]
+    assert foreign == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the layers are made of Linux's system calls")
+@pytest.mark.parametrize("module", LAUNCHED_MODULES)
+def test_the_launcher_runs_without_site_packages(module: str) -> None:
+    code = "import sys; sys.path.append(sys.argv[1]); __import__(sys.argv[2])"
+    command = [sys.executable, "-I", "-S", "-c", code, str(ROOT), module]
+    assert subprocess.run(command, check=False, capture_output=True, text=True).stderr == ""
+
+
+def test_threads_are_taken_in_one_place() -> None:
+    """What the system answers when it gives no more of them is dealt with there."""
+    users = {
+        module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
+    }
+    assert users == {"app_server.core.threads"}
+
+
+def test_the_engine_does_not_look_at_the_process() -> None:
+    """Its environment is passed in."""
+    words = ("os.environ", "os.getenv", "create_default_context(", "trust_env=True")
+    found = [
+        (module, word)
+        for module, path in modules().items()
+        if inside(module, "app_server.core")
+        for word in words
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert found == []
 
 
 def test_the_engine_is_imported_late() -> None:

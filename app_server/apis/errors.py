@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from app_server.core.errors import ConfigError, ConversationError, CoreError, RolloutNotFound
+from app_server.core.errors import (
+    SHORTAGES,
+    ConfigError,
+    ConversationError,
+    CoreError,
+    RolloutNotFound,
+    retry_hint,
+)
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 
 log = logging.getLogger(__name__)
@@ -25,6 +32,9 @@ def to_rpc_error(error: BaseException, method: str) -> RpcError:
             return invalid_request(str(error), "conversation")
         case CoreError():
             return internal_error(str(error), "engine")
+        case OSError(errno=code, strerror=str(reason)) if code in SHORTAGES:
+            log.warning("%s failed: %s", method, reason)
+            return internal_error(f"{method}: {reason}{retry_hint(code)}", "engine")
         case _:
             log.error("%s failed", method, exc_info=error)
             return internal_error(

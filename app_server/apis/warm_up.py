@@ -60,17 +60,23 @@ class WarmUp:
         self._turns_ahead.set()
 
     async def _commands(self) -> None:
-        """Other processes do most of it."""
-        self._runner.warm_up()
+        """Other processes do most of it. What fails here the first command meets again, and tells its user."""
         try:
+            self._runner.warm_up()
             await self._runner.sandbox_state()
         except (CoreError, OSError) as error:
-            log.warning("the sandbox could not be tried: %s", error)  # the first command tells its user
+            log.warning("the sandbox could not be tried ahead of the first command: %s", error)
 
     async def _engine(self) -> None:
         with anyio.move_on_after(QUIET_SECONDS):
             await self._turns_ahead.wait()
-        self._background.start_soon(self._models.warm_up, name="warm-up of models")
+        self._background.start_soon(self._load_models, name="warm-up of models")
         for shape in SHAPES_OF_COMMANDS:
             shape.model_rebuild()
             await anyio.lowlevel.checkpoint()
+
+    async def _load_models(self) -> None:
+        try:
+            await self._models.warm_up()
+        except Exception:  # a conversation that needs them tries again, and tells its client
+            log.exception("the engine could not be loaded ahead of the first conversation")

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import anyio.to_thread
-
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
@@ -46,6 +44,7 @@ from app_server.core.session.services import Instructions, Services, TurnComplet
 from app_server.core.session.session import Session
 from app_server.core.session.state import SessionState
 from app_server.core.telemetry.contract import ConversationTelemetry
+from app_server.core.threads import run_in_thread
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
 from protocol.events.msg import EventMsg
@@ -122,9 +121,9 @@ class Engine:
 
     async def _fork(self, config: Config, path: Path) -> Opened:
         """The new file has every line of the old one, so it is listed and resumed like any other."""
-        stored, lines = await anyio.to_thread.run_sync(read_for_fork, path)
+        stored, lines = await run_in_thread(read_for_fork, path)
         conversation_id, instructions, writer = self._new_rollout(config)
-        await anyio.to_thread.run_sync(append_all, writer, lines)
+        await run_in_thread(append_all, writer, lines)
         telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(
             config, conversation_id, writer, instructions, stored.initial_messages, telemetry
@@ -133,7 +132,7 @@ class Engine:
         return opened
 
     async def _resume(self, config: Config, path: Path) -> Opened:
-        reopened = await anyio.to_thread.run_sync(reopen, path, self._around.now)
+        reopened = await run_in_thread(reopen, path, self._around.now)
         stored, instructions = reopened.stored, self._instructions(config)
         telemetry = await self._ports.telemetry(config, stored.meta.id)
         opened = self._session(

@@ -5,6 +5,21 @@ Expected outcomes (an exit code, a denial, a time-out) are values elsewhere. Wha
 
 from __future__ import annotations
 
+import errno
+
+SHORTAGES = frozenset(
+    {
+        *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT),
+        *(errno.ENOBUFS, errno.ETOOMANYREFS, errno.EUSERS),
+    }
+)
+"""What the system answers when it has too little of something at the moment."""
+
+
+def retry_hint(code: int | None) -> str:
+    """What is added to an error that the same attempt may not meet again."""
+    return "; the machine is short of resources, try again" if code in SHORTAGES else ""
+
 
 class CoreError(Exception):
     """Anything the engine cannot go on from. `str(error)` is what a client may be shown."""
@@ -25,9 +40,29 @@ class RolloutNotFound(ConversationError):
 class SandboxUnavailable(CoreError):
     """The sandbox that a command needs cannot be built here; the command was not run."""
 
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """The system's error number, where the launcher reported one."""
+
+
+class SandboxShortage(SandboxUnavailable):
+    """The same for the moment only: it says nothing about the machine, and the next command tries anew."""
+
+
+def raise_shortage(error: OSError, what: str) -> None:
+    """Raises SandboxShortage where `error` is one: a sandbox is not planned without having looked."""
+    if error.errno in SHORTAGES:
+        raise SandboxShortage(f"{what}: {error.strerror}{retry_hint(error.errno)}", error.errno) from error
+
 
 class LaunchError(CoreError):
     """A command could not be started at all (no such program, no such directory)."""
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """The system's error number, where the launcher reported one."""
 
 
 class GitError(CoreError):

@@ -28,7 +28,9 @@ class Lazy(Generic[T]):
             return self._loaded[0]
 
     def start(self, ended: Callable[[], None]) -> None:
-        """Load it in a thread, which calls `ended` at last; where the loading failed, `get` says why."""
+        """Load it in a thread, which calls `ended` at last; where the loading failed, `get` says why. Where the system
+        gives no thread, it is loaded here and now: who waits for it waits a little longer.
+        """
 
         def work() -> None:
             try:
@@ -38,4 +40,7 @@ class Lazy(Generic[T]):
             finally:
                 ended()
 
-        threading.Thread(target=work, name="load", daemon=True).start()
+        try:
+            threading.Thread(target=work, name="load", daemon=True).start()
+        except RuntimeError:
+            work()

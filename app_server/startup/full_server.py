@@ -5,8 +5,12 @@ Loaded behind the early handshake; everything heavy hangs on it.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import os
 import signal
+import sys
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,7 +27,16 @@ log = logging.getLogger(__name__)
 
 def run(write_fd: int, launch: Launch, handover: Handover) -> None:
     """Returns once the client has left and everything is stored."""
+    _wait_for_children_without_threads()
     anyio.run(_run, write_fd, launch, handover)
+
+
+def _wait_for_children_without_threads() -> None:
+    """Later interpreters do so by themselves. A thread for each child could be refused once the child runs."""
+    if sys.platform == "linux" and sys.version_info < (3, 12):
+        with contextlib.suppress(OSError):
+            os.close(os.pidfd_open(os.getpid()))  # older kernels, and some filters of system calls, refuse it
+            asyncio.get_event_loop_policy().set_child_watcher(asyncio.PidfdChildWatcher())
 
 
 async def _run(write_fd: int, launch: Launch, handover: Handover) -> None:

@@ -15,11 +15,11 @@ from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
+from app_server.core.http.lazy import LazyHttp
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
-from app_server.core.mcp.spawn import GuardedSpawner
+from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.client import ModelClient
-from app_server.core.model.http import LazyHttp
 from app_server.core.model.settings import ClientIdentity
 from app_server.core.opening import Fork, Opened, Surroundings
 from app_server.core.rollout.names import journal_path
@@ -39,6 +39,9 @@ FORKED = "01900000-0000-7000-8000-00000000000{}"
 class Alone:
     """The engine's surroundings where no turn is run."""
 
+    def __init__(self, runner: CommandRunner) -> None:
+        self.runner = runner
+
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
         identity = ClientIdentity(originator="tests", user_agent="tests/1")
         return ModelClient(config.provider, LazyHttp({}), env={}, identity=identity)
@@ -53,7 +56,7 @@ class Alone:
         around = McpSurroundings(
             environment={},
             cwd=str(config.cwd),
-            spawner=GuardedSpawner(sys.executable),
+            spawner=LauncherSpawner(self.runner),
             version="1",
             elicit=None,
         )
@@ -87,7 +90,8 @@ async def fork(world: World, path: Path) -> Opened:
         env=world.environment,
     )
     runner = CommandRunner(python=sys.executable, home=str(world.home), tmpdir=None, environment={})
-    engine = Engine(around, runner, Alone(), Git(scratch=world.home / "tmp"), Alone())
+    alone = Alone(runner)
+    engine = Engine(around, runner, alone, Git(scratch=world.home / "tmp"), alone)
     opened = await engine.open(config, Fork(path))
     opened.session.submit("0", ShutdownOp())
     await opened.session.run()

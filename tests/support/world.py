@@ -225,7 +225,7 @@ async def _lived(
             "LANG": "C.UTF-8",
             "NO_PROXY": "127.0.0.1",
             "CODEX_HOME": str(plan.root / "home"),
-            MARK: plan.root.name,
+            MARK: str(plan.root),
             **plan.environment,
         }
         world = World(plan.root, model, Client(MemoryWire(memory_pair()[0])), environment)
@@ -246,7 +246,7 @@ async def _lived(
     if failure is not None:
         raise failure
     broken = broken_laws(world.client, model.requests, world.rollouts())
-    broken += await leaks(seen, f"{MARK}={plan.root.name}")
+    broken += await leaks(seen, f"{MARK}={plan.root}")
     assert not broken, "\n".join([*broken, *world.client_saw()])
 
 

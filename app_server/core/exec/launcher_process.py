@@ -11,17 +11,18 @@ import logging
 import socket
 import subprocess
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
-from app_server.core.errors import LaunchError
-from app_server.core.exec import wire
+from app_server.core.errors import SHORTAGES, LaunchError, retry_hint
+from app_server.core.launcher import wire
+from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
 
-SCRIPT = Path(__file__).with_name("launcher.py")
+SCRIPT = Path(wire.__file__).with_name("main.py")
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """All that the launcher has of the server's environment: where some interpreters find their own library."""
 
@@ -37,6 +38,8 @@ class LauncherProcess:
         self._environment = {name: environment[name] for name in LOADER_VARIABLES if name in environment}
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._halfway = False
+        """The last request went out in part."""
         # A command should not give way to anything before it is sent.
         self._turn = anyio.Lock(fast_acquire=True)
 
@@ -49,41 +52,50 @@ class LauncherProcess:
         if self._socket is not None and self._process is not None and self._process.poll() is None:
             return self._socket
         self._drop()
-        ours, theirs = socket.socketpair()
-        try:
-            self._process = subprocess.Popen(
-                [self._python, "-I", "-S", str(SCRIPT), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=self._environment,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            ours.close()
-            raise LaunchError(f"the launcher of commands cannot be started: {error.strerror}") from error
-        finally:
-            theirs.close()
+        self._halfway = False
+        with ExitStack() as opened:
+            try:
+                ours, theirs = socket.socketpair()
+                opened.enter_context(ours)
+                with theirs:
+                    self._process = subprocess.Popen(
+                        [self._python, "-I", "-S", str(SCRIPT), str(theirs.fileno())],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        pass_fds=(theirs.fileno(),),
+                        env=self._environment,
+                        cwd="/",
+                        start_new_session=True,
+                    )
+            except OSError as error:
+                text = (
+                    f"the launcher of commands cannot be started: {error.strerror}{retry_hint(error.errno)}"
+                )
+                raise LaunchError(text) from error
+            opened.pop_all()
         ours.setblocking(False)
         self._socket = ours
         return ours
 
     async def submit(self, request: wire.Value, descriptors: list[int]) -> None:
-        """Sends one request; a second launcher is tried where the first is found dead."""
+        """Sends one request; a second launcher is tried where the first is found dead. OSError where the system refuses
+        to take the request.
+        """
         data = wire.pack(request)
         async with self._turn:
             for attempt in (1, 2):
                 try:
                     await self._send(self.start(), data, descriptors)
                 except OSError as error:
+                    if error.errno in SHORTAGES:
+                        self._drop_if_halfway()
+                        raise
                     self._drop()
                     if attempt == 2:
                         raise LaunchError("the launcher of commands does not stay alive") from error
                     log.warning("the launcher of commands has ended; starting another")
                 except BaseException:
-                    # Half a request must not be followed by another: this launcher is of no more use.
-                    self._drop()
+                    self._drop_if_halfway()
                     raise
                 else:
                     return
@@ -94,9 +106,18 @@ class LauncherProcess:
         while rest:
             try:
                 rest = rest[sock.sendmsg([rest], ancillary) :]
-                ancillary = []
             except BlockingIOError:
                 await anyio.wait_writable(sock)
+            else:
+                ancillary = []
+                self._halfway = bool(rest)
+
+    def _drop_if_halfway(self) -> None:
+        """Half a request must not be followed by another: such a launcher is of no more use. Any other is kept, for the
+        commands that it runs would end with it.
+        """
+        if self._halfway:
+            self._drop()
 
     def _drop(self) -> None:
         """Lets go of a launcher; it ends itself, and its commands, when it sees that."""
@@ -114,7 +135,7 @@ class LauncherProcess:
             return
         with anyio.CancelScope(shield=True):
             try:
-                await anyio.to_thread.run_sync(process.wait, END_SECONDS)
+                await run_in_thread(process.wait, END_SECONDS)
             except subprocess.TimeoutExpired:
                 log.warning("the launcher of commands had to be killed")
                 process.kill()

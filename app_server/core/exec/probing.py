@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import tempfile
 import time
+from pathlib import Path
 
-import anyio.to_thread
-
-from app_server.core.errors import CoreError
+from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, SandboxUnavailable, retry_hint
 from app_server.core.exec import run
 from app_server.core.exec.command import CommandSpec
 from app_server.core.exec.launcher_process import LauncherProcess
@@ -18,10 +18,14 @@ from app_server.core.exec.request import Confinement
 from app_server.core.sandbox import landlock_rights, probe
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import SandboxState
+from app_server.core.threads import run_in_thread
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
 VICTIM_MILLISECONDS = 5000
+
+NAMESPACES = ("user", "mnt", "pid", "ipc", "uts", "net")
 
 FOLDER_PREFIX = "sandbox-probe-"
 ABANDONED_SECONDS = 60.0
@@ -33,34 +37,38 @@ async def find_state(
 ) -> SandboxState:
     """The strongest way to confine that holds a victim. `namespaces` False leaves the strongest out.
 
-    The victim gets the server's `home`, as commands do: what was prepared for it then serves them, too.
+    The victim gets the server's `home`, as commands do: what was prepared for it then serves them, too. Raises
+    SandboxShortage where that cannot be found out at the moment: only what belongs to the machine lowers the level.
     """
-    home = os.path.realpath(home)
+    try:
+        await run_in_thread(sweep, tempfile.gettempdir(), time.time())
+        with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
+            victim = _Victim(launcher, python, os.path.realpath(home), folder)
+            return await _strongest(victim, namespaces=namespaces)
+    except OSError as error:
+        raise _shortage(error.strerror or str(error)) from error
+
+
+async def _strongest(victim: _Victim, *, namespaces: bool) -> SandboxState:
     version = landlock_rights.abi()
     rights = landlock_rights.rights(network=False, version=version)
-    await anyio.to_thread.run_sync(sweep, tempfile.gettempdir(), time.time())
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-        refused = "namespaces are switched off"
-        if namespaces:
-            output, refused = await _play(
-                launcher, python, home, folder, Confinement(namespaces=True, landlock=rights)
-            )
-            refused = refused or probe.judge_full(output) or ""
-            if not refused:
-                return SandboxState("full", landlock_abi=version)
-        refused = f"without namespaces: {refused}"
-        log.warning("the full sandbox is not available: %s", refused)
-        if rights is None:
-            return SandboxState("none", f"{refused}; and the kernel has no Landlock")
-        output, failed = await _play(
-            launcher, python, home, folder, Confinement(namespaces=False, landlock=rights)
+    refused = "namespaces are switched off"
+    if namespaces:
+        output, refused = await victim.play(Confinement(namespaces=True, landlock=rights))
+        refused = refused or probe.judge_full(output) or ""
+        if not refused:
+            return SandboxState("full", landlock_abi=version)
+    refused = f"without namespaces: {refused}"
+    log.warning("the full sandbox is not available: %s", refused)
+    if rights is None:
+        return SandboxState("none", f"{refused}; and the kernel has no Landlock")
+    output, failed = await victim.play(Confinement(namespaces=False, landlock=rights))
+    failed = failed or probe.judge_degraded(output) or ""
+    if failed:
+        return SandboxState(
+            "none", f"{refused}; with Landlock and seccomp alone: {failed}", landlock_abi=version
         )
-        failed = failed or probe.judge_degraded(output) or ""
-        if failed:
-            return SandboxState(
-                "none", f"{refused}; with Landlock and seccomp alone: {failed}", landlock_abi=version
-            )
-        return SandboxState("degraded", refused, probe.gaps(output), version)
+    return SandboxState("degraded", refused, probe.gaps(output), version)
 
 
 def sweep(temporary: str, now: float) -> None:
@@ -73,16 +81,49 @@ def sweep(temporary: str, now: float) -> None:
                         os.rmdir(entry.path)
 
 
-async def _play(
-    launcher: LauncherProcess, python: str, home: str, folder: str, confinement: Confinement
-) -> tuple[str, str]:
-    """What the victim could do, and why it did not run where it did not."""
-    argv = (python, "-I", "-S", "-c", probe.VICTIM, folder, str(os.getpid()), "made")
-    spec = CommandSpec(
-        argv=argv, cwd="/", env={}, timeout_ms=VICTIM_MILLISECONDS, sandbox=SandboxPlan(home=home)
+@dataclass(frozen=True, slots=True)
+class _Victim:
+    """The command that tries what must not work."""
+
+    launcher: LauncherProcess
+    python: str
+    home: str
+    folder: str
+
+    async def play(self, confinement: Confinement) -> tuple[str, str]:
+        """What it could do, and why the kernel did not let it be confined where it was not."""
+        short = " ".join(errno.errorcode[code] for code in SHORTAGES)
+        argv = (
+            *(self.python, "-I", "-S", "-c", probe.VICTIM),
+            *(self.folder, str(os.getpid()), "made", short),
+        )
+        plan = SandboxPlan(home=self.home)
+        spec = CommandSpec(argv=argv, cwd="/", env={}, timeout_ms=VICTIM_MILLISECONDS, sandbox=plan)
+        try:
+            result = await run.run(self.launcher, spec, confinement, lambda stream, chunk: None)
+        except (LaunchError, SandboxUnavailable) as error:
+            if not probe.is_refusal(error.code, limits=_limits()):
+                raise _shortage(str(error).removesuffix(retry_hint(error.code))) from error
+            return "", str(error)
+        output = result.stdout.decode("utf-8", "replace")
+        if result.timed_out:
+            raise _shortage(f"a test command took more than {VICTIM_MILLISECONDS // 1000} seconds")
+        if not probe.completed(output):
+            last = result.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+            raise _shortage(f"a test command ended too early, with {result.exit_code} ({last})")
+        return output, ""
+
+
+def _shortage(reason: str) -> SandboxShortage:
+    return SandboxShortage(
+        f"the sandbox could not be tried at the moment, so the command was not run; try again ({reason})"
     )
-    try:
-        result = await run.run(launcher, spec, confinement, lambda stream, chunk: None)
-    except CoreError as error:
-        return "", str(error)
-    return result.stdout.decode("utf-8", "replace"), ""
+
+
+def _limits() -> list[str]:
+    """How many namespaces of each kind that commands need a user may have."""
+    found = []
+    for kind in NAMESPACES:
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/sys/user/max_{kind}_namespaces").read_text().strip())
+    return found

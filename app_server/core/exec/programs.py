@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import field
 
+from app_server.core.errors import SHORTAGES
 from app_server.core.patch.plan import program_command
 from protocol.records import dataclass
 
@@ -51,7 +52,7 @@ class Programs:
         except OSError as error:
             # Patches that are recognised as such need no program: commands go on without it.
             log.warning("no apply_patch for commands: %s", error)
-            self._folder, self._failed = None, True
+            self._folder, self._failed = None, error.errno not in SHORTAGES
         return self._folder
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import selectors
 import socket
 import struct
 import termios
+from contextlib import ExitStack
 from dataclasses import field
 
 import anyio
@@ -21,8 +23,17 @@ from app_server.core.exec import request
 from app_server.core.exec.command import SIGNAL_EXIT_BASE, CommandSpec
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import HeadTail
-from app_server.core.exec.report import Report, ReportReader, execution_error
+from app_server.core.exec.report import (
+    KILLED,
+    Report,
+    ReportReader,
+    execution_error,
+    unavailable_error,
+)
+from app_server.core.exec.run import launch_errors
 from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
 
 READ_SIZE = 1 << 16
 SESSION_CAP = 128 * 1024
@@ -41,6 +52,8 @@ class PtySession:
 
     master: int
     channel: socket.socket
+    selector: selectors.DefaultSelector
+    """Waits for both."""
     report: Report | None = None
     _unread: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
     _closed: bool = False
@@ -60,14 +73,23 @@ class PtySession:
             return None
         if self.report.kind == "failed":
             return execution_error(self.report.code)
-        return f"the sandbox for this command cannot be built: {self.report.detail}"
+        return unavailable_error(self.report)
 
     async def serve(self) -> None:
-        """Takes in output until the command has ended."""
-        reader = ReportReader(self.channel)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.master, selectors.EVENT_READ)
-            selector.register(self.channel, selectors.EVENT_READ)
+        """Takes in output until the command has ended. Never raises: a terminal that cannot be watched is ended."""
+        try:
+            await self._until_reported(ReportReader(self.channel))
+        except OSError as error:
+            log.warning("a terminal is ended, as it cannot be watched: %s", error.strerror)
+            self.kill()
+            self.report = KILLED
+        for _ in range(LAST_READS):
+            if not self._take():
+                break
+        self._tell()
+
+    async def _until_reported(self, reader: ReportReader) -> None:
+        with self.selector as selector:
             while self.report is None:
                 await anyio.wait_readable(selector.fileno())
                 for key, _ in selector.select(0):
@@ -75,10 +97,6 @@ class PtySession:
                         self.report = reader.read()
                     elif not self._take():
                         selector.unregister(self.master)
-        for _ in range(LAST_READS):
-            if not self._take():
-                break
-        self._tell()
 
     async def write(self, data: bytes) -> None:
         """Types `data`. What a dead command would have read is lost."""
@@ -157,19 +175,19 @@ async def open_session(
 ) -> PtySession:
     """Starts `spec` on a new terminal. The caller runs `serve` and, at last, `close`."""
     message = request.build(spec, confinement, terminal=True)
-    master, slave = os.openpty()
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    os.set_blocking(master, False)
-    session = PtySession(master, ours)
-    try:
+    with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
+        master, slave = os.openpty()
+        kept.callback(os.close, master)
+        handed_on.callback(os.close, slave)
+        ours, theirs = socket.socketpair()
+        kept.enter_context(ours)
+        handed_on.enter_context(theirs)
+        selector = kept.enter_context(selectors.DefaultSelector())
+        ours.setblocking(False)
+        os.set_blocking(master, False)
+        selector.register(master, selectors.EVENT_READ)
+        selector.register(ours, selectors.EVENT_READ)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         await launcher.submit(message, [theirs.fileno(), slave])
-    except BaseException:
-        os.close(master)
-        ours.close()
-        raise
-    finally:
-        os.close(slave)
-        theirs.close()
-    return session
+        kept.pop_all()
+        return PtySession(master, ours, selector)

@@ -7,9 +7,10 @@ import marshal
 import os
 import signal
 import socket
-from typing import Literal
+from typing import Any, Literal
 
-from app_server.core.exec import wire
+from app_server.core.errors import SHORTAGES, retry_hint
+from app_server.core.launcher import descendants, wire
 from protocol.records import dataclass
 
 
@@ -23,16 +24,34 @@ class Report:
 
 
 KILLED = Report("exit", -signal.SIGKILL)
-"""What stands for the report of a supervisor that was killed itself."""
+"""What stands for the report of a supervisor that was killed itself, once its command had begun."""
+
+NEVER_STARTED = Report("failed", errno.ECHILD)
+"""The same before the command had begun."""
 
 
 class ReportReader:
+    """Where the channel ends without a report, the supervisor was killed, and its command is ended here."""
+
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._said = bytearray()
+        self._leader: int | None = None
+        """The command, once it has begun; 0 inside namespaces, where nothing of it outlives its supervisor."""
+        self._report: Report | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether the command has begun; it may have ended since."""
+        return self._leader is not None
 
     def read(self) -> Report | None:
-        """Takes in what the channel has; the report once it is whole."""
+        """Takes in what the channel has; the report once it is whole, and from then on."""
+        if self._report is None:
+            self._report = self._read()
+        return self._report
+
+    def _read(self) -> Report | None:
         try:
             part = self._channel.recv(4096)
         except BlockingIOError:
@@ -40,15 +59,41 @@ class ReportReader:
         except ConnectionResetError:
             part = b""
         self._said += part
+        while (message := self._message()) is not None:
+            if message[0] != "started":
+                return Report(*message)
+            self._leader = message[1]
+        return None if part else self._ended()
+
+    def _message(self) -> tuple[Any, ...] | None:
         size = wire.LENGTH + int.from_bytes(self._said[: wire.LENGTH], "big")
-        if wire.LENGTH < size <= len(self._said):
-            return Report(*marshal.loads(bytes(self._said[wire.LENGTH : size])))
-        return None if part else KILLED
+        if not wire.LENGTH < size <= len(self._said):
+            return None
+        body = bytes(self._said[wire.LENGTH : size])
+        del self._said[:size]
+        message: tuple[Any, ...] = marshal.loads(body)
+        return message
+
+    def _ended(self) -> Report:
+        if self._leader is None:
+            return NEVER_STARTED
+        if self._leader:
+            descendants.end_tree_of(self._leader)
+        return KILLED
 
 
 def execution_error(code: int) -> str:
     """Why a program could not be executed, in the words that clients of this protocol match."""
+    if code == errno.ECHILD:
+        return "the process that should start the command has ended; try again"
+    if code in SHORTAGES:
+        return f"{os.strerror(code)}{retry_hint(code)}"
     kinds = {errno.ENOENT: "NotFound", errno.EACCES: "PermissionDenied", errno.ENOTDIR: "NotADirectory"}
     return (
         f'Io(Os {{ code: {code}, kind: {kinds.get(code, "Uncategorized")}, message: "{os.strerror(code)}" }})'
     )
+
+
+def unavailable_error(report: Report) -> str:
+    """Why the sandbox of a command could not be built."""
+    return f"the sandbox for this command cannot be built: {report.detail}{retry_hint(report.code)}"

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec
-from app_server.core.exec.wire import Value
+from app_server.core.launcher.wire import Value
 from app_server.core.sandbox.plan import SandboxPlan
 from protocol.records import dataclass
 
@@ -20,8 +20,12 @@ class Confinement:
     landlock: dict[str, int] | None
 
 
-def build(spec: CommandSpec, confinement: Confinement | None, *, terminal: bool = False) -> Value:
-    """The request for one command. `confinement` goes with `spec.sandbox`; both or neither."""
+def build(
+    spec: CommandSpec, confinement: Confinement | None, *, terminal: bool = False, background: bool = True
+) -> Value:
+    """The request for one command. `confinement` goes with `spec.sandbox`; both or neither. `background` says whether
+    what it leaves running may stay; nothing that is confined outlives its command.
+    """
     if not spec.argv or not spec.argv[0]:
         raise LaunchError("command args are empty")
     plan = spec.sandbox
@@ -33,6 +37,7 @@ def build(spec: CommandSpec, confinement: Confinement | None, *, terminal: bool 
             _variable(name): _variable(value) for name, value in spec.env.items() if name and "=" not in name
         },
         "tty": terminal,
+        "background": background and plan is None,
         "confine": None if plan is None or confinement is None else _confine(plan, confinement),
     }
 

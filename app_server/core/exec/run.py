@@ -7,17 +7,16 @@ leaves after the tree is killed, within a bound.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import selectors
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import field
 
 import anyio
 
-from app_server.core.errors import LaunchError, SandboxUnavailable
+from app_server.core.errors import LaunchError, SandboxUnavailable, retry_hint
 from app_server.core.exec import request
 from app_server.core.exec.command import (
     SIGNAL_EXIT_BASE,
@@ -29,13 +28,16 @@ from app_server.core.exec.command import (
 )
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import STREAM_CAP, HeadTail
-from app_server.core.exec.report import KILLED, Report, ReportReader, execution_error
+from app_server.core.exec.pipes import READ_SIZE, enlarge
+from app_server.core.exec.report import (
+    KILLED,
+    Report,
+    ReportReader,
+    execution_error,
+    unavailable_error,
+)
 from app_server.core.sandbox.denial import looks_denied
 from protocol.records import dataclass
-
-READ_SIZE = 1 << 18
-F_SETPIPE_SZ = 1031
-"""Linux: pipes as large as one read, so that much output comes in few pieces."""
 
 KILL_SECONDS = 3.0
 """So long the launcher may take to report a kill; its own bound for the tree is two seconds."""
@@ -53,7 +55,7 @@ class Running:
     on_output: OnOutput
     cap: int
     """Bytes of each stream that are kept."""
-    selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+    selector: selectors.DefaultSelector
     captured: dict[Stream, HeadTail] = field(init=False)
     aggregated: HeadTail = field(init=False)
     report: Report | None = None
@@ -113,12 +115,6 @@ class Running:
         if self.report is not None:
             self.selector.unregister(self.channel)
 
-    def close(self) -> None:
-        for number in self.streams:
-            os.close(number)
-        self.selector.close()
-        self.channel.close()
-
 
 async def run(
     launcher: LauncherProcess,
@@ -130,7 +126,7 @@ async def run(
     """Runs `spec`, confined where it has a plan. `LaunchError` where it cannot be executed at all."""
     message = request.build(spec, confinement)
     started = anyio.current_time()
-    with _pipes(cap) as (running, remote):
+    with launch_errors(), _pipes(cap) as (running, remote):
         running.on_output = on_output
         await launcher.submit(message, remote)
         for number in remote:
@@ -146,26 +142,40 @@ async def run(
 
 
 @contextmanager
+def launch_errors() -> Iterator[None]:
+    """What the system refuses around a command, as the error of that command."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{error.strerror or error}{retry_hint(error.errno)}"
+        raise LaunchError(f"the command could not be run: {reason}") from error
+
+
+@contextmanager
 def _pipes(cap: int) -> Iterator[tuple[Running, list[int]]]:
     """The server's ends, and the descriptors for the launcher; whatever of both is left is closed."""
-    ours, theirs = socket.socketpair()
-    out, out_writer = os.pipe()
-    err, err_writer = os.pipe()
-    ours.setblocking(False)
-    for number in (out, err):
-        os.set_blocking(number, False)
-        try:
-            fcntl.fcntl(number, F_SETPIPE_SZ, READ_SIZE)
-        except OSError:
-            pass  # another system, or the user's share of pipe memory is used up
-    remote = [theirs.detach(), out_writer, err_writer]
-    running = Running(ours, {out: Stream.STDOUT, err: Stream.STDERR}, lambda stream, chunk: None, cap)
-    try:
-        yield running, remote
-    finally:
-        running.close()
-        for number in remote:
-            os.close(number)
+    streams: dict[int, Stream] = {}
+    remote: list[int] = []
+    with ExitStack() as opened:
+        opened.callback(_close_all, streams)
+        opened.callback(_close_all, remote)
+        ours, theirs = socket.socketpair()
+        opened.enter_context(ours)
+        remote.append(theirs.detach())
+        ours.setblocking(False)
+        for stream in Stream:
+            number, writer = os.pipe()
+            streams[number] = stream
+            remote.append(writer)
+            os.set_blocking(number, False)
+            enlarge(number)
+        selector = opened.enter_context(selectors.DefaultSelector())
+        yield Running(ours, streams, lambda stream, chunk: None, cap, selector), remote
+
+
+def _close_all(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        os.close(number)
 
 
 async def _to_end(running: Running, timeout_ms: int | None) -> bool:
@@ -184,9 +194,9 @@ async def _to_end(running: Running, timeout_ms: int | None) -> bool:
 
 def _raise_unless_run(report: Report) -> None:
     if report.kind == "failed":
-        raise LaunchError(execution_error(report.code))
+        raise LaunchError(execution_error(report.code), report.code)
     if report.kind == "unavailable":
-        raise SandboxUnavailable(f"the sandbox for this command cannot be built: {report.detail}")
+        raise SandboxUnavailable(unavailable_error(report), report.code)
 
 
 def _result(

@@ -6,9 +6,11 @@ of the server's surroundings.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from types import TracebackType
 from typing import Self
@@ -16,13 +18,14 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.errors import SandboxUnavailable
+from app_server.core.errors import LaunchError, SandboxUnavailable
 from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.output import STREAM_CAP
 from app_server.core.exec.programs import Programs
 from app_server.core.exec.request import Confinement
+from app_server.core.exec.service import ServiceProcess, open_service
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
@@ -30,6 +33,11 @@ from app_server.core.sandbox.probe import SandboxState
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import SandboxPolicy
 from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 60.0
+"""What was switched off when the server started may be on by now."""
 
 
 @dataclass(slots=True)
@@ -54,8 +62,12 @@ class CommandRunner:
     _launcher: LauncherProcess = field(init=False, repr=False)
     _programs: Programs = field(init=False, repr=False)
     _state: SandboxState | None = field(init=False, default=None)
+    _tried: float = field(init=False, default=0.0)
+    """When the machine was looked at last."""
     _sessions: TaskGroup = field(init=False, repr=False)
-    _probing: anyio.Lock = field(init=False, default_factory=anyio.Lock, repr=False)
+    _probing: anyio.Lock = field(
+        init=False, default_factory=lambda: anyio.Lock(fast_acquire=True), repr=False
+    )
 
     def __post_init__(self) -> None:
         self.roots = ServerRoots(self.tmpdir)
@@ -117,13 +129,32 @@ class CommandRunner:
         self._sessions.start_soon(session.serve, name="terminal session")
         return session
 
+    async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
+        """Starts a program that serves this server, with the user's rights and exactly this environment. It is ended
+        with all that it started, at the latest when this server ends, however that happens. Raises LaunchError.
+        """
+        return await open_service(self._launcher, CommandSpec(argv=tuple(argv), env=env, cwd=cwd))
+
     async def sandbox_state(self) -> SandboxState:
-        """What this machine's kernel really confines, found out once by running a victim."""
-        if self._state is None:
-            async with self._probing:
-                if self._state is None:
-                    self._state = await self._find_state()
-        return self._state
+        """What this machine's kernel really confines, found out by running a victim. The full sandbox is found once and
+        never given up; while there is less, the machine is looked at again now and then. Raises SandboxShortage.
+        """
+        async with self._probing:
+            if self._state is None:
+                self._state = await self._find_state()
+                self._tried = anyio.current_time()
+            elif self._state.level != "full" and anyio.current_time() - self._tried > RECHECK_SECONDS:
+                self._tried = anyio.current_time()
+                await self._look_again()
+            return self._state
+
+    async def _look_again(self) -> None:
+        """Only the full sandbox replaces what was found: clients were told what the lower one does not cover."""
+        with suppress(SandboxUnavailable, LaunchError):
+            state = await self._find_state()
+            if state.level == "full":
+                log.warning("the full sandbox is available now")
+                self._state = state
 
     async def close(self) -> None:
         """Ends the launcher and every process that it started."""

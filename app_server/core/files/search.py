@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import anyio.to_thread
-
 from app_server.core.files.fuzzy import (
     Word,
     folded,
@@ -26,6 +24,7 @@ from app_server.core.files.fuzzy import (
     subsequence_pattern,
 )
 from app_server.core.files.walk import SEPARATOR, Tree
+from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
 LIMIT = 50
@@ -76,7 +75,7 @@ class FileSearch:
             self._running[token] = stop
         try:
             find = partial(self.find, query, roots, stop.is_set)
-            return await anyio.to_thread.run_sync(find, abandon_on_cancel=True)
+            return await run_in_thread(find, abandon_on_cancel=True)
         finally:
             stop.set()
             if token is not None and self._running.get(token) is stop:

@@ -49,7 +49,7 @@ async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFA
             env=command.env,
             start_new_session=True,
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread to wait in
         raise GitError(f"git cannot be run: {error.__class__.__name__}") from error
     try:
         with anyio.fail_after(timeout):

@@ -14,7 +14,6 @@ from dataclasses import field
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from app_server.core.errors import GitError
 from app_server.core.git.index import (
@@ -29,6 +28,7 @@ from app_server.core.git.index import (
 from app_server.core.git.repository import Repository
 from app_server.core.git.run import RunGit, run_git
 from app_server.core.git.safe import GitProgram
+from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
 MAX_UNTRACKED_FILES = 100_000
@@ -107,9 +107,7 @@ async def write_worktree(
     untracked = split_paths(others)
     if len(untracked) > MAX_UNTRACKED_FILES:
         raise GitError(f"there are more than {MAX_UNTRACKED_FILES} untracked files")
-    changes, added = await anyio.to_thread.run_sync(
-        _look_at, repository.root, index, written, untracked, prefix
-    )
+    changes, added = await run_in_thread(_look_at, repository.root, index, written, untracked, prefix)
     files = [*changes.changed, *added]
     if sum(file.size for file in files) > MAX_HASHED_BYTES:
         raise GitError("the changed and untracked files are too large")

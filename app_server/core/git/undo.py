@@ -13,13 +13,12 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import anyio.to_thread
-
 from app_server.core.errors import GitError
 from app_server.core.git.ghost import prefix_of, shown
 from app_server.core.git.index import LIST_INDEX, SUBMODULE, SYMLINK, Worktree, compare, parse_index
 from app_server.core.git.repository import Repository, find_repository
 from app_server.core.git.snapshot import Git, index_mtime_ns, list_untracked, split_paths
+from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 from protocol.responses import GhostCommit
 
@@ -51,7 +50,7 @@ async def restore_snapshot(git: Git, folder: Path, ghost: GhostCommit) -> None:
     tree, index, untracked = await git.outputs(repository, listing, LIST_INDEX, list_untracked(prefix))
     wanted = {file.path: file for file in _tree_files(tree) if file.path.startswith(prefix)}
     try:
-        missing = await anyio.to_thread.run_sync(_missing, repository.root, wanted, index, written)
+        missing = await run_in_thread(_missing, repository.root, wanted, index, written)
         tracked = [entry.path for entry in parse_index(index) if entry.mode != SUBMODULE]
         new = [
             path
@@ -59,7 +58,7 @@ async def restore_snapshot(git: Git, folder: Path, ghost: GhostCommit) -> None:
             if path.startswith(prefix) and path not in wanted and not _existed(ghost, path)
         ]
         # First out of the way: a new folder may stand where a file was.
-        await anyio.to_thread.run_sync(_remove, repository.root, new)
+        await run_in_thread(_remove, repository.root, new)
         for start in range(0, len(missing), OBJECTS_AT_ONCE):
             await _rewrite(git, repository, missing[start : start + OBJECTS_AT_ONCE])
     except OSError as error:
@@ -117,7 +116,7 @@ def _content_id(root: Path, file: TreeFile) -> str | None:
 async def _rewrite(git: Git, repository: Repository, files: Sequence[TreeFile]) -> None:
     names = b"".join(file.object_id.encode() + b"\n" for file in files)
     output = await git.output(repository, ["cat-file", "--batch"], names)
-    await anyio.to_thread.run_sync(_write_all, repository.root, files, output)
+    await run_in_thread(_write_all, repository.root, files, output)
 
 
 def _write_all(root: Path, files: Sequence[TreeFile], output: bytes) -> None:

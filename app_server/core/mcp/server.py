@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import field
 
 import anyio
-import anyio.to_thread
 
 from app_server.core.config.types import McpServerConfig, StdioTransport
 from app_server.core.mcp.client import McpClient, RequestFailed
@@ -25,6 +24,7 @@ from app_server.core.mcp.messages import METHOD_NOT_FOUND
 from app_server.core.mcp.names import SERVER_NAME
 from app_server.core.mcp.offer import ServerTool, server_tools
 from app_server.core.mcp.stdio import open_stdio
+from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.records import dataclass
 
@@ -170,7 +170,7 @@ async def _open(config: McpServerConfig, around: McpSurroundings) -> AsyncIterat
         ) as stdio:
             yield stdio
     else:
-        await anyio.to_thread.run_sync(_import_http)
+        await run_in_thread(_import_http)
         from app_server.core.mcp.http import open_http  # noqa: PLC0415  heavy, and imported in a thread just now
 
         async with open_http(config.name, config.transport, around.environment) as http:

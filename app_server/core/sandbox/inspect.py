@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import replace
 
+from app_server.core.errors import raise_shortage
 from app_server.core.sandbox.plan import FENCED_NAMES, RootFacts, SandboxFacts, within
 from app_server.core.sandbox.resolve import exists, resolve
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot
@@ -127,10 +128,13 @@ def _git_places(pointer: str) -> list[str]:
 
 
 def _first_line(path: str) -> str:
-    """Of a regular file; nothing else is waited for or read."""
+    """Of a regular file; nothing else is waited for or read. Raises SandboxShortage: where it leads must be fenced."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except (OSError, ValueError):
+    except OSError as error:
+        raise_shortage(error, f"{path} cannot be read")
+        return ""
+    except ValueError:
         return ""
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode):

@@ -7,20 +7,25 @@ the one to use.
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
 from typing import Literal
 
 from protocol.records import dataclass
 
 VICTIM = """\
-import os, sys
+import errno, os, sys
 import _socket
 folder, other = sys.argv[1], int(sys.argv[2])
 def attempt(name, act):
     try:
         act()
-    except OSError:
+    except OSError as error:
+        if errno.errorcode.get(error.errno) in SHORT:
+            sys.exit('short of something: ' + error.strerror)
         return
     print(name)
+SHORT = sys.argv[4].split()
 def write():
     path = folder + '/' + sys.argv[3]
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -33,7 +38,19 @@ attempt('signal', lambda: os.kill(other, 0))
 attempt('see', lambda: os.stat('/proc/%d' % other))
 print('done')
 """
-"""Tries each forbidden thing once, without effect where it can, and prints what it could do."""
+"""Tries each forbidden thing once, without effect where it can, and prints what it could do. What fails for a lack of
+something was not tried: then it does not get to `done`.
+"""
+
+REFUSALS = frozenset(
+    {
+        *(errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP),
+        *(errno.ENOENT, errno.ENODEV, errno.EROFS, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT),
+    }
+)
+"""What the kernel answers where it cannot or may not confine like this, now and later: forbidden, unknown, or a file
+system such as /proc is not there. Anything else says nothing about the machine.
+"""
 
 INDISPENSABLE = frozenset({"write", "network", "datagram"})
 """Where the victim can do one of these, it was not confined at all."""
@@ -72,6 +89,18 @@ class SandboxState:
         )
 
 
+def completed(output: str) -> bool:
+    """Whether the victim tried everything; if not, nothing follows from its words."""
+    return "done" in output.split()
+
+
+def is_refusal(code: int | None, *, limits: Sequence[str]) -> bool:
+    """Whether a failure to confine belongs to the machine. `limits` are the kernel's numbers of namespaces that a user
+    may have: none at all is answered like too many.
+    """
+    return code in REFUSALS or (code == errno.ENOSPC and "0" in limits)
+
+
 def judge_full(output: str) -> str | None:
     """None where a victim in namespaces could do nothing; else what speaks against this way."""
     return _judge(output, frozenset(GAPS))
@@ -90,8 +119,7 @@ def gaps(output: str) -> tuple[str, ...]:
 
 
 def _judge(output: str, more: frozenset[str]) -> str | None:
-    words = set(output.split())
-    if "done" not in words:
+    if not completed(output):
         return "a test command did not run in it"
-    could = sorted(words & (INDISPENSABLE | more))
+    could = sorted(set(output.split()) & (INDISPENSABLE | more))
     return f"a test command could still: {', '.join(could)}" if could else None

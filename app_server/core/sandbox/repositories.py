@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 
+from app_server.core.errors import raise_shortage
 from app_server.core.sandbox.resolve import exists
 
 SURVEY_LEVELS = 2
@@ -43,7 +44,9 @@ class NestedRepositories:
         """The root holds more than is looked at: there may be repositories that are not known."""
 
     def pointers(self) -> list[str]:
-        """What is there now of all that was ever found. Looks for more."""
+        """What is there now of all that was ever found. Looks for more. Raises SandboxShortage; then the next call does
+        what this one should have done.
+        """
         if self._surveyed:
             self._look_again()
         else:
@@ -64,7 +67,6 @@ class NestedRepositories:
         return True
 
     def _survey(self) -> None:
-        self._surveyed = True
         waiting = deque([(self._root, 1)])
         left = SURVEY_ENTRIES
         while waiting and left > 0:
@@ -77,6 +79,7 @@ class NestedRepositories:
                 self._look_into(inner)
                 if level < self._levels:
                     waiting.append((inner, level + 1))
+        self._surveyed = True
 
     def _look_again(self) -> None:
         now = dict.fromkeys(self._folders(self._root, MAX_ENTRIES)[0])
@@ -113,6 +116,6 @@ class NestedRepositories:
                     number += 1
                     if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
                         found.append(entry.path)
-        except OSError:
-            pass
+        except OSError as error:
+            raise_shortage(error, f"{folder} cannot be looked through")
         return found, number

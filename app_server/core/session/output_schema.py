@@ -6,10 +6,10 @@ client is told the place before a model is asked. Answers are not checked: a sch
 
 from __future__ import annotations
 
-import anyio.to_thread
 from pydantic_core import to_json
 
-from app_server.core.errors import CoreError
+from app_server.core.errors import CoreError, retry_hint
+from app_server.core.threads import run_in_thread
 from protocol.base import Json
 
 LONGEST = 1 << 18
@@ -22,10 +22,16 @@ class NotASchema(CoreError):
 
 
 async def check_schema(schema: Json) -> None:
-    """Raises NotASchema with the place of what is wrong. None is no schema that has to be followed."""
+    """Raises NotASchema with the place of what is wrong, and CoreError where nothing can be looked at now. None is no
+    schema that has to be followed.
+    """
     if schema is None:
         return
-    problem = await anyio.to_thread.run_sync(schema_problem, schema, abandon_on_cancel=True)
+    try:
+        problem = await run_in_thread(schema_problem, schema, abandon_on_cancel=True)
+    except OSError as error:
+        reason = f"{error.strerror}{retry_hint(error.errno)}"
+        raise CoreError(f"the output schema cannot be checked: {reason}") from error
     if problem is not None:
         raise NotASchema(f"the output schema is not a JSON Schema: {problem}")
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import anyio.to_thread
-
 from app_server.core.errors import ConversationError
 from app_server.core.prompts.discover import discover_prompts
 from app_server.core.session.services import Services
+from app_server.core.threads import run_in_thread
 from protocol.events.lookups import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
@@ -30,7 +29,7 @@ async def answer(services: Services, id: str, op: Lookup) -> None:
         case GetHistoryEntryRequestOp():
             await _entry(services, id, op)
         case ListCustomPromptsOp():
-            prompts = await anyio.to_thread.run_sync(discover_prompts, services.config.home / "prompts")
+            prompts = await run_in_thread(discover_prompts, services.config.home / "prompts")
             services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
         case ListMcpToolsOp():
             services.outbox.emit(id, await _mcp_tools(services))
@@ -44,7 +43,7 @@ async def _add(services: Services, id: str, text: str) -> None:
     )
     try:
         async with services.history_order:
-            await anyio.to_thread.run_sync(services.history_file.append, entry)
+            await run_in_thread(services.history_file.append, entry)
     except (OSError, ConversationError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))
@@ -52,7 +51,7 @@ async def _add(services: Services, id: str, text: str) -> None:
 
 async def _entry(services: Services, id: str, op: GetHistoryEntryRequestOp) -> None:
     async with services.history_order:
-        found = await anyio.to_thread.run_sync(services.history_file.lookup, op.log_id, op.offset)
+        found = await run_in_thread(services.history_file.lookup, op.log_id, op.offset)
     services.outbox.emit(id, GetHistoryEntryResponseEvent(offset=op.offset, log_id=op.log_id, entry=found))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import anyio
-import anyio.to_thread
 
 from app_server.core.context.compaction import message_text
 from app_server.core.errors import CoreError
@@ -18,6 +17,7 @@ from app_server.core.session.services import Services
 from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
+from app_server.core.threads import run_in_thread
 from app_server.core.tools.contract import Tool, ToolTurn, TurnSettings
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
@@ -90,7 +90,7 @@ class RegularTask:
             specs.extend(tool_set.specs())
 
         async def diff() -> str | None:
-            return await anyio.to_thread.run_sync(diffs.unified_diff) if diffs.touched else None
+            return await run_in_thread(diffs.unified_diff) if diffs.touched else None
 
         return TurnLoop(
             kind=TurnKind.REGULAR,

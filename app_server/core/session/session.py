@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
@@ -21,6 +20,7 @@ from app_server.core.session.operations import perform, remember
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
+from app_server.core.threads import run_in_thread
 from app_server.core.tools.output_events import decode
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
 from app_server.core.turn.errors import turn_error
@@ -70,7 +70,7 @@ class Session:
 
     async def history_metadata(self) -> tuple[int, int]:
         """Of the message history that all conversations share: which file it is, and how many entries it has."""
-        return await anyio.to_thread.run_sync(self.services.history_file.metadata)
+        return await run_in_thread(self.services.history_file.metadata)
 
     @property
     def active(self) -> ActiveTask | None:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
-import anyio.to_thread
-
 from app_server.core.context.images import ImageUnreadable, image_data_url
+from app_server.core.threads import run_in_thread
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
 
@@ -30,7 +29,7 @@ async def _part(item: UserInput) -> ContentItem:
             return InputImage(image_url=item.image_url)
         case LocalImageInput():
             try:
-                url = await anyio.to_thread.run_sync(image_data_url, Path(item.path), abandon_on_cancel=True)
+                url = await run_in_thread(image_data_url, Path(item.path), abandon_on_cancel=True)
                 return InputImage(image_url=url)
             except (OSError, ImageUnreadable) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -29,8 +29,8 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
         for terminal in await turn.terminals.end_outdated(rights_of(plan)):
             end_terminal(terminal, turn)
     if plan is not None and NOTICE not in turn.notices:
-        turn.notices.add(NOTICE)
         state = await turn.runner.sandbox_state()
+        turn.notices.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
     return plan

@@ -23,7 +23,7 @@ from app_server.core.approvals.programs import ProgramSearch, exposed_folders
 from app_server.core.approvals.repository import git_is_plain
 from app_server.core.commands.parsed import parse_command
 from app_server.core.context.output import command_output, command_result
-from app_server.core.errors import CoreError, LaunchError
+from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
 from app_server.core.sandbox.plan import SandboxPlan
@@ -241,6 +241,8 @@ def _text_of(error: ToolFailure | CoreError | OSError | Rejected) -> str:
             return REJECTED
         case LaunchError():
             return f"execution error: {error}"
+        case OSError():
+            return f"execution error: {error.strerror or error}{retry_hint(error.errno)}"
         case _:
             return str(error)
 

@@ -15,8 +15,6 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import anyio.to_thread
-
 from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject, rights_of
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
@@ -30,6 +28,7 @@ from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.plan import PatchPlan, writer_command
 from app_server.core.patch.safety import AutoApprove, Reject, Territory, assess
 from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.threads import run_in_thread
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent
 from app_server.core.tools.contract import ToolFailure, ToolTurn
@@ -85,7 +84,7 @@ class Patching:
             return plan_patch(parse_patch(self.text), self.cwd, RealDisk())
 
         try:
-            return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+            return await run_in_thread(read, abandon_on_cancel=True)
         except PatchError as error:
             raise ToolFailure(error.for_model()) from error
 
@@ -136,7 +135,7 @@ class Patching:
         # What a killed writer left may be finished only by one that has no more rights than any command.
         # A new id, not the call's: that is the model's, and becomes part of the names of temporary files.
         document = plan.document(self.turn.new_id(), recover=allowed is not None)
-        path = await anyio.to_thread.run_sync(_spool, Path(self.turn.runner.home), document)
+        path = await run_in_thread(_spool, Path(self.turn.runner.home), document)
         try:
             spec = CommandSpec(
                 argv=("/bin/sh", "-c", 'exec "$@" < "$0"', path, *writer_command(sys.executable)),

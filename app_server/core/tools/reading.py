@@ -13,7 +13,7 @@ from app_server.core.context.output import shorten
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
 from app_server.core.files import reader
-from app_server.core.tools.confinement import writable_scope
+from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.output_events import decode
 from protocol.base import Json
@@ -42,14 +42,14 @@ async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
 async def _run_reader(
     do: str, turn: ToolTurn, on_output: OnOutput, request: Mapping[str, Json]
 ) -> ExecResult:
-    spec = CommandSpec(
-        argv=(sys.executable, "-I", "-S", reader.__file__, json.dumps({"do": do, **request})),
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
-        timeout_ms=TIMEOUT_MS,
-        sandbox=writable_scope(turn),
-    )
     try:
+        spec = CommandSpec(
+            argv=(sys.executable, "-I", "-S", reader.__file__, json.dumps({"do": do, **request})),
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            timeout_ms=TIMEOUT_MS,
+            sandbox=await confinement(turn),
+        )
         result = await turn.runner.run(spec, on_output)
     except CoreError as error:
         raise ToolFailure(str(error)) from error

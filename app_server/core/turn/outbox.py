@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.threads import run_in_thread
 from app_server.core.turn.coalesce import coalesce
 from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.events.notices import WarningEvent
@@ -144,7 +144,10 @@ class Outbox:
     async def flush(self) -> None:
         """Returns once everything emitted so far is on the disk."""
         self.store()
-        await anyio.to_thread.run_sync(self._writer.flush, abandon_on_cancel=True)
+        try:
+            await run_in_thread(self._writer.flush, abandon_on_cancel=True)
+        except OSError:  # no thread at the moment; what was said must be stored all the same
+            self._writer.flush()
 
     # --- subscribing
     async def take(self) -> list[SessionEvent]:

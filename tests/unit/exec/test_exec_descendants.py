@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from app_server.core.exec import descendants
+from app_server.core.launcher import descendants
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="subreapers")
 
 ORPHANS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from app_server.core.exec import descendants
+from app_server.core.launcher import descendants
 from app_server.core.sandbox.confine import privileges
 privileges.become_reaper()
 reader, writer = os.pipe()

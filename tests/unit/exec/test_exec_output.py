@@ -7,8 +7,8 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.exec import descendants, wire
 from app_server.core.exec.output import HeadTail
+from app_server.core.launcher import descendants, wire
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(2, 60))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app_server.core.exec import wire
-from app_server.core.exec.supervisor_pool import FREE, MAX_WAITING, SupervisorPool
+from app_server.core.launcher import wire
+from app_server.core.launcher.pool import FREE, MAX_WAITING, SupervisorPool
 
 
 class Forks:
@@ -44,11 +44,11 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Forks]:
 def pool(forks: Forks) -> Iterator[SupervisorPool]:
     one = SupervisorPool(forks, lambda _: None)
     yield one
-    one.dismiss()
+    one.close_children()
 
 
-def hear(pool: SupervisorPool) -> None:
-    pool.hear(set(select.select(list(pool.busy), [], [], 0)[0]))
+def read_all(pool: SupervisorPool) -> None:
+    pool.on_readable(set(select.select(list(pool.busy), [], [], 0)[0]))
 
 
 def test_the_one_that_was_used_last_takes_the_next_command(pool: SupervisorPool, forks: Forks) -> None:
@@ -58,7 +58,7 @@ def test_the_one_that_was_used_last_takes_the_next_command(pool: SupervisorPool,
     assert [wire.receive(end) for end in forks.theirs] == [("first", []), ("second", [])]
     for end in forks.theirs:
         end.send(FREE)
-        hear(pool)
+        read_all(pool)
     assert not pool.busy
     pool.hand_over("third", [])
     assert wire.receive(forks.theirs[1]) == ("third", [])
@@ -79,7 +79,7 @@ def test_those_that_ended_are_passed_over(pool: SupervisorPool, forks: Forks) ->
     pool.replace()
     for end in forks.theirs:
         end.close()
-    hear(pool)
+    read_all(pool)
     assert not pool.busy
     pool.hand_over("command", [])
     assert wire.receive(forks.theirs[-1]) == ("command", [])
@@ -91,7 +91,7 @@ def test_few_are_kept_after_many_at_once(pool: SupervisorPool, forks: Forks) -> 
         pool.hand_over("command", [])
     for end in forks.theirs:
         end.send(FREE)
-    hear(pool)
+    read_all(pool)
     assert (len(pool.waiting), pool.busy) == (MAX_WAITING, {})
     closed = 0
     for end in forks.theirs:
@@ -119,4 +119,4 @@ def test_a_fork_that_fails_is_told_and_tried_again(forks: Forks) -> None:
         pool.hand_over("command", [])
     pool.hand_over("command", [])
     assert pool.pids == {7}
-    pool.dismiss()
+    pool.close_children()

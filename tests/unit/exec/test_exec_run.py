@@ -17,6 +17,7 @@ import pytest
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import Stream
 from app_server.core.exec.output import STREAM_CAP
+from app_server.core.launcher import descendants
 from tests.unit.exec.conftest import Bench
 
 pytestmark = pytest.mark.anyio
@@ -148,6 +149,24 @@ async def test_many_at_once(bench: Bench) -> None:
     assert sorted(codes) == list(range(30))
 
 
+async def test_commands_at_once_hold_nothing_of_one_another(bench: Bench) -> None:
+    """Each needs a supervisor that is forked while its command is at hand: no copy of its pipes may stay open."""
+    await bench.sh("true")
+    assert bench.runner.launcher_pid is not None
+    (first,) = {pipes_of(pid) for pid in descendants.below(bench.runner.launcher_pid, descendants.parents())}
+    async with anyio.create_task_group() as group:
+        for _ in range(6):
+            group.start_soon(bench.sh, "sleep 0.2; echo done")
+    below = descendants.below(bench.runner.launcher_pid, descendants.parents())
+    assert len(below) > 1
+    assert {pipes_of(pid) for pid in below} == {first}
+
+
+def pipes_of(pid: int) -> int:
+    folder = Path(f"/proc/{pid}/fd")
+    return sum(str(link.readlink()).startswith("pipe:") for link in folder.iterdir())
+
+
 async def test_another_launcher_takes_over(bench: Bench) -> None:
     await bench.sh("true")
     first = bench.runner.launcher_pid
@@ -201,12 +220,12 @@ async def test_supervisors_are_kept_for_the_next_command_unless_something_is_lef
 
 SUPERVISOR = """
 import os, socket
-from app_server.core.exec import supervisor
+from app_server.core.launcher import supervisor
 wakeup = supervisor.watch_children()
 def run(argv):
     channel, remote = socket.socketpair()
     out, writer = os.pipe()
-    request = {"cwd": b"/", "exact_cwd": False, "env": {}, "argv": argv, "tty": False}
+    request = {"cwd": b"/", "exact_cwd": False, "env": {}, "argv": argv, "tty": False, "background": True}
     supervisor.supervise(request, [remote.detach(), writer, os.dup(writer)], wakeup, None, whole=False)
     assert channel.recv(1000) and channel.recv(1000) == b"", "it must report, and let go of the channel"
     os.close(out)

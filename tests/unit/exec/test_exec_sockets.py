@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.exec import descendants
 from app_server.core.exec.command import ExecResult
+from app_server.core.launcher import descendants
 from protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.unit.exec.conftest import Bench
 

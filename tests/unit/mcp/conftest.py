@@ -14,11 +14,12 @@ import anyio
 import pytest
 
 from app_server.core.config.types import HttpTransport, McpServerConfig, StdioTransport
+from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.contract import Elicit
 from app_server.core.mcp.failures import StartFailure
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
-from app_server.core.mcp.spawn import GuardedSpawner
+from app_server.core.mcp.spawn import LauncherSpawner
 from protocol.base import Json
 
 FAKE = Path(__file__).with_name("fake_server.py")
@@ -51,14 +52,14 @@ class Rig:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def around(self) -> McpSurroundings:
+    def around(self, runner: CommandRunner) -> McpSurroundings:
         async def remember(failure: StartFailure) -> None:
             self.told.append(failure)
 
         return McpSurroundings(
             environment=self.user,
             cwd=str(self.folder),
-            spawner=GuardedSpawner(sys.executable),
+            spawner=LauncherSpawner(runner),
             version="1.2.3",
             elicit=self.elicit,
             on_failure=remember,
@@ -68,9 +69,14 @@ class Rig:
     async def opened(
         self, *configs: McpServerConfig, reserved: Collection[str] = ()
     ) -> AsyncIterator[McpManager]:
-        manager = McpManager({config.name: config for config in configs}, self.around(), reserved)
         with anyio.fail_after(30):
-            async with anyio.create_task_group() as group:
+            async with (
+                CommandRunner(sys.executable, str(self.folder), None, {}) as runner,
+                anyio.create_task_group() as group,
+            ):
+                manager = McpManager(
+                    {config.name: config for config in configs}, self.around(runner), reserved
+                )
                 group.start_soon(manager.run)
                 await manager.ready()
                 try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.notify.message import MAX_ARGUMENT_BYTES, turn_complete
-from app_server.core.notify.program import MAX_RUNNING, NotifyProgram
+from app_server.core.notify.message import ELLIPSIS, MAX_ARGUMENT_BYTES, fit, turn_complete
+from app_server.core.notify.program import LIMITS, MAX_RUNNING, NotifyProgram
 
 WRITE = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:], dict(os.environ), os.getsid(0)]))"
+KEEP = ("/bin/sh", "-c", 'printf %s "$1" > "$0.part" && mv "$0.part" "$0"')
+"""Stores the message at once, under the name that follows."""
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "MINE": "1"}
 
 
@@ -53,9 +56,50 @@ def test_without_a_last_message_there_is_null() -> None:
 @given(st.lists(st.text(max_size=300)), st.text(max_size=300))
 def test_every_message_fits_into_an_argument(inputs: list[str], last: str) -> None:
     message = turn_complete("t", "1", "/ws", [text * 500 for text in inputs], last * 500)
-    assert len(message.encode()) < MAX_ARGUMENT_BYTES
-    assert "\0" not in message
-    assert json.loads(message)["type"] == "agent-turn-complete"
+    for limit in LIMITS:
+        told = fit(message, limit)
+        assert len(told.encode()) <= limit
+        assert "\0" not in told
+        notice = json.loads(told)
+        assert notice.keys() == json.loads(message).keys()
+        assert notice["turn-id"] == "1"
+        for text, whole in zip(notice["input-messages"], inputs, strict=False):
+            assert text == ELLIPSIS or (whole * 500).startswith(text.removesuffix(ELLIPSIS))
+
+
+def test_a_message_that_fits_is_told_word_for_word() -> None:
+    message = turn_complete("t", "1", "/ws", ["a\0b \\u0000"] * 300, "done")
+    assert fit(message, MAX_ARGUMENT_BYTES) == message
+    assert json.loads(message)["input-messages"][299] == "a\0b \\u0000"
+
+
+@pytest.mark.anyio
+async def test_a_message_over_the_systems_limit_arrives_shortened(tmp_path: Path) -> None:
+    target = tmp_path / "told"
+    message = turn_complete("t", "1", "/ws", ["ü" * 100_000, "short"], "x" * 100_000)
+    await NotifyProgram((*KEEP, str(target)), ENV).send(message)
+    notice = json.loads(await content(target))
+    first, second = notice["input-messages"]
+    assert first.endswith(ELLIPSIS)
+    assert len(first) > 10_000
+    assert second == "short"
+    assert notice["last-assistant-message"].endswith(ELLIPSIS)
+
+
+@pytest.mark.anyio
+async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> None:
+    """Arguments and environment together are limited, too: to a quarter of the stack."""
+    target = tmp_path / "told"
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    room = 6 << 20 if soft == resource.RLIM_INFINITY else soft // 4
+    size = 100_000
+    filler = {f"F{number}": "x" * size for number in range((room - 30_000) // (size + 20))}
+    rest = room - sum(len(name) + size + 10 for name in filler) - 30_000
+    program = NotifyProgram((*KEEP, str(target)), {**ENV, **filler, "REST": "x" * max(rest, 0)})
+    await program.send(turn_complete("t", "1", "/ws", ["y" * 200_000], None))
+    text = json.loads(await content(target))["input-messages"][0]
+    assert text.endswith(ELLIPSIS)
+    assert len(text) < 15_000
 
 
 @pytest.mark.anyio

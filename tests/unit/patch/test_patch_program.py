@@ -13,6 +13,7 @@ import pytest
 from app_server.core.exec import programs
 from app_server.core.exec.programs import Programs, install
 from app_server.core.patch.plan import program_command
+from tests.support.shortage import open_files
 
 ADD = "*** Begin Patch\n*** Add File: {}\n+{}\n*** End Patch\n"
 SHELL_PATH = os.defpath
@@ -154,6 +155,13 @@ def test_what_somebody_put_in_its_place_is_replaced(tmp_path: Path) -> None:
         assert not (folder / name).is_symlink()
         assert (folder / name).read_text() == programs.script(sys.executable)
     assert victim.read_text() == "mine"
+
+
+def test_a_shortage_is_no_reason_to_go_without(tmp_path: Path) -> None:
+    kept = Programs(sys.executable, str(tmp_path))
+    with open_files(0):
+        assert kept.added_to({"PATH": "/bin"}) == {"PATH": "/bin"}
+    assert kept.added_to({"PATH": "/bin"})["PATH"].endswith(":/bin")
 
 
 @pytest.mark.parametrize("case", ["a link", "open to all", "a file"])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from app_server.core.errors import SandboxShortage
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import RootFacts, SandboxFacts, SandboxPlan, make_plan, within
 from app_server.core.sandbox.roots import ServerRoots
 from protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
+from tests.support.shortage import open_files
 
 HOME = "/home/u/.codex"
 
@@ -261,3 +264,22 @@ def test_a_git_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
     (root,) = roots_of(tmp_path).values()
     assert root.fences == (str(tmp_path / ".git"),)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
+@pytest.mark.parametrize(("deep", "told"), [(False, "cannot be read"), (True, "cannot be looked through")])
+def test_a_shortage_leaves_no_fence_out(tmp_path: Path, deep: bool, told: str) -> None:
+    """There is no plan then, and the next one has them all."""
+    (tmp_path / "main").mkdir()
+    (tmp_path / "main/.git").mkdir()
+    if deep:
+        (tmp_path / "ws/sub/.git").mkdir(parents=True)
+    else:
+        (tmp_path / "ws").mkdir()
+        (tmp_path / "ws/.git").write_text("gitdir: ../main/.git\n")
+    policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
+    roots = ServerRoots(None).open()
+    with open_files(0), pytest.raises(SandboxShortage, match=f"{told}.*try again"):
+        inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots)
+    (root,) = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots).roots
+    assert str(tmp_path / ("ws/sub/.git" if deep else "main/.git")) in root.fences

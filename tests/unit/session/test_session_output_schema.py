@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from app_server.core.errors import CoreError
 from app_server.core.session.output_schema import LONGEST, check_schema, schema_problem
+from app_server.core.threads import NO_THREAD
 from protocol.base import Json
 
 DEEP: Json = {}
@@ -52,3 +56,15 @@ def test_anything_else_is_told_with_its_place(schema: Json, told: str) -> None:
 @pytest.mark.anyio
 async def test_without_a_schema_nothing_has_to_be_followed() -> None:
     await check_schema(None)
+
+
+@pytest.mark.anyio
+async def test_without_a_thread_to_look_in_the_turn_fails_with_a_hint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError(NO_THREAD)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(CoreError, match="try again"):
+        await check_schema({"type": "object"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from app_server.core.errors import LaunchError, SandboxUnavailable
@@ -153,6 +155,10 @@ async def test_full_access_runs_without_a_sandbox_and_still_asks_before_it_destr
     [
         (LaunchError("no such program"), "execution error: no such program"),
         (SandboxUnavailable("it cannot be built"), "it cannot be built"),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            "execution error: Too many open files; the machine is short of resources, try again",
+        ),
     ],
 )
 async def test_what_did_not_run_has_an_end_and_the_model_is_told_why(

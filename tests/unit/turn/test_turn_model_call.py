@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.model.http import Fault, HttpFailure
+from app_server.core.http.types import Fault, HttpFailure
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import AttemptFailed, ItemCompleted

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import anyio.to_thread
-
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.v1.outbound import operation_numbers
@@ -21,6 +19,7 @@ from app_server.core.rollout.errors import ArchiveRefused
 from app_server.core.rollout.head import ConversationSummary as Stored
 from app_server.core.rollout.head import read_summary
 from app_server.core.rollout.listing import find_rollout, list_conversations
+from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
@@ -96,7 +95,7 @@ async def _reopen(
     if params.history is None and params.path is not None:
         return await context.open(config, StoredRollout(context.config.cwd / params.path))
     if params.history is None and params.conversation_id is not None:
-        path = await anyio.to_thread.run_sync(find_rollout, context.config.home, params.conversation_id)
+        path = await run_in_thread(find_rollout, context.config.home, params.conversation_id)
         return await context.open(config, StoredRollout(path))
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
@@ -125,7 +124,7 @@ async def list_stored(
     provider = context.config.load().model_provider_id
     wanted = params.model_providers
     chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
-    page = await anyio.to_thread.run_sync(
+    page = await run_in_thread(
         lambda: list_conversations(
             context.config.home,
             default_provider=provider,
@@ -149,7 +148,7 @@ async def get_summary(
         assert params.conversation_id is not None
         return read_summary(find_rollout(context.config.home, params.conversation_id), provider)
 
-    return GetConversationSummaryResponse(summary=_summary(await anyio.to_thread.run_sync(read)))
+    return GetConversationSummaryResponse(summary=_summary(await run_in_thread(read)))
 
 
 async def archive_conversation(
@@ -158,9 +157,9 @@ async def archive_conversation(
     """A conversation that is open is ended first; a path that is not its own is refused before that."""
     home, id, path = context.config.home, params.conversation_id, Path(params.rollout_path)
     try:
-        await anyio.to_thread.run_sync(archivable, home, id, path)
+        await run_in_thread(archivable, home, id, path)
         await context.conversations.shut_down(id)
-        await anyio.to_thread.run_sync(archive_rollout, home, id, path)
+        await run_in_thread(archive_rollout, home, id, path)
     except ArchiveRefused:
         raise
     except ConversationError as error:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import anyio.to_thread
-
 from app_server.apis.services import ConfigSource
 from app_server.core.config.edit import set_default_model as write_default_model
 from app_server.core.config.saved import load_saved_config
+from app_server.core.threads import run_in_thread
 from protocol.table import NoParams
 from protocol.v1.config import (
     GetUserSavedConfigResponse,
@@ -24,5 +23,5 @@ async def get_user_saved_config(config: ConfigSource, params: NoParams) -> GetUs
 
 
 async def set_default_model(config: ConfigSource, params: SetDefaultModelParams) -> SetDefaultModelResponse:
-    await anyio.to_thread.run_sync(write_default_model, config.home, params.model, params.reasoning_effort)
+    await run_in_thread(write_default_model, config.home, params.model, params.reasoning_effort)
     return SetDefaultModelResponse()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os.path
 
-import anyio.to_thread
 from pydantic import Field
 
 from app_server.core.context.images import MAX_IMAGE_BYTES, ImageUnreadable, data_url
 from app_server.core.model.prompt import FunctionTool, ToolSpec
+from app_server.core.threads import run_in_thread
 from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.reading import read_bytes
@@ -38,7 +38,7 @@ class ViewImageTool:
         real = os.path.join(turn.roots.real(turn.settings.cwd), arguments.path)
         data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
         try:
-            url = await anyio.to_thread.run_sync(data_url, data)
+            url = await run_in_thread(data_url, data)
         except ImageUnreadable as error:
             raise ToolFailure(f"unable to read image at `{path}`: {error}") from error
         turn.items.show(ImageView(call.call_id, path))

@@ -1,0 +1,139 @@
+"""Finds and kills the processes below one process, for systems and policies without a pid namespace.
+
+Runs in the launcher, and in the server where that is gone. A reaper process sees every orphan of its tree become its
+own child, so killing and reaping children until there are none ends the tree, whatever sessions and groups its members
+moved to. Where nothing lists them, a process finds its own children by asking for each number whether it is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterable
+
+MAX_PID = 1 << 22
+"""No process has a higher number."""
+
+
+def kill_below(root: int, leader: int) -> None:
+    """Sends SIGKILL to every process below `root`, and to the process group of `leader`."""
+    _kill_group(leader, signal.SIGKILL)
+    for pid in below(root, parents()):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def end_tree_of(leader: int) -> None:
+    """Kills a session leader whose supervisor is gone, and everything below it. All of it is stopped first: what is
+    killed hands its children on, and they could not be found any more.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getsid(leader) != leader:
+            return  # somebody else has the number by now
+    stopped: list[int] = []
+    _kill_group(leader, signal.SIGSTOP)
+    while more := [pid for pid in below(leader, listed()) if pid not in stopped]:
+        for pid in more:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped += more
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    _kill_group(leader, signal.SIGKILL)
+
+
+def _kill_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def below(root: int, parent_of: dict[int, int]) -> list[int]:
+    """All descendants of `root` in a table of parents, nearest first."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parent_of.items():
+        children.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    level = [root]
+    while level:
+        level = [pid for parent in level for pid in children.get(parent, ())]
+        found += level
+    return found
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process that can be seen; where they cannot be listed, of this process's own children only.
+    Whoever ends a tree asks again until nothing is left. Not for a process with threads: it may fork.
+    """
+    found = listed()
+    if found or sys.platform == "darwin":
+        return found
+    return dict.fromkeys(own_children(), os.getpid())
+
+
+def listed() -> dict[int, int]:
+    """The same, and of no process where they cannot be listed: without /proc, or with too many open files."""
+    try:
+        return _from_ps() if sys.platform == "darwin" else _from_proc()
+    except OSError:
+        return {}
+
+
+def _from_proc() -> dict[int, int]:
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with (
+                contextlib.suppress(OSError, ValueError, IndexError),
+                open(f"/proc/{name}/stat", "rb") as file,
+            ):
+                found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    return found
+
+
+def own_children() -> list[int]:
+    """The children that live. Nearly always all numbers lie between this process's and the newest; where the numbers
+    began again meanwhile, as many as there are have to be looked at.
+    """
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return []
+    oldest, newest = os.getpid(), _newest()
+    likely = range(oldest, newest) if oldest < newest else (*range(oldest, MAX_PID), *range(1, newest))
+    found = _children_among(likely)
+    if found or ended is not None:  # what has ended counts as a child until it is reaped
+        return found
+    return _children_among(range(1, MAX_PID))
+
+
+def _newest() -> int:
+    """The number that a process gets which starts now."""
+    try:
+        pid = os.fork()
+    except OSError:
+        return MAX_PID
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def _children_among(numbers: Iterable[int]) -> list[int]:
+    found: list[int] = []
+    for number in numbers:
+        try:
+            ended = os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except OSError:  # nobody, or somebody else's
+            continue
+        if ended is None:
+            found.append(number)
+    return found
+
+
+def _from_ps() -> dict[int, int]:
+    with os.popen("/bin/ps -axo pid=,ppid=") as listing:
+        pairs = [line.split() for line in listing]
+    return {int(pair[0]): int(pair[1]) for pair in pairs if len(pair) == 2}

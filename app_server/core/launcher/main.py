@@ -1,0 +1,220 @@
+"""The launcher: a small process that starts every command. Run as `python -I -S main.py FD`.
+
+It reads requests from the server's socket and gives each to a supervisor that waits for it: one of its own
+(`pool`) for unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It
+keeps the names that plans reserve, takes over what outlives its commands, and when the server is gone it ends
+everything that it started. Standard library only; its own package is found by path, since it runs without
+site-packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+
+if __name__ == "__main__":
+    sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
+
+from app_server.core.launcher import descendants, prepared, supervisor, wire
+from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
+from app_server.core.launcher.pool import FREE, SupervisorPool
+
+if sys.platform == "linux":
+    from app_server.core.sandbox.confine import layers, privileges
+
+SHUTDOWN_SECONDS = 1.5
+"""So long the commands are given to end by themselves when the server is gone; each is killed by its
+supervisor.
+"""
+
+
+FORK_AHEAD_MS = 5
+"""Starting a command takes two."""
+
+
+@dataclass(slots=True)
+class Launcher:
+    server: socket.socket
+    wakeup: int
+    parents: list[prepared.PreparedParent] = field(default_factory=list)
+    pool: SupervisorPool = field(init=False)
+    supervisors: set[int] = field(default_factory=set)
+    """Those that see their last commands to the end, once the server is gone."""
+    placeholders: PlaceholderDirs = field(default_factory=PlaceholderDirs)
+
+    def __post_init__(self) -> None:
+        self.pool = SupervisorPool(os.fork, self._supervise)
+        self.pool.replace()
+
+    def serve(self) -> None:
+        """Handles requests until the server closes its end."""
+        while True:
+            ready = self._wait(self._poll_timeout())
+            if self.server.fileno() in ready:
+                try:
+                    message = wire.receive(self.server)
+                except wire.Truncated as error:
+                    supervisor.refuse(error)
+                    continue
+                if message is None:
+                    return
+                self._handle(*message)
+            else:
+                self.pool.replace()
+                for parent in self.parents:
+                    parent.replace()
+
+    def _poll_timeout(self) -> int | None:
+        """Milliseconds until the next children should be forked; None where they wait already.
+
+        A command that was just handed over needs the processors for its own start, so the next child is forked when
+        something else happens, as a rule the command's end, or this time is over.
+        """
+        wanting = self.pool.wanting or any(parent.wanting for parent in self.parents)
+        return FORK_AHEAD_MS if wanting else None
+
+    def shutdown(self) -> None:
+        """The server is gone: every command ends, and so does what they left behind."""
+        self.server.close()
+        self.supervisors = self.pool.pids
+        self.pool.close_children()
+        for parent in self.parents:
+            parent.drain()
+        deadline = time.monotonic() + SHUTDOWN_SECONDS
+        while time.monotonic() < deadline:
+            table = descendants.parents()
+            ours = self.supervisors | {parent.pid for parent in self.parents}
+            left = [pid for pid, parent in table.items() if parent == os.getpid() and pid not in ours]
+            for pid in left:
+                descendants.kill_below(pid, pid)
+                _kill(pid)
+            if not left and not ours:
+                break
+            self._wait(20)
+        for pid in descendants.below(os.getpid(), descendants.parents()):
+            _kill(pid)
+        self.placeholders.release_all()
+
+    def _wait(self, milliseconds: int | None) -> set[int]:
+        """Waits for news; reaps children and reads what the prepared parents report. Gives the descriptors that are
+        ready.
+        """
+        poll = select.poll()
+        numbers = [self.wakeup, *self.pool.busy, *(parent.channel.fileno() for parent in self.parents)]
+        for number in numbers if self.server.fileno() < 0 else [*numbers, self.server.fileno()]:
+            poll.register(number, select.POLLIN)
+        ready = {number for number, _ in poll.poll(milliseconds)}
+        if self.wakeup in ready:
+            supervisor.clear_wakeup(self.wakeup)
+            self.supervisors.difference_update(pid for pid, _ in supervisor.reap())
+        self.pool.on_readable(ready)
+        for parent in [one for one in self.parents if one.channel.fileno() in ready]:
+            self._on_readable(parent)
+        return ready
+
+    def _on_readable(self, parent: prepared.PreparedParent) -> None:
+        try:
+            names = parent.on_readable()
+        except OSError:  # no child now; the next command will ask again
+            return
+        if names is None:
+            self.parents.remove(parent)
+            parent.channel.close()
+        self.placeholders.release(names if names is not None else parent.forget())
+
+    def _handle(self, request: wire.Value, descriptors: list[int]) -> None:
+        confine = request["confine"]
+        try:
+            if supervisor.abandoned(descriptors[0]):
+                supervisor.report(descriptors[0], ("exit", -signal.SIGKILL, True))
+            elif confine is not None and confine["namespaces"]:
+                self._run_prepared(request, descriptors)
+            else:
+                self._run_direct(request, descriptors)
+        except OSError as error:
+            supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
+        finally:
+            for number in descriptors:
+                os.close(number)
+
+    def _run_direct(self, request: wire.Value, descriptors: list[int]) -> None:
+        self.pool.hand_over(request, descriptors)
+
+    def _supervise(self, commands: socket.socket) -> None:
+        """The life of a supervisor without namespaces: it sees one command after the other to its end, until one
+        leaves something behind.
+        """
+        self._leave([])
+        if sys.platform == "linux":
+            privileges.become_reaper()
+        wakeup = supervisor.watch_children()
+        while (message := supervisor.receive(commands)) is not None:
+            request, descriptors = message
+            confine = request["confine"]
+            before = None if confine is None else layers.without_namespaces(confine)
+            supervisor.supervise(request, descriptors, wakeup, before, whole=False)
+            os.chdir("/")
+            if supervisor.has_children():
+                return
+            with contextlib.suppress(OSError):  # the launcher has ended, and no command will come
+                commands.send(FREE)
+
+    def _run_prepared(self, request: wire.Value, descriptors: list[int]) -> None:
+        confine = request["confine"]
+        for parent in self.parents:
+            if parent.stale() or parent.home != confine["home"]:
+                parent.drain()
+        current = [one for one in self.parents if one.network == confine["network"] and not one.draining]
+        if not current:
+            current = [prepared.prepare(confine, lambda: self._leave(descriptors))]
+            self.parents += current
+        names = self.placeholders.acquire(confine["reserved"])
+        fences = list(dict.fromkeys([*confine["fences"], *names.held, *names.found]))
+        request = {**request, "confine": {**confine, "fences": fences}}
+        try:
+            current[0].hand_over(request, descriptors, names.held, self.placeholders.release)
+        except OSError:
+            self.placeholders.release(names.held)
+            raise
+
+    def _leave(self, descriptors: list[int]) -> None:
+        """In a new child: lets go of the launcher's sockets, and of a command that is not this child's."""
+        self.server.close()
+        self.pool.close_children()
+        for number in descriptors:
+            os.close(number)
+        for parent in self.parents:
+            parent.leave()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    server = socket.socket(fileno=int(sys.argv[1]))
+    server.set_inheritable(False)
+    server.setblocking(True)
+    if sys.platform == "linux":
+        privileges.become_reaper()
+        privileges.hide()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    launcher = Launcher(server, supervisor.watch_children())
+    try:
+        launcher.serve()
+    finally:
+        launcher.shutdown()
+
+
+if __name__ == "__main__":
+    main()

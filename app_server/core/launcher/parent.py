@@ -1,0 +1,123 @@
+"""A prepared parent: holds namespaces made once, and forks inside them the children that become commands.
+
+Making a user and a network namespace and a private tree of mounts takes milliseconds and is the same for
+every command; what differs (its pid, mount and ipc namespace, its roots) is made per command, by a fork
+of this process. A process of its own below the launcher; it lives as long as the launcher wants it and its commands
+run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+
+from app_server.core.launcher import supervisor, wire
+from app_server.core.launcher.socket_broker import BrokerDoor
+
+if sys.platform == "linux":
+    from app_server.core.sandbox.confine import layers, namespaces, privileges
+    from app_server.core.sandbox.confine.syscalls import clone
+
+
+def serve(launcher: socket.socket, confine: wire.Value) -> None:
+    """The life of the parent: makes its namespaces, then forks commands until there will be no more."""
+    network, home = confine["network"], confine["home"]
+    try:
+        privileges.show()
+        broker = BrokerDoor.make(network=network)
+        namespaces.unshare(network)
+        broker.enter()
+        wire.send(launcher, ("unshared",), [])
+        wire.receive(launcher)
+        privileges.hide()
+        namespaces.prepare_mounts()
+        layers.in_parent(network=network)
+    except OSError as error:
+        wire.send(launcher, ("refused", error.errno or 0, str(error.strerror or error)), [])
+        return
+    wire.send(launcher, ("ready",), [])
+    wakeup = supervisor.watch_children()
+    children: set[int] = set()
+    poll = select.poll()
+    poll.register(launcher, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
+    poll.register(broker.requests, select.POLLIN)
+    expecting = True
+    while expecting or children:
+        ready = {number for number, _ in poll.poll()}
+        if broker.requests.fileno() in ready:
+            with contextlib.suppress(
+                OSError
+            ):  # no room for it now; whoever waits for it will be answered later
+                broker.fork(launcher.close)
+                poll.unregister(broker.requests)
+        if wakeup in ready:
+            supervisor.clear_wakeup(wakeup)
+            ended = {pid for pid, _ in supervisor.reap()}
+            if broker.pid in ended:
+                poll.register(broker.requests, select.POLLIN)
+            for pid in children & ended:
+                children.remove(pid)
+                with contextlib.suppress(OSError):
+                    wire.send(launcher, ("ended", pid), [])
+        if launcher.fileno() in ready:
+            if wire.receive(launcher) is None:
+                expecting = False
+                poll.unregister(launcher)
+            else:
+                children |= _another(launcher, broker, home, confine["secrets"])
+
+
+def _another(launcher: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> set[int]:
+    """Forks a child that waits for its command, and hands the launcher the way to it."""
+    ours, theirs = socket.socketpair()
+    pid = 0
+    try:
+        pid = clone(namespaces.PER_COMMAND)
+        if pid == 0:
+            try:
+                ours.close()
+                launcher.close()
+                broker.requests.close()
+                _run_child(theirs, broker, home, secrets)
+            finally:
+                os._exit(0)
+        wire.send(launcher, ("waits", pid), [ours.fileno()])
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            wire.send(launcher, ("refused", (error.errno or 0, str(error.strerror or error))), [])
+    finally:
+        ours.close()
+        theirs.close()
+    return {pid} if pid else set()
+
+
+def _run_child(commands: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> None:
+    """The life of one command's process 1: what is the same for all, then what it is told, then the
+    command.
+    """
+    refused: OSError | None = None
+    shown = None
+    try:
+        shown = namespaces.enter(home, secrets)
+    except OSError as error:
+        refused = error
+    wakeup = supervisor.watch_children()
+    message = supervisor.receive(commands)
+    if message is None:
+        return
+    commands.close()
+    request, descriptors = message
+    try:
+        if refused is not None:
+            raise refused
+        listener = layers.with_namespaces(request["confine"], request["env"], shown)
+    except OSError as error:
+        supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
+        return
+    mask = privileges.FILE_CAPABILITIES if request["confine"]["foreign_files"] else 0
+    calls = None if listener is None else supervisor.Calls(listener, lambda: broker.hand_over(listener, mask))
+    supervisor.supervise(request, descriptors, wakeup, None, whole=True, calls=calls)

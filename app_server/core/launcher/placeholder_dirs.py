@@ -1,0 +1,225 @@
+"""Names in writable roots that must not come into being: empty directories hold them meanwhile.
+
+A name that is not there cannot be mounted over. The launcher therefore makes it an empty directory, which
+every command sees read-only, and removes it when the last command that needs it has ended. Such a directory is
+known by its time stamp, and locked while somebody needs it: so servers in one workspace do not take it away from
+one another, and what a launcher left behind that was killed is removed by the next. The folder that the name is in is
+opened without following links: this process has rights that the command which could have put a link there lacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+if sys.platform == "linux":
+    from app_server.core.sandbox.confine.syscalls import open_place
+
+MARK_NS = 318_398_706 * 1_000_000_000
+"""A moment in 1980: every file system can store it, and nobody's directory was changed then."""
+
+SHORTAGES = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMLINK}
+)
+
+TRIES = 5
+"""Another server may remove the directory between any two steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """A directory of ours that holds a name."""
+
+    parent: int
+    """The folder that the name is in, as a place only."""
+    folder: int
+    """The directory itself, locked."""
+
+
+@dataclass(slots=True)
+class _Held:
+    directories: list[_Directory]
+    """The last is the one at the name; the others are where the folder was that has been replaced since."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """Names that exist now, so that they can be fenced."""
+
+    held: tuple[bytes, ...]
+    """To be released."""
+    found: tuple[bytes, ...]
+    """Somebody else's."""
+
+
+@dataclass(slots=True)
+class PlaceholderDirs:
+    holders: dict[bytes, _Held] = field(default_factory=dict)
+
+    def acquire(self, names: Iterable[bytes]) -> Acquired:
+        """Holds these names, but for those that somebody else has taken meanwhile. OSError where one cannot be held for
+        a lack of something: a command that finds more of it could take the name.
+        """
+        taken: list[bytes] = []
+        found: list[bytes] = []
+        try:
+            self._acquire(names, taken, found)
+        except OSError:
+            self.release(taken)
+            raise
+        return Acquired(tuple(taken), tuple(found))
+
+    def _acquire(self, names: Iterable[bytes], taken: list[bytes], found: list[bytes]) -> None:
+        for name in names:
+            parent = _open_parent(name)
+            if parent is None:
+                continue
+            try:
+                if self._hold(name, parent):
+                    taken.append(name)
+                elif _exists(os.path.basename(name), parent):
+                    found.append(name)
+            finally:
+                if not self._keeps(name, parent):
+                    os.close(parent)
+
+    def _hold(self, name: bytes, parent: int) -> bool:
+        """Whether a directory of ours is at the name, now held once more."""
+        holder = self.holders.get(name)
+        if holder is not None and os.path.samestat(os.fstat(holder.directories[-1].parent), os.fstat(parent)):
+            holder.count += 1
+            return True
+        folder = _make(os.path.basename(name), parent)
+        if folder is None:
+            return False
+        if holder is None:
+            self.holders[name] = _Held([_Directory(parent, folder)])
+        else:
+            holder.directories.append(_Directory(parent, folder))
+            holder.count += 1
+        return True
+
+    def _keeps(self, name: bytes, parent: int) -> bool:
+        holder = self.holders.get(name)
+        return holder is not None and holder.directories[-1].parent == parent
+
+    def release(self, names: Iterable[bytes]) -> None:
+        for name in names:
+            held = self.holders.get(name)
+            if held is not None:
+                held.count -= 1
+                if held.count == 0:
+                    self._remove(name)
+
+    def release_all(self) -> None:
+        for name in list(self.holders):
+            self._remove(name)
+
+    def _remove(self, name: bytes) -> None:
+        for directory in self.holders.pop(name).directories:
+            _remove(os.path.basename(name), directory)
+
+
+def _remove(name: bytes, directory: _Directory) -> None:
+    parent, folder = directory.parent, directory.folder
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        needed = False
+    except OSError as error:  # some network file systems have no locks
+        needed = isinstance(error, BlockingIOError)
+    if not needed and _same(name, parent, folder):
+        with contextlib.suppress(OSError):  # it is no longer empty: somebody else's now
+            os.rmdir(name, dir_fd=parent)
+    # Children that were forked meanwhile have the lock, too, until it is given up for all.
+    with contextlib.suppress(OSError):
+        fcntl.flock(folder, fcntl.LOCK_UN)
+    os.close(folder)
+    os.close(parent)
+
+
+def _open_parent(name: bytes) -> int | None:
+    """The folder that the name is in; None where it has gone, or its path leads over a link now: it is not granted
+    then. OSError for a lack of something.
+    """
+    try:
+        return open_place(os.path.dirname(name), os.O_DIRECTORY)
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
+        return None
+
+
+def _make(name: bytes, parent: int) -> int | None:
+    """A locked directory of ours at that name, which is made where nothing is; None where something else is, or where
+    the server may make nothing, and so neither may its commands. OSError for a lack of something.
+    """
+    for _ in range(TRIES):
+        try:
+            folder = _open_or_make(name, parent)
+        except FileNotFoundError:  # just removed; or the folder that it was to be in, which is asked again
+            if os.fstat(parent).st_nlink == 0:
+                return None
+            continue
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
+            return None
+        if folder is None:
+            return None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:  # somebody is about to remove it
+            os.close(folder)
+            continue
+        except OSError:  # some network file systems have no locks
+            pass
+        if _same(name, parent, folder):
+            return folder
+        os.close(folder)
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def _open_or_make(name: bytes, parent: int) -> int | None:
+    """A descriptor of the directory at that name; None where it is somebody else's."""
+    made = True
+    try:
+        os.mkdir(name, 0o755, dir_fd=parent)
+    except FileExistsError:
+        made = False
+    if made:
+        with contextlib.suppress(OSError):
+            os.utime(name, ns=(MARK_NS, MARK_NS), dir_fd=parent, follow_symlinks=False)
+    try:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(name, flags, dir_fd=parent)
+    except OSError:
+        if made:
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=parent)
+        raise
+    if not made and os.fstat(folder).st_mtime_ns != MARK_NS:
+        os.close(folder)
+        return None
+    return folder
+
+
+def _same(name: bytes, parent: int, folder: int) -> bool:
+    """Whether the name still is that directory's."""
+    try:
+        return os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(folder))
+    except OSError:
+        return False
+
+
+def _exists(name: bytes, parent: int) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""Messages between the server and the launcher: a length, a marshalled value, descriptors.
+
+Standard library only: both sides import it. `marshal` serves because both ends are the same interpreter
+and only trusted values pass; a command never holds an end of these sockets.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import marshal
+import os
+import socket
+from typing import Any
+
+Value = Any
+"""What marshal can carry: None, bool, int, float, str, bytes, and tuples, lists and dicts of them."""
+
+LENGTH = 4
+MAX_DESCRIPTORS = 8
+RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux only; elsewhere set after the fact
+
+
+class Truncated(OSError):
+    """A message came whole, but not all of its descriptors: this process has too many open files."""
+
+    def __init__(self, value: Value, descriptors: list[int]) -> None:
+        super().__init__(errno.EMFILE, os.strerror(errno.EMFILE))
+        self.value, self.descriptors = value, descriptors
+        """What came, for whoever can still tell somebody; to be closed."""
+
+
+def pack(value: Value) -> bytes:
+    body = marshal.dumps(value)
+    return len(body).to_bytes(LENGTH, "big") + body
+
+
+def descriptors_message(descriptors: list[int]) -> list[tuple[int, int, array.array[int]]]:
+    """The ancillary data that carries `descriptors` along with the first byte of a message."""
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+
+
+def send(sock: socket.socket, value: Value, descriptors: list[int]) -> None:
+    """Sends all of a message on a blocking socket."""
+    data = pack(value)
+    sent = sock.sendmsg([data], descriptors_message(descriptors))
+    if sent < len(data):
+        sock.sendall(data[sent:])
+
+
+def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
+    """One whole message from a blocking socket; None at its end. Raises `Truncated`."""
+    head, ancillary, flags, _ = sock.recvmsg(LENGTH, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4), RECEIVE_FLAGS)
+    descriptors = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    for number in descriptors:
+        os.set_inheritable(number, False)
+    head += _exactly(sock, LENGTH - len(head)) if head else b""
+    if len(head) < LENGTH:
+        return None
+    size = int.from_bytes(head, "big")
+    body = _exactly(sock, size)
+    if len(body) < size:
+        return None
+    if flags & socket.MSG_CTRUNC:
+        raise Truncated(marshal.loads(body), list(descriptors))
+    return marshal.loads(body), list(descriptors)
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        part = sock.recv(min(size, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
