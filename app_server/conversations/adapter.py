@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from app_server.conversations.status import ConversationStatus
 from protocol.base import Json
 from protocol.engine.events import SessionEvent
 from protocol.ops import Op
@@ -22,19 +23,34 @@ class ClientQuestion:
     params: bytes
     to_op: Callable[[Json], Op]
     """The operation that carries the client's result; of None where it answered with an error."""
+    is_approval: bool = True
+    """False: it asks for input and not for consent."""
 
 
 class ApiAdapter(Protocol):
-    """One conversation in the words of one API. Keeps what the API needs to know of earlier events."""
+    """One conversation in the words of one API. Keeps what the API needs to know of earlier events.
 
-    def lines(self, event: SessionEvent, *, raw: bool) -> Sequence[bytes]:
-        """The messages that `event` becomes, without line ends. `raw`: a subscriber wants the
-        model's items as they came, too.
-        """
+    It is handed every event from its making on, also while nobody is subscribed. The lines that its methods give
+    have no line ends.
+    """
+
+    needs_identity: bool
+    """Whether turns and items have to be stored with their ids from now on."""
+
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+        """The messages that `event` becomes. `raw`: a subscriber wants the model's items as they came, too."""
         ...
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         """What the client is asked after the lines of `event`, if the event asks for something."""
+        ...
+
+    def question_closed(self, request_id: int) -> Sequence[bytes]:
+        """Sent to subscribers when a question was answered, or needs no answer any more."""
+        ...
+
+    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+        """Sent to the client whether it is subscribed or not."""
         ...
 
     def continues_elsewhere(self) -> None:

@@ -141,7 +141,7 @@ class LiveConversation:
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:
         question = None
         for each in self._audience:
-            for line in each.adapter.lines(event, raw=each.raw):
+            for line in each.adapter.lines(event, subscribed=True, raw=each.raw):
                 self._outgoing.send(line)
             if question is None:  # the client is asked once, in the words of the API that came first
                 question = each.adapter.question(event)

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from app_server.apis.v1 import approvals
 from app_server.conversations.adapter import ClientQuestion
+from app_server.conversations.status import ConversationStatus
 from protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,
@@ -94,6 +95,8 @@ def operation_numbers() -> Callable[[], str]:
 class ConversationAdapter:
     """One conversation in the words of this API. Remembers what of an item it has not shown yet."""
 
+    needs_identity = False
+
     def __init__(self, conversation_id: str) -> None:
         self._conversation_id = ConversationId(conversation_id)
         self._tail = f',"conversationId":{json.dumps(conversation_id)}}}}}'.encode()
@@ -108,8 +111,10 @@ class ConversationAdapter:
         """Patches whose begin was shown."""
         self._review_window: int | None = None
 
-    def lines(self, event: SessionEvent, *, raw: bool) -> Sequence[bytes]:
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
         """The notifications for one event, without their line ends; often none."""
+        if not subscribed:
+            return ()
         if isinstance(event.event, RawResponseItemEvent) and not raw:
             return ()
         if self._hides_shutdown and isinstance(event.event, ShutdownCompleteEvent):
@@ -118,6 +123,12 @@ class ConversationAdapter:
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         return approvals.question(self._conversation_id, event.operation_id, event.event)
+
+    def question_closed(self, request_id: int) -> Sequence[bytes]:
+        return ()
+
+    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+        return ()
 
     def continues_elsewhere(self) -> None:
         self._hides_shutdown = True

@@ -11,6 +11,7 @@ import pytest
 
 from app_server.conversations.adapter import ClientQuestion
 from app_server.conversations.live import LiveConversation
+from app_server.conversations.status import ConversationStatus
 from app_server.rpc.outgoing import Outgoing
 from app_server.rpc.pending import ClientReply
 from protocol.base import Json
@@ -75,7 +76,9 @@ class Words:
         self.raw: list[bool] = []
         type(self).made.append(self)
 
-    def lines(self, event: SessionEvent, *, raw: bool) -> Sequence[bytes]:
+    needs_identity = False
+
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
         assert isinstance(event.event, BackgroundEventEvent)
         self.raw.append(raw)
         text = event.event.message
@@ -93,6 +96,12 @@ class Words:
             return AddToHistoryOp(text=f"{type(self).__name__} {id} {result}")
 
         return ClientQuestion(type(self).__name__, b"{}", to_op)
+
+    def question_closed(self, request_id: int) -> Sequence[bytes]:
+        return ()
+
+    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+        return ()
 
     def continues_elsewhere(self) -> None:
         self.elsewhere = True
