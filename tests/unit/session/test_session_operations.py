@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ class OnlyAState:
 
     def __init__(self) -> None:
         self.active = ActiveTask(id="0", task=cast(Any, None), joins=Joins.NEXT_TURN)
+        self.services = SimpleNamespace(roots=SimpleNamespace(learn=lambda policy, cwd: None))
         self.state = SessionState(
             Settings(
                 cwd="/w",
