@@ -39,7 +39,9 @@ class World:
     outside: socket.socket | None
     """None: the kernel does not tell which sockets listen there, and nothing can be connected."""
     unanswered: set[bytes] = field(default_factory=set)
-    """Sockets that were connected while a signal took their process out of the call, which it will make again."""
+    """Sockets that are being connected, and those whose process a signal took out of the call before it was answered:
+    it makes the call again.
+    """
     _lock: _thread.LockType = field(default_factory=_thread.allocate_lock)
 
     def leads_inside(self, caller: Caller, found: int) -> bool:
@@ -93,17 +95,19 @@ def _connect(listener: int, taken: Call, world: World) -> None:
             if len(name) < length:
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
             cookie = its.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
+            # Noted before it is connected: the repeated call may come while this one is still being answered.
+            repeated = cookie in world.unanswered
+            if len(world.unanswered) < MAX_UNANSWERED:
+                world.unanswered.add(cookie)
             try:
                 _connect_to(its, name, caller, world)
             except OSError as error:
-                if error.errno != errno.EISCONN or cookie not in world.unanswered:
+                if error.errno != errno.EISCONN or not repeated:
+                    world.unanswered.discard(cookie)
                     raise
-            world.unanswered.discard(cookie)
-            try:
+            with contextlib.suppress(OSError):  # a signal took the process out of the call: it stays noted
                 notify.answer(listener, taken)
-            except OSError:
-                if len(world.unanswered) < MAX_UNANSWERED:
-                    world.unanswered.add(cookie)
+                world.unanswered.discard(cookie)
 
 
 def _connect_to(its: socket.socket, name: bytes, caller: Caller, world: World) -> None:
