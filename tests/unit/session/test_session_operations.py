@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from app_server.core.sandbox.roots import ServerRoots
 from app_server.core.session.operations import perform
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, Joins
@@ -20,6 +22,7 @@ class OnlyAState:
     """As much of a session as a change of settings needs: busy, so that words wait."""
 
     def __init__(self) -> None:
+        self.services = SimpleNamespace(roots=ServerRoots(None).open())
         self.active = ActiveTask(id="0", task=cast(Any, None), joins=Joins.NEXT_TURN)
         self.state = SessionState(
             Settings(
