@@ -17,13 +17,13 @@ from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
+from app_server.core.http.lazy import LazyHttp
 from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest, ProcessSpawner
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.client import ModelClient
 from app_server.core.model.families import find_family
-from app_server.core.model.http import LazyHttp
 from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.model.settings import ClientIdentity
 from app_server.core.notify.message import turn_complete
@@ -131,7 +131,9 @@ class EngineAdapters:
             return NO_TELEMETRY
         async with self._opening:
             if self._export is None:
-                self._export = await open_export(config.otel, self._user_agent.version, self._wall_clock)
+                self._export = await open_export(
+                    config.otel, self._user_agent.version, self._wall_clock, self._environment
+                )
         method, claims = self._auth.method(), self._auth.identity()
         return self._export.conversation(
             ConversationFacts(

@@ -115,7 +115,7 @@ def _compose(
     auth = AuthManager(
         settings.home,
         clock=time.time,
-        issuer=Issuer(environment.get(ISSUER_VARIABLE)),
+        issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
         env_api_key=environment.get("OPENAI_API_KEY"),
     )
     client, user_agent = ClientProfile(), own_user_agent(environment)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, assert_never
 
 import anyio
+import anyio.lowlevel
 
 from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.lanes import Lanes
@@ -30,6 +31,10 @@ from protocol.jsonrpc import (
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
+
+
+LINES_AT_ONCE = 256
+"""So many lines are taken in before other tasks run: a client may send a hundred thousand empty ones in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,10 @@ class Connection:
         async with anyio.create_task_group() as requests:
             lanes = Lanes(requests)
             async for lines in self._incoming.lines():
-                for line in lines:
+                for number, line in enumerate(lines, 1):
                     self._receive(line, lanes)
+                    if number % LINES_AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
                 await self._outgoing.room()
             requests.cancel_scope.cancel()
 

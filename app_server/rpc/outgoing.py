@@ -7,6 +7,7 @@ client does not read.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -32,6 +33,8 @@ class Outgoing:
         # Who waits for what; events are made only by those who do wait, since most of the time nobody has to.
         self._writing: anyio.Event | None = None
         self._draining: anyio.Event | None = None
+        self._waiting: deque[anyio.Event] = deque()
+        """Who waits for room, first come first."""
         self._ended = anyio.Event()
         self._closed = False
         self.pending = PendingRequests()
@@ -71,9 +74,28 @@ class Outgoing:
         return self._queued > self._high_water
 
     async def room(self) -> None:
-        """Returns once the client has read enough; at once as a rule."""
-        while self._queued > self._high_water and not self._closed:
-            await self._until_drained()
+        """Returns once the client has read enough; at once as a rule.
+
+        Those who wait go one after another, in the order in which they came. So a producer that never ends cannot keep
+        the reader of stdin, and with it an interrupt, waiting.
+        """
+        if not self._waiting and not self.congested:
+            return
+        turn = anyio.Event()
+        self._waiting.append(turn)
+        try:
+            while not self._closed and (self._waiting[0] is not turn or self.congested):
+                await turn.wait()
+                if turn.is_set() and not self._closed and self.congested:
+                    # Somebody who need not wait was quicker. The place is kept.
+                    self._waiting[0] = turn = anyio.Event()
+        finally:
+            self._waiting.remove(turn)
+            self._let_next_go()
+
+    def _let_next_go(self) -> None:
+        if self._waiting and (self._closed or not self.congested):
+            self._waiting[0].set()
 
     async def written(self) -> None:
         """Returns once everything sent so far has left, so that what comes next arrives apart from it."""
@@ -116,6 +138,7 @@ class Outgoing:
         if self._draining is not None:
             self._draining.set()
             self._draining = None
+        self._let_next_go()
 
     def close(self) -> None:
         """No more messages; the writer ends once the queue is empty, and nobody waits for answers any more."""

@@ -24,7 +24,8 @@ class LineDecoder:
 
     def __init__(self, limit: int = DEFAULT_LINE_LIMIT) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
+        self._held = bytearray()
+        """The beginning of a line. One growing buffer: a list of one-byte pieces would take forty times as much."""
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
@@ -32,9 +33,11 @@ class LineDecoder:
         if b"\n" not in data:
             self._hold(data)
             return []
-        head, *lines, tail = data.split(b"\n")
-        self._hold(head)
-        out: list[bytes | Oversized] = [self._take()]
+        *lines, tail = data.split(b"\n")
+        out: list[bytes | Oversized] = []
+        if self._size:
+            self._hold(lines.pop(0))
+            out.append(self._take())
         out.extend(line if len(line) <= self._limit else Oversized(len(line)) for line in lines)
         self._hold(tail)
         return out
@@ -47,11 +50,11 @@ class LineDecoder:
     def _hold(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > self._limit:
-            self._parts.clear()
-        elif data:
-            self._parts.append(data)
+            self._held.clear()
+        else:
+            self._held += data
 
     def _take(self) -> bytes | Oversized:
-        size, parts = self._size, self._parts
-        self._size, self._parts = 0, []
-        return b"".join(parts) if size <= self._limit else Oversized(size)
+        size, held = self._size, self._held
+        self._size, self._held = 0, bytearray()
+        return bytes(held) if size <= self._limit else Oversized(size)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.errors import ModelError
+from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.model.events import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.sse import FrameTooLong, SseDecoder, SseFrame
 from app_server.transport.framing import LineDecoder, Oversized
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, ParseError, Request, dump_error, parse_message
@@ -72,6 +73,17 @@ def test_lines_are_the_same_in_any_pieces(data: st.DataObject, lines: list[bytes
     assert decoder.close() == (rest if len(rest) <= limit else b"")
 
 
+def test_a_line_in_single_bytes_takes_no_more_memory_than_its_bytes() -> None:
+    decoder = LineDecoder(1 << 20)
+    tracemalloc.start()
+    for _ in range(100_000):
+        assert decoder.feed(b"x") == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 400_000
+    assert decoder.feed(b"\n") == [b"x" * 100_000]
+
+
 @thorough
 @given(mutated(REQUESTS) | st.binary(max_size=100))
 @example(b'{"id":1,"method":"a","id":2}')
@@ -98,7 +110,7 @@ def frames(pieces: list[bytes]) -> list[SseFrame] | None:
     decoder = SseDecoder()
     try:
         return [frame for piece in pieces for frame in decoder.feed(piece)] + decoder.close()
-    except FrameTooLong:
+    except EventTooLong:
         return None
 
 

@@ -15,11 +15,11 @@ from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
+from app_server.core.http.lazy import LazyHttp
 from app_server.core.mcp.manager import McpManager
 from app_server.core.mcp.server import McpSurroundings
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.client import ModelClient
-from app_server.core.model.http import LazyHttp
 from app_server.core.model.settings import ClientIdentity
 from app_server.core.opening import Fork, Opened, Surroundings
 from app_server.core.rollout.names import journal_path

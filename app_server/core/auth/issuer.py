@@ -1,14 +1,17 @@
 """Requests to the OAuth issuer: exchange a code, trade an id token for an API key, refresh, revoke.
 
-httpx is imported when the first request is made, because most servers never make one. Errors carry the
-status and the issuer's error code; never a token, and never the body, which may hold one.
+httpx is imported when the first request is made, because most servers never make one. Errors carry the status and the
+issuer's error code; never a token, and never the body, which may hold one. Of a body a bounded part is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import json
+from collections.abc import Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+import anyio
 
 from app_server.core.auth.authorize import (
     CLIENT_ID,
@@ -19,13 +22,22 @@ from app_server.core.auth.authorize import (
 )
 from app_server.core.auth.storage import Tokens
 from app_server.core.errors import AuthError
+from app_server.core.http.types import TrustUnavailable
+from app_server.core.threads import run_in_thread
+from app_server.core.yielding import YieldBudget
 from protocol.base import Json
+from protocol.records import dataclass
 
 if TYPE_CHECKING:
     import httpx
 
 REQUEST_SECONDS = 30.0
 """Until an answer; the issuer answers in well under a second."""
+
+MAX_BODY_BYTES = 1024 * 1024
+"""Of an answer. Three tokens have some kilobytes."""
+
+HEADERS = {"Accept-Encoding": "identity"}
 
 GONE = frozenset(
     {"refresh_token_expired", "refresh_token_reused", "refresh_token_invalidated", "invalid_grant"}
@@ -37,14 +49,18 @@ class LoginExpiredError(AuthError):
     """The issuer no longer accepts the refresh token: the user has to log in again."""
 
 
-class Issuer:
-    """One OAuth issuer. `client` makes an HTTP client; a test may pass its own."""
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    body: bytes = field(repr=False)
 
-    def __init__(
-        self, base_url: str | None = None, client: Callable[[], httpx.AsyncClient] | None = None
-    ) -> None:
+
+class Issuer:
+    """One OAuth issuer. `env` is the user's environment, which names proxies and certificates."""
+
+    def __init__(self, base_url: str | None, env: Mapping[str, str]) -> None:
         self._base_url = (base_url or DEFAULT_ISSUER).rstrip("/")
-        self._new_client = client
+        self._env = env
 
     @property
     def base_url(self) -> str:
@@ -96,7 +112,7 @@ class Issuer:
         """
         answer = await self._token_request(
             "the refresh token",
-            json={
+            json_fields={
                 "client_id": CLIENT_ID,
                 "grant_type": "refresh_token",
                 "refresh_token": tokens.refresh_token,
@@ -113,45 +129,75 @@ class Issuer:
     async def revoke(self, refresh_token: str) -> None:
         """Tell the issuer that the login is over."""
         form = {"token": refresh_token, "token_type_hint": "refresh_token", "client_id": CLIENT_ID}
-        async with self._client() as client:
-            answer = await client.post(f"{self.base_url}/oauth/revoke", data=form)
-        if answer.is_error:
-            raise AuthError(f"the login server did not revoke the login (status {answer.status_code})")
+        answer = await self._post("/oauth/revoke", form=form)
+        if answer.status >= 400:
+            raise AuthError(f"the login server did not revoke the login (status {answer.status})")
 
     async def _token_request(
-        self, what: str, *, form: Mapping[str, str] | None = None, json: Mapping[str, str] | None = None
+        self,
+        what: str,
+        *,
+        form: Mapping[str, str] | None = None,
+        json_fields: Mapping[str, str] | None = None,
     ) -> Mapping[str, Json]:
-        async with self._client() as client:
-            answer = await client.post(f"{self.base_url}/oauth/token", data=form, json=json)
-        if answer.is_success:
-            return _object(answer)
-        code = _error_code(_object(answer))
-        problem = f"the login server refused {what} (status {answer.status_code}{code and f', {code}'})"
-        if code in GONE or (answer.status_code == 401 and json is not None):
+        answer = await self._post("/oauth/token", form=form, json_fields=json_fields)
+        if 200 <= answer.status < 300:
+            return _object(answer.body)
+        code = _error_code(_object(answer.body))
+        problem = f"the login server refused {what} (status {answer.status}{code and f', {code}'})"
+        if code in GONE or (answer.status == 401 and json_fields is not None):
             raise LoginExpiredError(f"{problem}; log in again")
         raise AuthError(problem)
 
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client for one request. What goes wrong on the way becomes an error without request or answer
-        in it.
-        """
-        import httpx  # noqa: PLC0415 - slow to import, and needed by logins and refreshes only
+    async def _post(
+        self,
+        path: str,
+        *,
+        form: Mapping[str, str] | None = None,
+        json_fields: Mapping[str, str] | None = None,
+    ) -> _Answer:
+        """One request. What goes wrong on the way becomes an error without request or answer in it."""
+        url = f"{self.base_url}{path}"
+        await run_in_thread(_import_httpx)
+        import httpx  # noqa: PLC0415 - imported in a thread just now
 
-        new = self._new_client or (lambda: httpx.AsyncClient(timeout=REQUEST_SECONDS, follow_redirects=False))
+        from app_server.core.http.httpx_options import httpx_options  # noqa: PLC0415 - imports httpx
+
         try:
-            async with new() as client:
-                yield client
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            with anyio.fail_after(REQUEST_SECONDS):
+                options = await run_in_thread(httpx_options, url, self._env)
+                async with (
+                    httpx.AsyncClient(**options, timeout=REQUEST_SECONDS) as client,
+                    client.stream("POST", url, data=form, json=json_fields, headers=HEADERS) as response,
+                ):
+                    return _Answer(response.status_code, await _body(response))
+        except TrustUnavailable as error:
+            raise AuthError(str(error)) from None
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, ImportError) as error:
             raise AuthError(f"the login server cannot be reached ({type(error).__name__})") from None
 
 
-def _object(answer: httpx.Response) -> Mapping[str, Json]:
+async def _body(response: httpx.Response) -> bytes:
+    """As it came: nobody asked for a compressed one."""
+    body, budget = bytearray(), YieldBudget()
+    async for chunk in response.aiter_raw():
+        await budget.spend(len(chunk))
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise AuthError("the login server's answer is too long")
+    return bytes(body)
+
+
+def _import_httpx() -> None:
+    import app_server.core.http.httpx_options  # noqa: F401, PLC0415
+
+
+def _object(body: bytes) -> Mapping[str, Json]:
     try:
-        body = answer.json()
+        value = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return body if isinstance(body, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _text(answer: Mapping[str, Json], key: str) -> str | None:

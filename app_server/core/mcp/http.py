@@ -9,20 +9,23 @@ call that they belong to.
 from __future__ import annotations
 
 import contextlib
-import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import anyio
 import httpx
 
+from app_server.core.bounds import PIECE_BYTES
 from app_server.core.config.types import HttpTransport
+from app_server.core.http.httpx_options import httpx_options
+from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
+from app_server.core.http.types import TrustUnavailable
 from app_server.core.mcp.contract import McpFailure, Refusal, Take
 from app_server.core.mcp.failures import AUTH_REQUIRED
 from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
 from app_server.core.mcp.messages import encode, oversized, parse
-from app_server.core.mcp.surroundings import display_url, is_http_url, proxy_for, request_headers
-from app_server.core.model.sse import SseDecoder
+from app_server.core.mcp.surroundings import display_url, is_http_url, request_headers
 from app_server.core.threads import run_in_thread
+from app_server.core.yielding import YieldBudget
 from protocol.base import Json
 
 SESSION_HEADER = "Mcp-Session-Id"
@@ -134,36 +137,41 @@ class HttpLink:
 
 
 async def _read_body(response: httpx.Response, take: Take) -> None:
-    parts: list[bytes] = []
+    budget, body = YieldBudget(), bytearray()
     size = 0
     async for chunk in response.aiter_raw():
+        await budget.spend(len(chunk))
         size += len(chunk)
         if size <= MAX_MESSAGE_BYTES:
-            parts.append(chunk)
+            body += chunk
     if size > MAX_MESSAGE_BYTES:
-        left = oversized(b"".join(parts)[:KEPT_HEAD_BYTES], size)
+        left = oversized(bytes(body[:KEPT_HEAD_BYTES]), size)
         if left is not None:
             take(left)
         return
-    for message in parse(b"".join(parts)):
+    for message in parse(bytes(body)):
         take(message)
 
 
 async def _read_events(response: httpx.Response, take: Take) -> str | None:
-    decoder = SseDecoder()
-    pending = 0
-    async for chunk in response.aiter_raw():
-        frames = decoder.feed(chunk)
-        pending = 0 if frames else pending + len(chunk)
-        for frame in frames:
-            for message in parse(frame.data):
-                take(message)
-        if pending > MAX_MESSAGE_BYTES:
-            return f"an event of its answer is over the limit of {MAX_MESSAGE_BYTES} bytes"
-    for frame in decoder.close():
+    decoder, budget = SseDecoder(MAX_MESSAGE_BYTES), YieldBudget()
+    try:
+        async for chunk in response.aiter_raw():
+            for start in range(0, len(chunk), PIECE_BYTES):
+                piece = chunk[start : start + PIECE_BYTES]
+                await _take_frames(decoder.feed(piece), take, budget)
+                await budget.spend(len(piece))
+        await _take_frames(decoder.close(), take, budget)
+    except EventTooLong:
+        return f"an event of its answer is over the limit of {MAX_MESSAGE_BYTES} bytes"
+    return None
+
+
+async def _take_frames(frames: Iterable[SseFrame], take: Take, budget: YieldBudget) -> None:
+    for frame in frames:
         for message in parse(frame.data):
             take(message)
-    return None
+        await budget.spend(0)
 
 
 def _kind(error: Exception) -> str:
@@ -181,7 +189,9 @@ def _kind(error: Exception) -> str:
 
 @contextlib.asynccontextmanager
 async def open_http(name: str, transport: HttpTransport, user: Mapping[str, str]) -> AsyncIterator[HttpLink]:
-    """Raises McpFailure where the table asks for something that is missing."""
+    """Raises McpFailure where the table asks for something that is missing, or the user's environment for certificates
+    or a proxy that cannot be used.
+    """
     if not is_http_url(transport.url):
         raise McpFailure("its url is no URL of HTTP")
     headers = request_headers(name, transport, user)
@@ -190,18 +200,17 @@ async def open_http(name: str, transport: HttpTransport, user: Mapping[str, str]
         "Content-Type": "application/json",
         "Accept-Encoding": "identity",
     }
-    verify = False if transport.url.startswith("http://") else await run_in_thread(_trust, user)
     try:
+        options = await run_in_thread(httpx_options, transport.url, user)
         client = httpx.AsyncClient(
+            **options,
             headers=headers,
-            verify=verify,
-            proxy=proxy_for(transport.url, user),
-            trust_env=False,
-            follow_redirects=False,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
         )
-    except (ValueError, httpx.InvalidURL) as error:
+    except TrustUnavailable as error:
+        raise McpFailure(str(error)) from error
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
         raise McpFailure("its URL, its headers or its proxy cannot be used") from error
     link = HttpLink(transport.url, client)
     try:
@@ -210,10 +219,3 @@ async def open_http(name: str, transport: HttpTransport, user: Mapping[str, str]
         with anyio.CancelScope(shield=True), anyio.move_on_after(2 * FAREWELL_SECONDS):
             await link.close()
             await client.aclose()
-
-
-def _trust(user: Mapping[str, str]) -> ssl.SSLContext:
-    """In a thread: reading the certificates takes tens of milliseconds."""
-    return ssl.create_default_context(
-        cafile=user.get("SSL_CERT_FILE") or None, capath=user.get("SSL_CERT_DIR") or None
-    )

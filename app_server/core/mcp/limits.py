@@ -9,6 +9,9 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 KEPT_HEAD_BYTES = 256 * 1024
 """So much of an oversized message is kept, for its id and the beginning of its text."""
 
+MAX_BATCH = 1000
+"""Messages in one batch. There is an answer for each request under way, of which there are a few dozen."""
+
 MAX_PAGES = 50
 MAX_TOOLS_PER_SERVER = 200
 MAX_TOOLS = 300

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping
 
 import anyio
 
+from app_server.core.bounds import nested_too_deeply
 from app_server.core.config.types import HttpTransport, McpServerConfig
 from app_server.core.mcp.client import RequestFailed, entries
 from app_server.core.mcp.contract import McpFailure
 from app_server.core.mcp.failures import UNEXPECTED, StartFailure, tool_call_error
 from app_server.core.mcp.limits import MAX_RESOURCES
-from app_server.core.mcp.messages import nested_too_deeply
 from app_server.core.mcp.offer import McpTool, model_tools
 from app_server.core.mcp.resources import (
     LIST_RESOURCES,

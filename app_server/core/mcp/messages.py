@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from pydantic_core import from_json, to_json
 
+from app_server.core.bounds import MAX_DEPTH, MAX_VALUES, too_many_values
 from app_server.core.mcp.contract import Answer, Incoming, Refusal, Request
-from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
+from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
 from protocol.base import Json
 
 METHOD_NOT_FOUND = -32601
-MAX_DEPTH = 200
 _ID_IN_HEAD = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
 _TEXT_IN_HEAD = re.compile(rb'"text"\s*:\s*"([^"\\]*(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*)*)')
 
@@ -31,10 +31,16 @@ def encode(message: Json) -> bytes:
 
 
 def parse(data: bytes) -> Iterator[Incoming]:
-    """The messages of one line or body. Batches are taken apart, as the older protocol versions allow
-    them."""
+    """The messages of one line or body. Batches are taken apart, as the older protocol versions allow them. Of one with
+    more structure than is parsed, what `oversized` makes of its head.
+    """
+    if too_many_values(data):
+        left = oversized(data[:KEPT_HEAD_BYTES], len(data), f"{MAX_VALUES} values")
+        if left is not None:
+            yield left
+        return
     value = parse_json(data)
-    for one in value if isinstance(value, list) else [value]:
+    for one in value[:MAX_BATCH] if isinstance(value, list) else [value]:
         message = _message(one)
         if message is not None:
             yield message
@@ -68,26 +74,11 @@ def _mended(value: Json, depth: int) -> Json:
             return value
 
 
-def nested_too_deeply(value: Json) -> bool:
-    """Whether writing it could exhaust the stack."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
-    return True
-
-
 def _nothing(name: str) -> Json:
     """JSON has no NaN and no infinity."""
 
 
-def oversized(head: bytes, size: int) -> Incoming | None:
+def oversized(head: bytes, size: int, limit: str = f"{MAX_MESSAGE_BYTES} bytes") -> Incoming | None:
     """What is left of a message that was too large to keep: the beginning of its text, or why there is
     nothing."""
     found = _ID_IN_HEAD.search(head[:1024])
@@ -100,7 +91,7 @@ def oversized(head: bytes, size: int) -> Incoming | None:
         if begun:
             note = f"{begun[0]}\n[cut here: the answer had {size} bytes]"
             return Answer(number, {"content": [{"type": "text", "text": note}]})
-    return Refusal(number, f"the answer of {size} bytes is over the limit of {MAX_MESSAGE_BYTES} bytes")
+    return Refusal(number, f"the answer of {size} bytes is over the limit of {limit}")
 
 
 def _message(value: Json) -> Incoming | None:
@@ -131,20 +122,21 @@ def _refusal(key: int, error: Json) -> Refusal:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines and bounds what is kept of one. Feed it chunks; it yields messages'
-    bytes.
+    """Cuts a byte stream into lines and bounds what is kept of one. Feed it chunks of bounded size.
 
-    A line over the limit is yielded as what `oversized` makes of its head.
+    For each line that ends it yields the messages in it, or None where there is none, so that whoever reads can count
+    the lines. A line over the limit becomes what `oversized` makes of its head.
     """
 
-    __slots__ = ("_dropped", "_parts", "_size")
+    __slots__ = ("_dropped", "_line", "_size")
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._line = bytearray()
+        """One growing buffer: a list of one-byte pieces would take forty times as much."""
         self._size = 0
         self._dropped = False
 
-    def feed(self, chunk: bytes) -> Iterator[Incoming]:
+    def feed(self, chunk: bytes) -> Iterator[Incoming | None]:
         first, *rest = chunk.split(b"\n")
         self._keep(first)
         for part in rest:
@@ -153,19 +145,20 @@ class LineSplitter:
 
     def _keep(self, part: bytes) -> None:
         self._size += len(part)
-        if self._dropped or not part:
+        if self._dropped:
             return
-        self._parts.append(part)
+        self._line += part
         if self._size > MAX_MESSAGE_BYTES:
             self._dropped = True
-            self._parts = [b"".join(self._parts)[:KEPT_HEAD_BYTES]]
+            self._line = self._line[:KEPT_HEAD_BYTES]
 
-    def _finish(self) -> Iterator[Incoming]:
-        line, size, dropped = b"".join(self._parts), self._size, self._dropped
-        self._parts, self._size, self._dropped = [], 0, False
+    def _finish(self) -> Iterator[Incoming | None]:
+        line, size, dropped = bytes(self._line), self._size, self._dropped
+        self._line, self._size, self._dropped = bytearray(), 0, False
         if dropped:
-            left = oversized(line, size)
-            if left is not None:
-                yield left
+            yield oversized(line, size)
         elif line.strip():
             yield from parse(line)
+            yield None
+        else:
+            yield None

@@ -19,6 +19,7 @@ from app_server.core.mcp.contract import McpProcess, ProcessSpawner, Take
 from app_server.core.mcp.limits import OUTGOING_QUEUE, STDERR_LINES
 from app_server.core.mcp.messages import LineSplitter, encode
 from app_server.core.mcp.surroundings import find_program, process_environment
+from app_server.core.yielding import YieldBudget
 from protocol.base import Json
 
 log = logging.getLogger(__name__)
@@ -59,11 +60,15 @@ class StdioLink:
         self._waiting.close()
 
     async def _read(self, take: Take) -> None:
-        lines = LineSplitter()
+        lines, budget = LineSplitter(), YieldBudget()
         with contextlib.suppress(*_GONE):
             while True:
-                for message in lines.feed(await self._process.stdout.receive()):
-                    take(message)
+                chunk = await self._process.stdout.receive()
+                for message in lines.feed(chunk):
+                    if message is not None:
+                        take(message)
+                    await budget.spend(0)
+                await budget.spend(len(chunk))
 
     async def _drain(self, stream: ByteReceiveStream) -> None:
         """A server that finds its stderr full stands still."""

@@ -1,4 +1,4 @@
-"""What a server is given of the user's environment: variables, a program found by name, headers, a proxy.
+"""What a server is given of the user's environment: variables, a program found by name, headers.
 Pure but for looking where a program lies.
 
 A server process sees an allow-list and what its table names, never the rest: the server's own credentials are
@@ -61,19 +61,6 @@ def request_headers(name: str, transport: HttpTransport, user: Mapping[str, str]
     return headers
 
 
-def proxy_for(url: str, user: Mapping[str, str]) -> str | None:
-    """The proxy that the user's environment names for `url`."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    if host == "localhost" or host == "::1" or host.startswith("127."):
-        return None
-    for exception in _either(user, "no_proxy").lower().split(","):
-        domain = exception.strip().lstrip(".")
-        if domain and (domain == "*" or host == domain or host.endswith("." + domain)):
-            return None
-    return _either(user, f"{parts.scheme}_proxy") or _either(user, "all_proxy") or None
-
-
 def is_http_url(url: str) -> bool:
     """Whether there is anything to connect to."""
     try:
@@ -91,7 +78,3 @@ def display_url(url: str) -> str:
     except ValueError:
         return "its URL"
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
-
-
-def _either(user: Mapping[str, str], name: str) -> str:
-    return user.get(name) or user.get(name.upper()) or ""

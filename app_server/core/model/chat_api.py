@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from app_server.core.errors import StreamDisconnected
+from app_server.core.http.sse import SseFrame
 from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
 from app_server.core.model.events import (
     Completed,
@@ -21,8 +22,8 @@ from app_server.core.model.events import (
     ReasoningContentDelta,
 )
 from app_server.core.model.failures import reported_failure
-from app_server.core.model.payload import count, mapping, parse_object, text_of
-from app_server.core.model.sse import SseFrame
+from app_server.core.model.payload import EventReader, count, mapping, text_of
+from app_server.core.model.reply_size import PIECE_OVERHEAD, ReplySize
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.records import dataclass
@@ -44,11 +45,15 @@ class ChatDecoder:
     def __init__(self, *, live: bool) -> None:
         self.completed = False
         self._live = live
+        self._events, self._size = EventReader(), ReplySize()
         self._response_id: str | None = None
         self._reasoning: list[str] = []
         self._afterthought: list[str] = []
         self._text: list[str] = []
         self._calls: dict[int, _Call] = {}
+        self._by_id: dict[str, int] = {}
+        """The index of the call that first had this id."""
+        self._highest: int | None = None
         self._usage: TokenUsage | None = None
         self._finish: str | None = None
 
@@ -59,7 +64,7 @@ class ChatDecoder:
         if frame.data.strip() == b"[DONE]":
             self._complete(out)
             return
-        chunk = parse_object(frame.data)
+        chunk = self._events.read(frame.data)
         if chunk is None:
             return
         if chunk.get("error"):
@@ -91,6 +96,7 @@ class ChatDecoder:
             self._call(mapping(piece), position)
 
     def _think(self, thought: str, out: list[ModelEvent]) -> None:
+        self._size.piece(thought)
         if self._text:
             self._afterthought.append(thought)
             return
@@ -101,6 +107,7 @@ class ChatDecoder:
             out.append(ReasoningContentDelta(thought, 0))
 
     def _say(self, text: str, out: list[ModelEvent]) -> None:
+        self._size.piece(text)
         if not self._text:
             self._end_reasoning(out)
             out.append(OutputItemAdded(MessageItem(role="assistant", content=())))
@@ -113,21 +120,33 @@ class ChatDecoder:
         call_id = text_of(piece.get("id"))
         if index is None:
             index = self._place(call_id, position)
-        call = self._calls.setdefault(index, _Call())
+        call = self._calls.get(index) or self._new_call(index)
         function = mapping(piece.get("function"))
-        call.id = call.id or call_id or ""
+        if call_id is not None and not call.id:
+            call.id = call_id
+            self._by_id.setdefault(call_id, index)
         # Some servers repeat the name in every piece, none cuts it.
-        call.name = call.name or text_of(function.get("name")) or ""
+        name = text_of(function.get("name"))
+        if name is not None and not call.name:
+            self._size.piece(name)
+            call.name = name
         arguments = text_of(function.get("arguments"))
         if arguments:
+            self._size.piece(arguments)
             call.arguments.append(arguments)
+
+    def _new_call(self, index: int) -> _Call:
+        self._size.item(PIECE_OVERHEAD)
+        self._highest = index if self._highest is None else max(index, self._highest)
+        call = self._calls[index] = _Call()
+        return call
 
     def _place(self, call_id: str | None, position: int) -> int:
         """Where a piece without an index belongs: to the call of its id, or to a new one."""
         if call_id is None:
-            return max(self._calls, default=position)
-        known = [index for index, call in self._calls.items() if call.id == call_id]
-        return known[0] if known else max(self._calls, default=-1) + 1
+            return position if self._highest is None else self._highest
+        following = 0 if self._highest is None else self._highest + 1
+        return self._by_id.get(call_id, following)
 
     def _complete(self, out: list[ModelEvent]) -> None:
         if self._finish in CUT_SHORT and not self._text and not self._calls:

@@ -17,6 +17,7 @@ import anyio
 from app_server.core.auth.manager import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
+from app_server.core.http.types import Fault, Http, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
 from app_server.core.model.errors import (
@@ -27,9 +28,8 @@ from app_server.core.model.errors import (
     Unauthorized,
 )
 from app_server.core.model.events import ModelEvent, RateLimits
-from app_server.core.model.failures import Refusal, refusal
+from app_server.core.model.failures import RequestFailure, request_failure
 from app_server.core.model.families import find_family
-from app_server.core.model.http import Fault, Http, HttpAnswer, HttpFailure, HttpRequest
 from app_server.core.model.item_bytes import ItemBytes
 from app_server.core.model.prompt import Prompt
 from app_server.core.model.providers import CredentialSource, Endpoint, endpoint, is_azure, origin
@@ -93,14 +93,14 @@ class ModelClient:
                     await events.drain()
 
     def _events(
-        self, answer: HttpAnswer, chunks: AsyncIterator[bytes], settings: RequestSettings
+        self, answer: HttpResponse, chunks: AsyncIterator[bytes], settings: RequestSettings
     ) -> EventStream:
         if self.provider.wire_api is WireApi.CHAT:
             return EventStream(chunks, ChatDecoder(live=settings.live_chat), [])
         first: list[ModelEvent] = [RateLimits(rate_limits(answer.headers))]
         return EventStream(chunks, ResponsesDecoder(), first)
 
-    async def _answer(self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings) -> HttpAnswer:
+    async def _answer(self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings) -> HttpResponse:
         body = self._body(prompt, settings)
         login = await self._credentials()
         renewed = reconnected = False
@@ -111,7 +111,7 @@ class ModelClient:
                 began = anyio.current_time()
                 outcome = await self._attempt(opened, target, body)
                 self._tell(attempt, anyio.current_time() - began, outcome)
-                if not isinstance(outcome, Refusal | HttpFailure):
+                if not isinstance(outcome, RequestFailure | HttpFailure):
                     stack.push_async_exit(opened.pop_all())
                     return outcome
             if isinstance(outcome, HttpFailure):
@@ -133,11 +133,13 @@ class ModelClient:
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(backoff(attempt, self._rng) if outcome.delay is None else outcome.delay)
 
-    def _tell(self, attempt: int, seconds: float, outcome: HttpAnswer | Refusal | HttpFailure) -> None:
+    def _tell(
+        self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure
+    ) -> None:
         if self._watch is None:
             return
         match outcome:
-            case Refusal():
+            case RequestFailure():
                 self._watch(attempt, seconds, outcome.status, str(outcome.error))
             case HttpFailure():
                 self._watch(attempt, seconds, None, outcome.reason)
@@ -157,7 +159,6 @@ class ModelClient:
         headers = {
             **target.headers,
             "accept": "text/event-stream",
-            "accept-encoding": "identity",
             "content-type": "application/json",
         }
         if not chat:
@@ -168,7 +169,7 @@ class ModelClient:
 
     async def _attempt(
         self, opened: AsyncExitStack, target: Endpoint, body: bytes
-    ) -> HttpAnswer | Refusal | HttpFailure:
+    ) -> HttpResponse | RequestFailure | HttpFailure:
         idle = self.provider.stream_idle_timeout_ms / 1000
         request = HttpRequest(
             method="POST",
@@ -189,9 +190,9 @@ class ModelClient:
         if target.secret:
             said = said.replace(target.secret.encode(), b"***")
         if 200 <= answer.status < 300:
-            failed = Refusal(NotAnEventStream(content_type, said.decode("utf-8", "replace")))
+            failed = RequestFailure(NotAnEventStream(content_type, said.decode("utf-8", "replace")))
         else:
-            failed = refusal(answer.status, answer.headers, said)
+            failed = request_failure(answer.status, answer.headers, said)
         return replace(failed, status=answer.status)
 
     async def _credentials(self) -> Credentials | None:
@@ -207,16 +208,16 @@ class ModelClient:
             raise CredentialsUnavailable(str(error)) from error
 
 
-def _broken(failure: HttpFailure, target: Endpoint) -> Refusal:
+def _broken(failure: HttpFailure, target: Endpoint) -> RequestFailure:
     if failure.fault is Fault.HEADERS_LATE:
         # It took as long as a stream may be idle: whether to wait so long again is for the turn to say.
-        return Refusal(HeadersTimedOut())
+        return RequestFailure(HeadersTimedOut())
     useless = failure.fault is Fault.UNTRUSTED
     error: ModelError = ConnectionFailed(origin(target.url), failure.reason, retryable=not useless)
-    return Refusal(error, again=not useless)
+    return RequestFailure(error, again=not useless)
 
 
-async def _beginning(answer: HttpAnswer) -> bytes:
+async def _beginning(answer: HttpResponse) -> bytes:
     """As much of a body as is worth reading; what has come when it breaks off or takes too long."""
     said = bytearray()
     try:
@@ -226,6 +227,8 @@ async def _beginning(answer: HttpAnswer) -> bytes:
                     said += chunk
                     if len(said) >= BODY_LIMIT:
                         break
-    except HttpFailure:
+    except HttpFailure as failure:
         log.debug("the body of an error answer broke off after %d bytes", len(said))
+        if not said and failure.fault in (Fault.TOO_LARGE, Fault.ENCODED):
+            said += f"({failure.reason})".encode()
     return bytes(said[:BODY_LIMIT])

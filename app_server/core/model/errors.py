@@ -121,6 +121,20 @@ class NotAnEventStream(ModelError):
         )
 
 
+class AnswerTooLarge(ModelError):
+    """More than is taken of one answer. Another attempt would bring it again."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"The model's provider sent {what}; the rest of its answer was not read.")
+
+
+class AnswerUnreadable(ModelError):
+    """The answer cannot be decoded, and the next one would come in the same way."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The model's provider sent {reason}.")
+
+
 class ConnectionFailed(ModelError):
     """Nobody answered."""
 

@@ -89,7 +89,7 @@ def delay_in(message: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RequestFailure:
     """A response that is no answer: whether to ask again, when, and what to raise otherwise."""
 
     error: ModelError
@@ -100,35 +100,35 @@ class Refusal:
     """Of the response, where one came."""
 
 
-def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
+def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> RequestFailure:
     """What a status other than 2xx means. Header names are in lower case."""
     text = body.decode("utf-8", "replace")
     details = mapping((_quiet_object(body) or {}).get("error"))
     kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]
     if status == 429 and "usage_limit_reached" in kinds:
         plan, resets_at = text_of(details.get("plan_type")), count(details.get("resets_at"))
-        return Refusal(UsageLimitReached(plan, resets_at, rate_limits(headers)))
+        return RequestFailure(UsageLimitReached(plan, resets_at, rate_limits(headers)))
     for kind in kinds:
         known = known_failure(kind, text_of(details.get("message")) or text)
         if known is not None:
-            return Refusal(known)
+            return RequestFailure(known)
     if status == 401:
-        return Refusal(Unauthorized())
+        return RequestFailure(Unauthorized())
     if status in (408, 429) or status >= 500:
         return _overloaded(status, headers)
     if status == 403 and "Cloudflare" in text and "blocked" in text:
-        return Refusal(AccessBlocked(status))
-    return Refusal(UnexpectedStatus(status, text))
+        return RequestFailure(AccessBlocked(status))
+    return RequestFailure(UnexpectedStatus(status, text))
 
 
-def _overloaded(status: int, headers: Mapping[str, str]) -> Refusal:
+def _overloaded(status: int, headers: Mapping[str, str]) -> RequestFailure:
     delay = retry_after(headers)
     if delay is not None and delay > LONGEST_WAIT:
-        return Refusal(WaitTooLong(status, delay))
+        return RequestFailure(WaitTooLong(status, delay))
     if status == 500:
-        return Refusal(ProviderFailing(), again=True, delay=delay)
+        return RequestFailure(ProviderFailing(), again=True, delay=delay)
     request_id = headers.get("x-request-id") or headers.get("cf-ray")
-    return Refusal(RetryLimitReached(status, request_id), again=True, delay=delay)
+    return RequestFailure(RetryLimitReached(status, request_id), again=True, delay=delay)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

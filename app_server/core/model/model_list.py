@@ -10,8 +10,8 @@ import anyio
 from app_server.core.auth.manager import Credentials
 from app_server.core.config.types import ProviderConfig
 from app_server.core.errors import ModelError
+from app_server.core.http.types import Http, HttpFailure, HttpRequest
 from app_server.core.model.errors import excerpt, status_line
-from app_server.core.model.http import Http, HttpFailure, HttpRequest
 from app_server.core.model.payload import mapping, parse_object, text_of
 from app_server.core.model.providers import endpoint
 from app_server.core.model.settings import ClientIdentity
@@ -55,7 +55,7 @@ async def list_models(
     request = HttpRequest(
         method="GET",
         url=target.url,
-        headers={**target.headers, "accept": "application/json", "accept-encoding": "identity"},
+        headers={**target.headers, "accept": "application/json"},
         idle_seconds=TOTAL_SECONDS,
         header_seconds=TOTAL_SECONDS,
     )

@@ -1,4 +1,4 @@
-"""The JSON of a frame, read fast and read whatever it takes."""
+"""The JSON of a frame, read fast and read whatever it takes, within bounds."""
 
 from __future__ import annotations
 
@@ -7,25 +7,51 @@ import logging
 
 from pydantic_core import from_json
 
+from app_server.core.bounds import MAX_VALUES, nested_too_deeply, too_many_values
+from app_server.core.model.errors import AnswerTooLarge
 from protocol.base import Json
 
 log = logging.getLogger(__name__)
 
 
+class EventReader:
+    """The objects in the events of one answer. What holds none is skipped; only the first of those is logged, since a
+    server may send millions.
+    """
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def read(self, data: bytes) -> dict[str, Json] | None:
+        """Raises AnswerTooLarge for more than is parsed."""
+        if too_many_values(data) and _begins_object(data):
+            raise AnswerTooLarge(f"an event of more than {MAX_VALUES} values")
+        value = parse_object(data)
+        if value is None and not self._warned:
+            self._warned = True
+            log.warning("skipped an event of %d bytes that is not a JSON object", len(data))
+        return value
+
+
 def parse_object(data: bytes) -> dict[str, Json] | None:
-    """The object in `data`; None, with a warning, when there is none."""
+    """The object in `data`; None where there is none that can be read, or one beyond all bounds."""
+    if not _begins_object(data) or too_many_values(data):
+        return None
     try:
         value = from_json(data)
     except ValueError:
-        # The slow way takes what the fast one refuses: broken UTF-8, lone surrogates, deep nesting.
+        # The slow way takes what the fast one refuses: broken UTF-8 and lone surrogates.
         try:
             value = json.loads(data.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            value = None
-    if isinstance(value, dict):
-        return value
-    log.warning("skipped an event of %d bytes that is not a JSON object", len(data))
-    return None
+            return None
+        if nested_too_deeply(value):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def _begins_object(data: bytes) -> bool:
+    return data.lstrip()[:1] == b"{"
 
 
 def text_of(value: Json) -> str | None:

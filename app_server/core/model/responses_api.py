@@ -1,7 +1,7 @@
 """The Responses API's stream: one frame becomes at most one event, or an error. Does no I/O.
 
-Frames that cannot be read and events that are not known are skipped. Nothing counts after
-`response.completed`.
+Frames that cannot be read and events that are not known are skipped; more than is taken of one answer is an error.
+Nothing counts after `response.completed`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from app_server.core.errors import StreamDisconnected
+from app_server.core.http.sse import SseFrame
 from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
 from app_server.core.model.events import (
     Completed,
@@ -26,8 +27,8 @@ from app_server.core.model.events import (
     ReasoningSummaryPartAdded,
 )
 from app_server.core.model.failures import reported_failure
-from app_server.core.model.payload import count, mapping, parse_object, text_of
-from app_server.core.model.sse import SseFrame
+from app_server.core.model.payload import EventReader, count, mapping, text_of
+from app_server.core.model.reply_size import ReplySize
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.responses import ResponseItem, parse_response_item
@@ -42,12 +43,13 @@ class ResponsesDecoder:
 
     def __init__(self) -> None:
         self.completed = False
+        self._events, self._size = EventReader(), ReplySize()
 
     def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
         """Append what the frame says. Raises ModelError where it says that the answer failed."""
         if self.completed or frame.data == b"[DONE]":
             return
-        payload = parse_object(frame.data)
+        payload = self._events.read(frame.data)
         if payload is None:
             return
         kind = payload.get("type") or frame.event
@@ -61,6 +63,8 @@ class ResponsesDecoder:
             return
         event = read(payload)
         if event is not None:
+            if isinstance(event, OutputItemDone):
+                self._size.item(len(frame.data))
             self.completed = isinstance(event, Completed)
             out.append(event)
 

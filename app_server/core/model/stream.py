@@ -1,15 +1,22 @@
-"""One answer as batches of events: what a network chunk holds, at once."""
+"""One answer as batches of events: what a network chunk holds, at once, unless that is much.
+
+Whatever the chunks hold, they are decoded in bounded pieces between which other tasks run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from typing import Protocol
 
+from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError, StreamDisconnected
-from app_server.core.model.errors import DISCONNECTED, IDLE
+from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
+from app_server.core.http.types import Fault, HttpFailure
+from app_server.core.model.errors import DISCONNECTED, IDLE, AnswerTooLarge, AnswerUnreadable
 from app_server.core.model.events import ModelEvent
-from app_server.core.model.http import Fault, HttpFailure
-from app_server.core.model.sse import FrameTooLong, SseDecoder, SseFrame
+from app_server.core.model.reply_size import MAX_ANSWER_BYTES
+from app_server.core.yielding import YieldBudget
 
 
 class WireDecoder(Protocol):
@@ -29,8 +36,12 @@ class EventStream:
         self._chunks, self._decoder = chunks, decoder
         self._first = first
         self._sse = SseDecoder()
+        self._pieces: Iterator[bytes] = iter(())
+        self._frames: Iterator[SseFrame] = iter(())
+        self._size = 0
+        self._budget = YieldBudget()
         self._failure: ModelError | None = None
-        self._ended = False
+        self._closed = self._ended = False
 
     @property
     def completed(self) -> bool:
@@ -58,21 +69,42 @@ class EventStream:
                 return events
 
     async def _next(self, events: list[ModelEvent]) -> None:
-        decoder = self._decoder
+        """A bounded number of frames. Other tasks run first where much was done since they last did."""
+        frames = list(islice(self._frames, PIECE_STEPS))
+        if not frames and not self._closed:
+            await self._feed()
+            frames = list(islice(self._frames, PIECE_STEPS))
+        if frames:
+            await self._budget.spend(0, len(frames))
+            for frame in frames:
+                self._decoder.decode(frame, events)
+        elif self._closed:
+            self._ended = True
+            self._decoder.end(events)
+
+    async def _feed(self) -> None:
+        """Make frames of the next piece of the answer, or of its end."""
+        piece = next(self._pieces, None) or await self._read()
+        try:
+            self._frames = iter(self._sse.close() if piece is None else self._sse.feed(piece))
+        except EventTooLong as error:
+            raise AnswerTooLarge(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB") from error
+        await self._budget.spend(len(piece or b""))
+
+    async def _read(self) -> bytes | None:
+        """The first piece of the next chunk; None at the end."""
         try:
             chunk = await anext(self._chunks, None)
-            frames = self._sse.feed(chunk) if chunk is not None else self._sse.close()
         except HttpFailure as failure:
-            raise StreamDisconnected(IDLE if failure.fault is Fault.IDLE else DISCONNECTED) from failure
-        except FrameTooLong as error:
-            raise ModelError(
-                "The provider sent an event of more than 256 MB; it was not read to its end."
-            ) from error
-        for frame in frames:
-            decoder.decode(frame, events)
+            raise _stream_failure(failure) from failure
         if chunk is None:
-            self._ended = True
-            decoder.end(events)
+            self._closed = True
+            return None
+        self._size += len(chunk)
+        if self._size > MAX_ANSWER_BYTES:
+            raise AnswerTooLarge(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+        self._pieces = (chunk[at : at + PIECE_BYTES] for at in range(PIECE_BYTES, len(chunk), PIECE_BYTES))
+        return chunk[:PIECE_BYTES]
 
     async def drain(self) -> None:
         """Read what is left of the response and forget it."""
@@ -81,3 +113,16 @@ class EventStream:
                 pass
         except HttpFailure:
             pass
+
+
+def _stream_failure(failure: HttpFailure) -> ModelError:
+    """Another attempt may end differently, unless the server itself sends what is not taken."""
+    match failure.fault:
+        case Fault.IDLE:
+            return StreamDisconnected(IDLE)
+        case Fault.TOO_LARGE:
+            return AnswerTooLarge(failure.reason)
+        case Fault.ENCODED:
+            return AnswerUnreadable(failure.reason)
+        case _:
+            return StreamDisconnected(DISCONNECTED)

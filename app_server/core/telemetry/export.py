@@ -13,6 +13,7 @@ from typing import Protocol
 import anyio
 
 from app_server.core.config.types import OtelConfig, OtelExporter
+from app_server.core.http.types import TrustUnavailable
 from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.events import Attribute, ConversationFacts, EventTelemetry
 from app_server.core.threads import run_in_thread
@@ -67,23 +68,31 @@ class OtelExport:
             log.warning("the last telemetry could not be sent in time")
 
 
-async def open_export(config: OtelConfig, version: str, clock: Callable[[], float]) -> TelemetryExport:
-    """What the table `[otel]` asks for. `clock` gives seconds since 1970. Never raises; a failure is logged."""
+async def open_export(
+    config: OtelConfig, version: str, clock: Callable[[], float], env: Mapping[str, str]
+) -> TelemetryExport:
+    """What the table `[otel]` asks for. `clock` gives seconds since 1970; `env` is the user's environment, which names
+    proxies and certificates. Never raises; a failure is logged.
+    """
     if config.exporter is OtelExporter.NONE:
         return NoExport()
     if not config.endpoint:
         log.warning("telemetry is off: the table [otel] names no endpoint")
         return NoExport()
     try:
-        provider = await run_in_thread(_provider, config, version)
+        provider = await run_in_thread(_provider, config, version, env)
     except ImportError as error:
-        log.warning("telemetry is off: %s is not installed (it comes with the extra `otel`)", error.name)
+        missing = f"{error.name} is not installed (it comes with the extra `otel`)" if error.name else error
+        log.warning("telemetry is off: %s", missing)
+        return NoExport()
+    except (TrustUnavailable, ValueError) as error:
+        log.warning("telemetry is off: %s", error)
         return NoExport()
     return OtelExport(provider, clock, log_user_prompt=config.log_user_prompt)
 
 
-def _provider(config: OtelConfig, version: str) -> _Provider:
+def _provider(config: OtelConfig, version: str, env: Mapping[str, str]) -> _Provider:
     """In a thread: the SDK takes a third of a second to import."""
     from app_server.core.telemetry.otlp import OtlpProvider  # noqa: PLC0415  heavy, and not always installed
 
-    return OtlpProvider(config, version)
+    return OtlpProvider(config, version, env)

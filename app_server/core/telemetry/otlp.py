@@ -9,8 +9,11 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
 from opentelemetry.sdk.resources import Resource
 
-from app_server.core.config.types import OtelConfig, OtelExporter, OtelProtocol
+from app_server.core.config.types import OtelConfig, OtelExporter
+from app_server.core.http.proxies import proxy_for
+from app_server.core.http.trust import trusted_pem
 from app_server.core.telemetry.events import Attribute
+from protocol.base import Json
 
 SERVICE_NAME = "codex-cli"
 """As dashboards for this family of agents filter by it."""
@@ -21,12 +24,12 @@ SEND_SECONDS = 2.0
 class OtlpProvider:
     """Takes events and sends them in batches."""
 
-    def __init__(self, config: OtelConfig, version: str) -> None:
+    def __init__(self, config: OtelConfig, version: str, env: Mapping[str, str]) -> None:
         resource = Resource(
             {"service.name": SERVICE_NAME, "service.version": version, "env": config.environment}
         )
         self._provider = LoggerProvider(resource, shutdown_on_exit=False)
-        self._provider.add_log_record_processor(BatchLogRecordProcessor(_exporter(config)))
+        self._provider.add_log_record_processor(BatchLogRecordProcessor(_exporter(config, env)))
         self._logger = self._provider.get_logger("app_server", version)
 
     def emit(self, name: str, seconds: float, attributes: Mapping[str, Attribute]) -> None:
@@ -47,26 +50,31 @@ class OtlpProvider:
         self._provider.shutdown()
 
 
-def _exporter(config: OtelConfig) -> LogRecordExporter:
-    """Raises ImportError where the extra lacks this one."""
+def _exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:
+    """Raises ImportError where the extra lacks this one, ValueError or TrustUnavailable where `env` misleads."""
     endpoint, headers = config.endpoint or "", dict(config.headers)
     if config.exporter is OtelExporter.OTLP_GRPC:
-        from opentelemetry.exporter.otlp.proto.grpc import (  # noqa: PLC0415  a package of its own
-            _log_exporter as grpc,
-        )
+        return _grpc_exporter(endpoint, headers, env)
+    from app_server.core.telemetry.otlp_http import HttpLogExporter  # noqa: PLC0415  imports httpx
 
-        lowered = tuple((name.lower(), value) for name, value in headers.items())
-        insecure = endpoint.startswith("http://")
-        exporter: LogRecordExporter = grpc.OTLPLogExporter(
-            endpoint=endpoint, headers=lowered, insecure=insecure, timeout=SEND_SECONDS
-        )
-        return exporter
-    if config.protocol is OtelProtocol.JSON:
-        from app_server.core.telemetry.otlp_json import JsonLogExporter  # noqa: PLC0415  imports httpx
+    return HttpLogExporter(endpoint, config.protocol, headers, SEND_SECONDS, env)
 
-        return JsonLogExporter(endpoint, headers, SEND_SECONDS)
-    from opentelemetry.exporter.otlp.proto.http import (  # noqa: PLC0415  a package of its own
-        _log_exporter as http,
+
+def _grpc_exporter(endpoint: str, headers: Mapping[str, str], env: Mapping[str, str]) -> LogRecordExporter:
+    """gRPC would look for a proxy and for certificates by itself; it is told both."""
+    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  a package of its own
+    from opentelemetry.exporter.otlp.proto.grpc import _log_exporter  # noqa: PLC0415
+
+    insecure = endpoint.startswith("http://")
+    proxy = proxy_for(endpoint if "://" in endpoint else f"https://{endpoint}", env)
+    credentials = None if insecure else grpc.ssl_channel_credentials(root_certificates=trusted_pem(env))
+    options: Json = ("grpc.enable_http_proxy", 0) if proxy is None else ("grpc.http_proxy", proxy)
+    exporter: LogRecordExporter = _log_exporter.OTLPLogExporter(
+        endpoint=endpoint,
+        headers=tuple((name.lower(), value) for name, value in headers.items()),
+        insecure=insecure,
+        credentials=credentials,
+        timeout=SEND_SECONDS,
+        channel_options=(options,),
     )
-
-    return http.OTLPLogExporter(endpoint=endpoint, headers=headers, timeout=SEND_SECONDS)
+    return exporter

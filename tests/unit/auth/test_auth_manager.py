@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from app_server.core.auth.id_token import IdClaims
-from app_server.core.auth.issuer import Issuer, LoginExpiredError
+from app_server.core.auth.issuer import MAX_BODY_BYTES, Issuer, LoginExpiredError
 from app_server.core.auth.manager import AuthManager, AuthMethod, AuthStatus, Credentials, LoginRules
 from app_server.core.auth.storage import StoredAuth, Tokens, read_auth, write_auth
 from app_server.core.errors import AuthError
@@ -70,7 +70,7 @@ async def test_what_is_no_key_is_refused_and_not_repeated(auth: AuthManager, key
 
 
 async def test_a_key_of_the_environment_stands_in(tmp_path: Path) -> None:
-    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Issuer(), env_api_key="sk-env")
+    auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=Issuer(None, {}), env_api_key="sk-env")
     assert await auth.credentials() == Credentials("sk-env", None, AuthMethod.API_KEY)
     auth.login_with_api_key("sk-own")
     assert await auth.credentials() == Credentials("sk-own", None, AuthMethod.API_KEY)
@@ -238,8 +238,46 @@ async def test_a_refused_renewal_is_an_error_without_secrets(
     assert f"status {answer[0]}" in str(caught.value)
 
 
+async def test_an_answer_without_end_is_given_up(auth: AuthManager, issuer: ScriptedIssuer) -> None:
+    issuer.renewal = (200, {"access_token": "x" * MAX_BODY_BYTES})
+    write_auth(auth.home, login(ending_in(-10)))
+    with pytest.raises(AuthError, match="too long"):
+        await auth.credentials()
+
+
+async def test_logins_go_the_way_that_the_users_environment_names(
+    auth: AuthManager, issuer: ScriptedIssuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    write_auth(auth.home, login(ending_in(-10)))
+    assert await auth.credentials() is not None  # the process's own environment does not count
+
+    tokens = login().tokens
+    assert tokens is not None
+    named = {"SSL_CERT_FILE": str(tmp_path / "none.pem")}
+    with pytest.raises(AuthError, match="SSL_CERT_FILE names no file"):
+        await Issuer("https://issuer.test", named).refresh(tokens)
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as proxy,
+        anyio.create_task_group() as group,
+    ):
+        asked: list[bytes] = []
+
+        async def refuse(stream: SocketStream) -> None:
+            async with stream:
+                asked.append(await stream.receive())
+
+        group.start_soon(proxy.serve, refuse)
+        port = proxy.extra(SocketAttribute.local_port)
+        with pytest.raises(AuthError, match="cannot be reached"):
+            await Issuer("https://issuer.test", {"https_proxy": f"127.0.0.1:{port}"}).refresh(tokens)
+        group.cancel_scope.cancel()
+    assert asked[0].startswith(b"CONNECT issuer.test:443 ")
+
+
 async def test_a_login_that_is_still_good_survives_an_issuer_out_of_reach(tmp_path: Path) -> None:
-    nowhere = Issuer("http://127.0.0.1:1", client=lambda: httpx.AsyncClient(trust_env=False))
+    nowhere = Issuer("http://127.0.0.1:1", {})
     auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=nowhere)
     write_auth(tmp_path, login(ending_in(10)))
     assert await auth.credentials() == Credentials(ending_in(10), "acct-1", AuthMethod.CHATGPT)
@@ -295,7 +333,7 @@ async def test_logging_out_revokes_the_login(auth: AuthManager, issuer: Scripted
 
 
 async def test_logging_out_needs_no_issuer(tmp_path: Path) -> None:
-    nowhere = Issuer("http://127.0.0.1:1", client=lambda: httpx.AsyncClient(trust_env=False))
+    nowhere = Issuer("http://127.0.0.1:1", {})
     auth = AuthManager(tmp_path, clock=lambda: NOW, issuer=nowhere)
     write_auth(tmp_path, login())
     assert await auth.logout() is True

@@ -13,7 +13,6 @@ from app_server.core.mcp.surroundings import (
     display_url,
     find_program,
     process_environment,
-    proxy_for,
     request_headers,
 )
 
@@ -102,16 +101,6 @@ def test_a_token_comes_from_the_environment_and_wins_over_a_header() -> None:
     }  # fmt: skip
     with pytest.raises(McpFailure, match="Environment variable TOKEN for MCP server 's' is not set"):
         request_headers("s", transport, {})
-
-
-def test_proxies_are_the_users_and_loopback_has_none() -> None:
-    user = {"HTTPS_PROXY": "http://p:1", "http_proxy": "http://q:1", "NO_PROXY": "inner.example, .corp"}
-    assert proxy_for("https://a.example/x", user) == "http://p:1"
-    assert proxy_for("http://a.example/x", user) == "http://q:1"
-    assert proxy_for("https://inner.example/x", user) is None
-    assert proxy_for("https://deep.corp/x", user) is None
-    assert proxy_for("http://127.0.0.1:8/x", user) is None
-    assert proxy_for("http://localhost:8/x", user) is None
 
 
 def test_a_shown_url_has_no_secrets() -> None:

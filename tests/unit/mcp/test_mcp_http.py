@@ -81,6 +81,24 @@ async def test_headers_session_and_version_go_with_every_request(rig: Rig) -> No
     assert script.asked[-1].method == "DELETE"
 
 
+async def test_a_proxy_and_certificates_are_the_users_and_not_the_processs(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = ScriptedHttp()
+    with script.serving() as url:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        async with rig.opened(http(url)) as mcp:
+            assert mcp.failures() == ()
+        rig.user["HTTP_PROXY"] = url
+        async with rig.opened(http("http://mcp.test/mcp")) as mcp:
+            assert mcp.failures() == ()
+        assert script.asked[-1].headers["Host"] == "mcp.test"
+        rig.user["SSL_CERT_FILE"] = str(tmp_path / "none")
+        async with rig.opened(http("https://mcp.test/mcp")) as mcp:
+            (failure,) = mcp.failures()
+            assert "SSL_CERT_FILE names no file" in failure.message
+
+
 async def test_a_server_that_wants_a_login_says_so(rig: Rig) -> None:
     def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
         reply(handler, 401, b"no", WWW_Authenticate="Bearer")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.bounds import MAX_VALUES
 from app_server.core.mcp.contract import Answer, Incoming, Refusal, Request
-from app_server.core.mcp.limits import MAX_MESSAGE_BYTES
+from app_server.core.mcp.limits import MAX_BATCH, MAX_MESSAGE_BYTES
 from app_server.core.mcp.messages import LineSplitter, encode, oversized, parse, parse_json
 
 
 def read(data: bytes, size: int = 1 << 16) -> list[Incoming]:
     lines = LineSplitter()
-    return [message for at in range(0, len(data), size) for message in lines.feed(data[at : at + size])]
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    return [message for chunk in chunks for message in lines.feed(chunk) if message is not None]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,32 @@ def test_a_message_that_is_too_large_and_has_no_text_fails_its_request() -> None
     message = oversized(b'{"jsonrpc":"2.0","id":3,"result":{"structuredContent"', 99)
     assert isinstance(message, Refusal)
     assert message.id == 3
+
+
+def test_a_message_of_too_many_values_fails_its_request() -> None:
+    values = b"[]," * MAX_VALUES
+    assert read(b'{"jsonrpc":"2.0","id":3,"result":[' + values + b"1]}\n") == [
+        Refusal(3, f"the answer of {len(values) + 37} bytes is over the limit of {MAX_VALUES} values")
+    ]
+
+
+def test_a_batch_is_bounded() -> None:
+    batch = json.dumps([{"id": n, "result": 0} for n in range(MAX_BATCH + 1)]).encode()
+    assert len(read(batch + b"\n")) == MAX_BATCH
+
+
+def test_every_line_can_be_counted() -> None:
+    assert list(LineSplitter().feed(b"\nx\n{}\n" * 10)) == [None] * 30
+
+
+def test_one_byte_at_a_time_takes_no_more_memory_than_the_bytes() -> None:
+    lines = LineSplitter()
+    tracemalloc.start()
+    for _ in range(100_000):
+        assert list(lines.feed(b"x")) == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 400_000
 
 
 def test_garbage_that_is_too_large_answers_nothing() -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import anyio
 
 from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.http.types import HttpFailure, HttpRequest
 from app_server.core.model.client import ModelClient
 from app_server.core.model.events import ModelEvent
-from app_server.core.model.http import HttpFailure, HttpRequest
 from app_server.core.model.prompt import Prompt
 from app_server.core.model.providers import CredentialSource
 from app_server.core.model.settings import ClientIdentity, RequestSettings

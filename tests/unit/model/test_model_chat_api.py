@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.http.sse import SseDecoder
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.errors import IncompleteResponse
 from app_server.core.model.events import (
@@ -18,7 +19,6 @@ from app_server.core.model.events import (
     OutputTextDelta,
     ReasoningContentDelta,
 )
-from app_server.core.model.sse import SseDecoder
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.responses import (

@@ -9,6 +9,7 @@ import pytest
 from app_server.core.auth.manager import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
+from app_server.core.http.types import Fault, HttpFailure
 from app_server.core.model.errors import (
     ConnectionFailed,
     CredentialsUnavailable,
@@ -21,7 +22,6 @@ from app_server.core.model.errors import (
     UnexpectedStatus,
 )
 from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta, RateLimits
-from app_server.core.model.http import Fault, HttpFailure
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.settings import RequestSettings
 from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
@@ -104,7 +104,6 @@ async def test_an_answer_and_how_it_was_asked_for() -> None:
         "originator": "tests",
         "user-agent": "tests/1.0",
         "accept": "text/event-stream",
-        "accept-encoding": "identity",
         "content-type": "application/json",
         "conversation_id": "conversation-1",
         "session_id": "conversation-1",

@@ -13,16 +13,16 @@ from app_server.core.model.errors import (
     UsageNotIncluded,
     WaitTooLong,
 )
-from app_server.core.model.failures import Refusal, refusal, retry_after
+from app_server.core.model.failures import RequestFailure, request_failure, retry_after
 from app_server.core.model.rate_limits import rate_limits
 from app_server.core.model.retry import LONGEST_DELAY, backoff
 from protocol.base import Json
 from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
 
 
-def told(status: int, error: Json = None, **headers: str) -> Refusal:
+def told(status: int, error: Json = None, **headers: str) -> RequestFailure:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return refusal(status, named, json.dumps({"error": error}).encode())
+    return request_failure(status, named, json.dumps({"error": error}).encode())
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def told(status: int, error: Json = None, **headers: str) -> Refusal:
     ],
 )
 def test_refusals_that_no_retry_would_change(status: int, body: bytes, text: str) -> None:
-    refused = refusal(status, {}, body)
+    refused = request_failure(status, {}, body)
     assert str(refused.error) == text
     assert not refused.again
     assert not refused.error.retryable
@@ -49,7 +49,7 @@ def test_refusals_that_no_retry_would_change(status: int, body: bytes, text: str
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
 def test_overload_is_tried_again(status: int) -> None:
-    refused = refusal(status, {}, b"")
+    refused = request_failure(status, {}, b"")
     assert refused.again
     assert refused.delay is None
     assert refused.error.retryable
@@ -62,7 +62,7 @@ def test_the_text_of_a_rate_limit() -> None:
 
 
 def test_a_page_of_html_is_cut() -> None:
-    error = refusal(404, {}, b"<html>" + b"x" * 100_000).error
+    error = request_failure(404, {}, b"<html>" + b"x" * 100_000).error
     assert len(str(error)) < 1000
 
 
@@ -96,7 +96,7 @@ def test_a_full_context_is_known_by_its_code() -> None:
 
 
 def test_a_gateway_that_blocks_is_named() -> None:
-    refused = refusal(403, {}, b"<html>Cloudflare: sorry, you have been blocked</html>")
+    refused = request_failure(403, {}, b"<html>Cloudflare: sorry, you have been blocked</html>")
     assert isinstance(refused.error, AccessBlocked)
     assert "html" not in str(refused.error)
 
@@ -106,7 +106,7 @@ def test_a_gateway_that_blocks_is_named() -> None:
 )
 def test_any_body_will_do(body: bytes) -> None:
     for status in (400, 401, 429, 500):
-        assert isinstance(refusal(status, {}, body).error, ModelError)
+        assert isinstance(request_failure(status, {}, body).error, ModelError)
 
 
 def test_patience_has_a_limit() -> None:

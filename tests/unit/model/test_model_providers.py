@@ -8,7 +8,6 @@ from app_server.core.auth.manager import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.errors import MissingVariable, NoBaseUrl
 from app_server.core.model.providers import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure, origin
-from app_server.core.model.proxies import proxy_for
 from protocol.base import Json
 from tests.unit.model.scripted import IDENTITY, provider_config
 
@@ -101,30 +100,3 @@ def test_azure_is_recognised() -> None:
     assert azure(base_url="https://mine.openai.azure.com/openai")
     assert not azure(name="Azure", wire_api=WireApi.CHAT)
     assert not is_azure(ProviderConfig(id="x", name="x", wire_api=WireApi.RESPONSES))
-
-
-PROXY = "http://proxy.test:3128"
-
-
-@pytest.mark.parametrize(
-    ("url", "env", "proxy"),
-    [
-        ("http://h.test/", {}, None),
-        ("http://h.test/", {"http_proxy": PROXY}, PROXY),
-        ("http://h.test/", {"HTTP_PROXY": PROXY}, None),
-        ("https://h.test/", {"http_proxy": PROXY}, None),
-        ("https://h.test/", {"HTTPS_PROXY": "proxy.test:3128"}, PROXY),
-        ("https://h.test/", {"ALL_PROXY": PROXY}, PROXY),
-        ("https://h.test/", {"https_proxy": PROXY, "no_proxy": "h.test"}, None),
-        ("https://a.h.test/", {"https_proxy": PROXY, "NO_PROXY": "x, .h.test"}, None),
-        ("https://ah.test/", {"https_proxy": PROXY, "NO_PROXY": "h.test"}, PROXY),
-        ("https://h.test/", {"https_proxy": PROXY, "no_proxy": "*"}, None),
-        ("https://h.test:8443/", {"https_proxy": PROXY, "no_proxy": "h.test:443"}, PROXY),
-        ("https://h.test:8443/", {"https_proxy": PROXY, "no_proxy": "h.test:8443"}, None),
-        ("http://127.0.0.1:80/", {"http_proxy": PROXY, "no_proxy": "127.0.0.0/8"}, None),
-        ("http://[::1]:80/", {"http_proxy": PROXY, "no_proxy": "::1"}, None),
-        ("http://10.0.0.1/", {"http_proxy": PROXY, "no_proxy": "127.0.0.0/8, ,"}, PROXY),
-    ],
-)
-def test_proxies(url: str, env: dict[str, str], proxy: str | None) -> None:
-    assert proxy_for(url, env) == proxy

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.http.sse import SseDecoder
 from app_server.core.model.errors import IncompleteResponse, InvalidPrompt, QuotaExceeded
 from app_server.core.model.events import (
     Completed,
@@ -21,7 +22,6 @@ from app_server.core.model.events import (
     ReasoningSummaryPartAdded,
 )
 from app_server.core.model.responses_api import ResponsesDecoder
-from app_server.core.model.sse import SseDecoder
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText

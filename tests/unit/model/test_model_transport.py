@@ -7,18 +7,24 @@ import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
-import httpcore
 import pytest
 
 from app_server.core.errors import ModelError, StreamDisconnected
-from app_server.core.model.address import address
+from app_server.core.http.connections import MAX_IDLE_CONNECTIONS
+from app_server.core.http.lazy import LazyHttp
+from app_server.core.http.types import Fault, HttpFailure, HttpRequest
 from app_server.core.model.client import ModelClient
-from app_server.core.model.connections import MAX_IDLE_CONNECTIONS, WayOut
-from app_server.core.model.errors import ConnectionFailed, HeadersTimedOut, UnexpectedStatus
+from app_server.core.model.errors import (
+    AnswerTooLarge,
+    AnswerUnreadable,
+    ConnectionFailed,
+    HeadersTimedOut,
+    UnexpectedStatus,
+)
 from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta
-from app_server.core.model.http import Fault, HttpFailure, HttpRequest, LazyHttp
 from protocol.base import Json
 from tests.unit.model.provider_server import (
     END,
@@ -236,37 +242,63 @@ async def test_requests_at_once_have_a_connection_each(provider: ProviderServer,
     assert sorted(request.connection for request in provider.asked) == list(range(1, at_once + 1))
 
 
-async def test_connections_that_served_are_kept_up_to_a_bound(provider: ProviderServer) -> None:
-    way = WayOut(httpcore.AsyncConnectionPool())
-    to = address(provider.url)
-    taken = []
-    for _ in range(MAX_IDLE_CONNECTIONS + 2):
-        provider.answer(*whole(200, b"{}"))
-        one = await way.take(to)
-        response = await one.connection.handle_async_request(
-            httpcore.Request("GET", provider.url, headers={"host": "x"})
-        )
-        await response.aread()
-        await response.aclose()
-        taken.append(one)
-    for one in taken:
-        await way.give_back(one)
-    assert [one.connection.is_closed() for one in taken] == [True, True] + [False] * MAX_IDLE_CONNECTIONS
-    again = await way.take(to)
-    assert again.reused
-    assert again.connection is taken[-1].connection
-    elsewhere = await way.take(address("http://127.0.0.1:9"))
-    assert not elsewhere.reused
-    await way.give_back(again)
-    await way.aclose()
-    assert all(one.connection.is_closed() for one in taken)
+async def test_a_connection_that_was_given_up_is_not_used_again(
+    provider: ProviderServer, http: LazyHttp
+) -> None:
+    provider.answer(head(), chunk(CREATED), HangUp())
+    with pytest.raises(StreamDisconnected):
+        await asked(provider, http)
+    provider.answer(head(), chunk(ANSWER), END)
+    assert await asked(provider, http) == EVENTS
+    assert [request.connection for request in provider.asked] == [1, 2]
 
 
-async def test_a_connection_that_never_came_about_is_not_kept() -> None:
-    way = WayOut(httpcore.AsyncConnectionPool())
-    to = address("http://127.0.0.1:1")
-    one = await way.take(to)
-    with pytest.raises(httpcore.ConnectError):
-        await one.connection.handle_async_request(httpcore.Request("GET", "http://127.0.0.1:1"))
-    await way.give_back(one)
-    assert not (await way.take(to)).reused
+async def test_one_encoding_that_nobody_asked_for_is_refused_once(
+    provider: ProviderServer, http: LazyHttp
+) -> None:
+    provider.answer(head(content_encoding="gzip, gzip"), chunk(gzip.compress(gzip.compress(ANSWER))), END)
+    with pytest.raises(AnswerUnreadable, match="encoded as gzip, gzip"):
+        await asked(provider, http, request_max_retries=3, stream_max_retries=3)
+    assert len(provider.asked) == 1
+
+
+async def test_an_answer_that_expands_too_much_is_given_up(provider: ProviderServer, http: LazyHttp) -> None:
+    provider.answer(head(content_encoding="gzip"), chunk(gzip.compress(b": still here\n\n" * 4_000_000)), END)
+    with pytest.raises(AnswerTooLarge, match="more than 100 times as large"):
+        await asked(provider, http)
+    assert len(provider.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "told"),
+    [
+        ("gzip", gzip.compress(b'{"error":{"message":"boom-7"}}', mtime=0), "boom-7"),
+        ("gzip", gzip.compress(b"x" * 40_000_000, mtime=0), "xxx"),
+        ("gzip, gzip", b"", "encoded as gzip, gzip, which nobody asked for"),
+        ("deflate", b"\xff\xff\xff\xff", "400 Bad Request"),
+    ],
+    ids=["compressed", "expanding", "twice", "damaged"],
+)
+async def test_the_body_of_a_refusal_is_read_within_the_same_bounds(
+    provider: ProviderServer, http: LazyHttp, encoding: str, body: bytes, told: str
+) -> None:
+    provider.answer(*whole(400, body, content_encoding=encoding))
+    with pytest.raises(UnexpectedStatus, match=told):
+        await asked(provider, http)
+
+
+async def test_only_one_encoding_is_asked_for_whatever_is_configured(
+    provider: ProviderServer, http: LazyHttp
+) -> None:
+    provider.answer(head(), chunk(ANSWER), END)
+    await asked(provider, http, http_headers={"Accept-Encoding": "gzip", "X": "1"})
+    assert provider.asked[0].headers["accept-encoding"] == "identity"
+    assert provider.asked[0].headers["x"] == "1"
+
+
+async def test_certificates_that_cannot_be_read_are_told_of(provider: ProviderServer, tmp_path: Path) -> None:
+    http = LazyHttp({"SSL_CERT_FILE": str(tmp_path / "none.pem")})
+    with pytest.raises(ConnectionFailed, match="SSL_CERT_FILE names no file") as caught:
+        await asked(provider, http, base_url="https://127.0.0.1:9/v1")
+    assert not caught.value.retryable
+    await http.aclose()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from app_server.rpc.connection import Connection, RpcReply
+from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.memory import MemoryTransport, memory_pair
@@ -172,3 +173,25 @@ async def test_mistakes_of_handlers_are_answered_and_cost_nothing_else() -> None
     assert talked.answer(3)["result"] == {}
     assert [a["error"]["code"] for a in talked.answers if a["id"] is None] == [-32700, -32700]
     assert talked.echo.told == ["broken"]
+
+
+async def test_others_run_while_very_many_lines_are_taken_in() -> None:
+    batches: list[int] = []
+    unused = [b""] * (LINES_AT_ONCE * 10)
+
+    class Lines:
+        async def lines(self) -> AsyncIterator[list[bytes]]:
+            yield unused
+
+    async def others() -> None:
+        for n in range(10):
+            await anyio.lowlevel.checkpoint()
+            batches.append(n)
+
+    async def write(data: bytes) -> None:
+        raise AssertionError("nothing was asked")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(others)
+        await Connection(Lines(), Outgoing(write, 1000), Echo(), 1).serve()
+        assert len(batches) >= 8

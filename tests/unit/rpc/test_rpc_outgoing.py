@@ -65,6 +65,57 @@ async def test_a_producer_is_held_back_until_the_client_reads() -> None:
         await outgoing.finish()
 
 
+async def test_a_producer_without_end_keeps_nobody_else_waiting() -> None:
+    """Each gets its turn, whoever is quicker when the client has read."""
+    client = Client()
+    outgoing = Outgoing(client.write, 100)
+    order: list[str] = []
+
+    async def produce(name: str, rounds: int) -> None:
+        for _ in range(rounds):
+            await outgoing.room()
+            outgoing.send(b"x" * 200)
+            order.append(name)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        group.start_soon(produce, "greedy", 50)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(produce, "reader", 5)
+        group.start_soon(produce, "other", 5)
+        await anyio.wait_all_tasks_blocked()
+        client.reads.set()
+        await anyio.wait_all_tasks_blocked()
+        await outgoing.finish()
+    assert order[:16] == ["greedy", *["greedy", "reader", "other"] * 5]
+    assert len(order) == 60
+
+
+async def test_who_gives_up_waiting_or_finds_it_closed_holds_up_nobody() -> None:
+    client, went = Client(), []
+    outgoing = Outgoing(client.write, 100)
+
+    async def wait(name: str) -> None:
+        await outgoing.room()
+        went.append(name)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.run)
+        outgoing.send(b"x" * 200)
+        async with anyio.create_task_group() as first:
+            first.start_soon(wait, "first")
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(wait, "second")
+            group.start_soon(wait, "third")
+            await anyio.wait_all_tasks_blocked()
+            first.cancel_scope.cancel()
+        assert went == []
+        outgoing.close()
+        await anyio.wait_all_tasks_blocked()
+        assert went == ["second", "third"]
+        client.reads.set()
+
+
 async def test_written_waits_for_what_was_sent_and_not_for_more() -> None:
     client, done = Client(), False
     outgoing = Outgoing(client.write, 100)

@@ -103,7 +103,7 @@ async def test_a_collector_finds_every_event_of_the_catalogue(protocol: OtelProt
             headers={"x-token": "t"},
             protocol=protocol,
         )
-        export = await open_export(settings, "1.2.3", lambda: NOW)
+        export = await open_export(settings, "1.2.3", lambda: NOW, {})
         report_everything(export.conversation(FACTS))
         await export.close()
 
@@ -211,12 +211,12 @@ def test_times_are_utc_to_the_millisecond() -> None:
 
 @pytest.mark.anyio
 async def test_off_is_off(caplog: pytest.LogCaptureFixture) -> None:
-    export = await open_export(OtelConfig(), "1", lambda: NOW)
+    export = await open_export(OtelConfig(), "1", lambda: NOW, {})
     assert export.conversation(FACTS) is NO_TELEMETRY
     report_everything(export.conversation(FACTS))
     await export.close()
     assert isinstance(
-        await open_export(OtelConfig(exporter=OtelExporter.OTLP_HTTP), "1", lambda: NOW), NoExport
+        await open_export(OtelConfig(exporter=OtelExporter.OTLP_HTTP), "1", lambda: NOW, {}), NoExport
     )
     assert "names no endpoint" in caplog.text
 
@@ -226,7 +226,7 @@ def test_off_imports_nothing_of_the_sdk() -> None:
         "import sys, anyio\n"
         "from app_server.core.config.types import OtelConfig\n"
         "from app_server.core.telemetry.export import open_export\n"
-        "anyio.run(open_export, OtelConfig(), '1', lambda: 0.0)\n"
+        "anyio.run(open_export, OtelConfig(), '1', lambda: 0.0, {})\n"
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))\n"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=30).returncode == 0
@@ -240,9 +240,43 @@ async def test_without_the_extra_there_is_a_warning_and_no_telemetry(
     monkeypatch.delitem(sys.modules, "app_server.core.telemetry.otlp", raising=False)
     settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint="http://127.0.0.1:9")
     with caplog.at_level(logging.WARNING):
-        export = await open_export(settings, "1", lambda: NOW)
+        export = await open_export(settings, "1", lambda: NOW, {})
     assert isinstance(export, NoExport)
     assert "extra `otel`" in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", list(OtelProtocol))
+async def test_events_go_the_way_that_the_users_environment_names(
+    protocol: OtelProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
+    from tests.unit.telemetry.collector import Collector  # noqa: PLC0415  needs the extra
+
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    collector = Collector()
+    with collector.running() as endpoint:
+        for url, env in ((endpoint, {}), ("http://collector.test/v1/logs", {"HTTP_PROXY": endpoint})):
+            settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=url, protocol=protocol)
+            export = await open_export(settings, "1", lambda: NOW, env)
+            export.conversation(FACTS).sse_event("x", 1)
+            await export.close()
+    assert [headers["host"] for headers in collector.headers] == [
+        endpoint.split("/")[2],
+        "collector.test",
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("exporter", [OtelExporter.OTLP_HTTP, OtelExporter.OTLP_GRPC])
+async def test_certificates_that_cannot_be_read_turn_it_off(
+    exporter: OtelExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
+    settings = OtelConfig(exporter=exporter, endpoint="https://collector.test/v1/logs")
+    export = await open_export(settings, "1", lambda: NOW, {"SSL_CERT_FILE": "/nowhere/at/all"})
+    assert isinstance(export, NoExport)
+    assert "SSL_CERT_FILE names no file" in caplog.text
 
 
 @pytest.mark.anyio
@@ -254,7 +288,7 @@ async def test_a_collector_that_fails_costs_nothing_but_its_events(protocol: Ote
     collector = Collector(status=400)
     with collector.running() as endpoint:
         settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint, protocol=protocol)
-        export = await open_export(settings, "1", lambda: NOW)
+        export = await open_export(settings, "1", lambda: NOW, {})
         report_everything(export.conversation(FACTS))
         await export.close()
     assert len(collector.headers) == 1
@@ -268,7 +302,7 @@ async def test_a_collector_that_hangs_does_not_hold_up_the_end() -> None:
     released = threading.Event()
     with Collector(hang=released).running() as endpoint:
         settings = OtelConfig(exporter=OtelExporter.OTLP_HTTP, endpoint=endpoint)
-        export = await open_export(settings, "1", lambda: NOW)
+        export = await open_export(settings, "1", lambda: NOW, {})
         report_everything(export.conversation(FACTS))
         await export.close()
         assert not released.is_set()

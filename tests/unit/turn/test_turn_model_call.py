@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.model.http import Fault, HttpFailure
+from app_server.core.http.types import Fault, HttpFailure
 from protocol.base import Json
 from protocol.responses import FunctionCall, FunctionCallOutput, MessageItem
 from tests.unit.model.scripted import (

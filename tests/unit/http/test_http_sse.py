@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.model import sse
-from app_server.core.model.sse import FrameTooLong, SseDecoder, SseFrame
+from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 
 STREAM = (
     b"\xef\xbb\xbfdata: zero\n\n: hello\n\n"
@@ -93,10 +94,40 @@ def test_a_large_frame_in_small_chunks_is_joined_once() -> None:
     assert len(frame.data) == 2_000_000
 
 
-def test_a_frame_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_FRAME_BYTES", 1000)
+def test_one_byte_at_a_time_takes_no_more_memory_than_the_bytes() -> None:
     decoder = SseDecoder()
-    for _ in range(10):
-        decoder.feed(b"x" * 100)
-    with pytest.raises(FrameTooLong):
+    tracemalloc.start()
+    for _ in range(100_000):
         decoder.feed(b"x")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 400_000
+
+
+@pytest.mark.parametrize("piece", [b"data: " + b"x" * 94, b"x" * 100, b"data: " + b"x" * 50 + b"\ndata:\n"])
+def test_an_event_without_end_is_given_up(piece: bytes) -> None:
+    decoder = SseDecoder(1000)
+    assert decoder.feed(b"data: before\n\n" + piece) == [SseFrame("", b"before")]
+    with pytest.raises(EventTooLong):
+        _feed_for_ever(decoder, piece)
+    with pytest.raises(EventTooLong):
+        decoder.close()
+
+
+def _feed_for_ever(decoder: SseDecoder, piece: bytes) -> None:
+    for _ in range(21):
+        assert decoder.feed(piece) == []
+
+
+def test_what_is_complete_before_an_event_without_end_is_handed_out() -> None:
+    decoder = SseDecoder(100)
+    assert decoder.feed(b"data: one\n\ndata: " + b"x" * 200 + b"\n\ndata: two\n\n") == [SseFrame("", b"one")]
+    with pytest.raises(EventTooLong):
+        decoder.feed(b"")
+
+
+def test_comments_and_unknown_lines_are_not_kept() -> None:
+    decoder = SseDecoder(1000)
+    for _ in range(1000):
+        assert decoder.feed(b": still here\nid: 1\n") == []
+    assert decoder.feed(b"data: x\n\n") == [SseFrame("", b"x")]

@@ -1,17 +1,10 @@
-"""Addresses and encodings as the wire has them."""
+"""Addresses as the wire has them."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Callable
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from app_server.core.model.address import address
-from app_server.core.model.content import Decoder
+from app_server.core.http.address import address
 
 
 @pytest.mark.parametrize(
@@ -46,31 +39,3 @@ def test_credentials_in_a_url_are_a_header() -> None:
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  any of the library's own
         address(url)
-
-
-def _raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
-
-
-WAYS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.compress,
-    "deflate": zlib.compress,
-    "Deflate": _raw_deflate,
-    "deflate, gzip": lambda data: gzip.compress(zlib.compress(data)),
-    "identity": bytes,
-}
-
-
-@given(st.sampled_from(sorted(WAYS)), st.binary(max_size=300), st.lists(st.integers(1, 40), max_size=20))
-def test_an_encoded_body_is_the_body_however_it_is_cut(way: str, body: bytes, sizes: list[int]) -> None:
-    encoded, decoder, said = WAYS[way](body), Decoder(way), b""
-    for size in [*sizes, len(encoded)]:
-        said += decoder.feed(encoded[:size])
-        encoded = encoded[size:]
-    assert said == body
-
-
-def test_a_body_that_is_not_what_it_says() -> None:
-    with pytest.raises(zlib.error):
-        Decoder("gzip").feed(b"data: {}")

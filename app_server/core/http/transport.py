@@ -1,6 +1,6 @@
 """Requests over httpcore, the engine of httpx. Imports it at the top, so import this module late.
 
-What httpx adds (cookies, redirects, its own objects for requests and answers) is nothing that a model client needs,
+What httpx adds (cookies, redirects, its own objects for requests and responses) is nothing that a model client needs,
 and it takes as long as everything else about a short request (docs/adr/0018).
 """
 
@@ -16,20 +16,23 @@ from contextlib import aclosing, asynccontextmanager
 import anyio
 import httpcore
 
-from app_server.core.model.address import Address, address
-from app_server.core.model.connections import CLOSE_SECONDS, Taken, WaysOut
-from app_server.core.model.content import Decoder
-from app_server.core.model.http import Fault, HttpFailure, HttpRequest
+from app_server.core.http.address import Address, address
+from app_server.core.http.connections import RouteTable
+from app_server.core.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
+from app_server.core.http.types import Fault, HttpFailure, HttpRequest, TrustUnavailable
+from app_server.core.yielding import YieldBudget
+from protocol.base import Json
 
 CONNECT_SECONDS = 15.0
+CLOSE_SECONDS = 1.0
 UNUSABLE = (ValueError, ImportError, RuntimeError, httpcore.UnsupportedProtocol, httpcore.LocalProtocolError)
 """An address that is none; a SOCKS proxy without the package for it; a header that cannot be sent."""
 
 BROKEN = (httpcore.NetworkError, httpcore.ProtocolError)
 
 
-class Answer:
-    """An open response."""
+class HttpcoreResponse:
+    """An `HttpResponse` that is open."""
 
     def __init__(self, response: httpcore.Response) -> None:
         self.status = response.status
@@ -37,70 +40,98 @@ class Answer:
         self._response = response
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        encoding = self.headers.get("content-encoding")
-        decoder = Decoder(encoding) if encoding else None
+        budget = YieldBudget()
         try:
+            decoder = ContentDecoder(self.headers.get("content-encoding", ""))
             # It is a generator, though it is declared as less; left open, it would be ended by a task of its own.
             async with aclosing(self._response.aiter_stream()) as stream:  # type: ignore[type-var]
                 async for chunk in stream:
-                    if data := decoder.feed(chunk) if decoder else chunk:
-                        yield data
+                    for piece in decoder.feed(chunk):
+                        await budget.spend(len(piece))
+                        if piece:
+                            yield piece
+            decoder.close()
+        except UnsupportedEncoding as error:
+            raise HttpFailure(
+                Fault.ENCODED, f"an answer encoded as {error}, which nobody asked for"
+            ) from error
+        except ExpandsTooMuch as error:
+            raise HttpFailure(
+                Fault.TOO_LARGE, f"compressed data that becomes more than {MAX_RATIO} times as large"
+            ) from error
         except httpcore.TimeoutException as error:
             raise HttpFailure(Fault.IDLE, "the answer paused for too long") from error
         except (*BROKEN, zlib.error) as error:
             raise HttpFailure(Fault.CUT, str(error) or type(error).__name__) from error
 
 
+class _Attempt:
+    """Whether a request had to open a connection. httpcore calls it with each thing that it does."""
+
+    __slots__ = ("connected",)
+
+    def __init__(self) -> None:
+        self.connected = False
+
+    async def __call__(self, name: str, info: Mapping[str, Json]) -> None:
+        if name == "connection.connect_tcp.started":
+            self.connected = True
+
+
 class HttpTransport:
-    """Requests, and the connections that they share."""
+    """Requests, and the connections that they share. `env` is the user's environment."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         # It logs whole requests, and their headers hold keys.
         logging.getLogger("httpcore").setLevel(logging.WARNING)
-        self._ways = WaysOut(env)
+        self._routes = RouteTable(env)
 
     @asynccontextmanager
-    async def send(self, request: HttpRequest) -> AsyncIterator[Answer]:
+    async def send(self, request: HttpRequest) -> AsyncIterator[HttpcoreResponse]:
         try:
-            to = address(request.url)
-            way = await self._ways.find(request.url)
-            taken = await way.take(to)
+            route = await self._routes.find(request.url)
+            to, attempt = address(request.url), _Attempt()
+            built = _built(request, to, attempt)
+        except TrustUnavailable as error:
+            raise HttpFailure(Fault.UNTRUSTED, str(error)) from error
         except UNUSABLE as error:
-            raise HttpFailure(Fault.UNTRUSTED, "the address or the proxy cannot be used") from error
+            raise HttpFailure(Fault.UNTRUSTED, "the address, the proxy or a header cannot be used") from error
+        response = await _response(route, built, attempt, request.header_seconds)
         try:
-            response = await _response(taken, request, to)
-            try:
-                yield Answer(response)
-            finally:
-                with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-                    await response.aclose()
+            yield HttpcoreResponse(response)
         finally:
-            await way.give_back(taken)
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                await response.aclose()
 
     async def aclose(self) -> None:
-        await self._ways.aclose()
+        await self._routes.aclose()
 
 
-async def _response(taken: Taken, request: HttpRequest, to: Address) -> httpcore.Response:
+async def _response(
+    route: httpcore.AsyncConnectionPool, request: httpcore.Request, attempt: _Attempt, seconds: float
+) -> httpcore.Response:
     try:
-        built = _built(request, to)
-        with anyio.fail_after(request.header_seconds):
-            return await taken.connection.handle_async_request(built)
+        with anyio.fail_after(seconds):
+            return await route.handle_async_request(request)
     except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.ProxyError) as error:
         fault = Fault.UNTRUSTED if _certificate_refused(error) else Fault.UNREACHABLE
         raise HttpFailure(fault, _reason(error)) from error
     except UNUSABLE as error:
-        raise HttpFailure(Fault.UNTRUSTED, "the address or a header cannot be used") from error
+        raise HttpFailure(Fault.UNTRUSTED, "the address, the proxy or a header cannot be used") from error
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise HttpFailure(Fault.HEADERS_LATE, "no answer in time") from error
     except BROKEN as error:
-        raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=taken.reused) from error
+        raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=not attempt.connected) from error
 
 
-def _built(request: HttpRequest, to: Address) -> httpcore.Request:
+def _built(request: HttpRequest, to: Address, attempt: _Attempt) -> httpcore.Request:
     body = request.body or b""
-    headers = [(b"host", to.host_header)]
-    headers += [(name.encode("ascii"), value.encode("utf-8")) for name, value in request.headers.items()]
+    headers = [(b"host", to.host_header), (b"accept-encoding", b"identity")]
+    headers += [
+        (name.encode("ascii"), value.encode("utf-8"))
+        for name, value in request.headers.items()
+        if name.lower() != "accept-encoding"
+    ]
     if body or request.method not in ("GET", "HEAD"):
         headers.append((b"content-length", b"%d" % len(body)))
     if to.authorization is not None and not any(name.lower() == b"authorization" for name, _ in headers):
@@ -111,7 +142,10 @@ def _built(request: HttpRequest, to: Address) -> httpcore.Request:
         httpcore.URL(scheme=to.scheme, host=to.host, port=to.port, target=to.target),
         headers=headers,
         content=body,
-        extensions={"timeout": {"connect": CONNECT_SECONDS, "read": idle, "write": idle, "pool": None}},
+        extensions={
+            "timeout": {"connect": CONNECT_SECONDS, "read": idle, "write": idle, "pool": None},
+            "trace": attempt,
+        },
     )
 
 

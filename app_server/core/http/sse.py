@@ -1,0 +1,147 @@
+"""Server-sent events, incrementally: bytes in, frames out. Does no I/O.
+
+Lines end with LF, CR or CRLF, wherever the chunks are cut; one byte order mark at the start is dropped; comments and
+unknown fields are skipped as they come. Data stays bytes: no UTF-8 sequence contains a line end, so whoever decodes a
+frame gets the same as if the whole stream had been decoded. One call does work in proportion to its bytes: feed it
+pieces of bounded size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BOM = b"\xef\xbb\xbf"
+
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+"""Of one event, and of one line. A model's longest answer, repeated in one event with its reasoning, has some
+megabytes; as much as this is what a client may send as one message. Parsing needs about four times as much memory.
+"""
+
+
+class SseFrame(NamedTuple):
+    event: str
+    """Empty where the stream names none."""
+    data: bytes
+
+
+class EventTooLong(Exception):
+    """More bytes without an end of the event than anybody would send."""
+
+
+class SseDecoder:
+    """Feed it chunks in order; each call returns the frames that became complete."""
+
+    __slots__ = ("_data", "_event", "_head", "_last_was_cr", "_limit", "_line", "_overflowed")
+
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+        self._limit = limit
+        self._head: bytes | None = b""
+        """The first bytes, until it is known whether they are a mark."""
+        self._line = bytearray()
+        """The beginning of a line. One growing buffer: a list of one-byte pieces would take forty times as much."""
+        self._event = b""
+        self._data: bytes | bytearray | None = None
+        self._last_was_cr = False
+        self._overflowed = False
+
+    def feed(self, data: bytes) -> list[SseFrame]:
+        """Raises EventTooLong, once the frames before that event were returned."""
+        frames: list[SseFrame] = []
+        self._check(frames)
+        if self._head is not None:
+            data = self._without_mark(data)
+        head, *lines = self._with_lf_only(data).split(b"\n")
+        if not lines:
+            self._hold(head)
+        else:
+            *lines, rest = lines
+            self._end_line(self._held_with(head), frames)
+            for line in lines:
+                # Comments and empty lines without an event are what floods are made of.
+                if line[:1] != b":" and (line or self._data is not None):
+                    self._end_line(line, frames)
+                elif not line:
+                    self._event = b""
+            self._hold(rest)
+        self._check(frames)
+        return frames
+
+    def close(self) -> list[SseFrame]:
+        """The stream has ended. A last frame counts without its empty line: some servers leave it out."""
+        frames: list[SseFrame] = []
+        self._check(frames)
+        self._end_line(self._held_with(self._head or b""), frames)
+        self._end_event(frames)
+        self._head = None
+        return frames
+
+    def _without_mark(self, data: bytes) -> bytes:
+        head = (self._head or b"") + data
+        if len(head) < len(BOM) and BOM.startswith(head):
+            self._head = head
+            return b""
+        self._head = None
+        return head.removeprefix(BOM)
+
+    def _with_lf_only(self, data: bytes) -> bytes:
+        if self._last_was_cr and data:
+            self._last_was_cr = False
+            data = data.removeprefix(b"\n")
+        if b"\r" in data:
+            self._last_was_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
+
+    def _hold(self, part: bytes) -> None:
+        self._line += part
+        if len(self._line) > self._limit:
+            self._overflow()
+
+    def _held_with(self, part: bytes) -> bytes:
+        """The whole line that ends with `part`."""
+        if not self._line:
+            return part
+        self._line += part
+        line, self._line = bytes(self._line), bytearray()
+        return line
+
+    def _end_line(self, line: bytes, frames: list[SseFrame]) -> None:
+        if self._overflowed:
+            return
+        # The forms that nearly all lines have come first: they are every token of every answer.
+        if line.startswith(b"data: "):
+            self._add(line[6:])
+        elif not line:
+            self._end_event(frames)
+        elif line.startswith(b"event: "):
+            self._event = line[7:]
+        else:
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._add(value)
+            elif name == b"event":
+                self._event = value
+
+    def _add(self, value: bytes) -> None:
+        if self._data is None:
+            self._data = value
+        else:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(self._data)
+            self._data += b"\n"
+            self._data += value
+        if len(self._data) > self._limit:
+            self._overflow()
+
+    def _end_event(self, frames: list[SseFrame]) -> None:
+        if self._data:
+            frames.append(SseFrame(self._event.decode("utf-8", "replace"), bytes(self._data)))
+        self._event, self._data = b"", None
+
+    def _check(self, frames: list[SseFrame]) -> None:
+        if self._overflowed and not frames:
+            raise EventTooLong
+
+    def _overflow(self) -> None:
+        self._overflowed = True
+        self._line, self._data = bytearray(), None

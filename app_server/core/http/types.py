@@ -1,0 +1,78 @@
+"""One HTTP request, and one response whose bytes come in pieces: the seam between who asks and who carries. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field
+from enum import StrEnum
+from typing import Protocol
+
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    method: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    idle_seconds: float
+    """The longest pause between two chunks of the response."""
+    header_seconds: float
+    """The longest wait until the response begins."""
+
+
+class HttpResponse(Protocol):
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names in lower case."""
+        ...
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body, decoded, as it comes, in pieces of bounded size between which other tasks run. Raises
+        HttpFailure.
+        """
+        ...
+
+
+class Fault(StrEnum):
+    """Where a request broke."""
+
+    UNREACHABLE = "unreachable"
+    """No connection."""
+    UNTRUSTED = "untrusted"
+    """A connection, but not to whom it should be; or a URL that leads nowhere."""
+    NO_ANSWER = "no answer"
+    """The connection ended before a response began."""
+    HEADERS_LATE = "headers late"
+    IDLE = "idle"
+    CUT = "cut"
+    """The response broke off, or is no HTTP."""
+    TOO_LARGE = "too large"
+    """More than is taken of one response."""
+    ENCODED = "encoded"
+    """In a way that is not undone here."""
+
+
+class HttpFailure(Exception):
+    """A request that got no response, or not all of it."""
+
+    def __init__(self, fault: Fault, reason: str, *, reused_connection: bool = False) -> None:
+        super().__init__(reason)
+        self.fault, self.reason = fault, reason
+        self.reused_connection = reused_connection
+        """The other side may have closed the connection before it saw the request."""
+
+
+class TrustUnavailable(Exception):
+    """The certificates that the user names cannot be read. Nothing else is believed in their place."""
+
+
+class Http(Protocol):
+    def send(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
+        """Follows no redirect. Raises HttpFailure on entry. Leaving the context ends the response."""
+        ...
