@@ -102,6 +102,8 @@ class Compactor:
 class CompactTask:
     """A compaction that the user asked for."""
 
+    kind = TurnKind.COMPACT
+
     def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
         self._turn, self._shape = turn, shape_of(services, turn)
         self._compactor = Compactor(services, state, turn, self._shape)

@@ -42,6 +42,8 @@ from protocol.responses import ResponseItem
 class ReviewTask:
     """Asks the review model, which thinks little and writes much, whatever the conversation's settings are."""
 
+    kind = TurnKind.REVIEW
+
     def __init__(self, services: Services, state: SessionState, turn: Turn, request: ReviewRequest) -> None:
         self._services, self._state, self._request = services, state, request
         self._turn = turn = replace(
@@ -111,6 +113,7 @@ class ReviewTask:
             ),
             prompt=prompt,
             take_input=active.take_input,
+            has_steered=lambda: False,
             prepare=self._enter,
             compact=_nothing,
             compact_limit=None,

@@ -20,6 +20,8 @@ SHORT_ID = 7
 
 
 class UndoTask:
+    kind = TurnKind.UNDO
+
     def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
         self._services, self._state, self._turn = services, state, turn
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from app_server.core.rollout.stored_events import turn_started_line
 from app_server.core.tools.events import BegunItem
 from protocol.engine.errors import TurnError
 from protocol.engine.events import (
@@ -34,6 +35,7 @@ from protocol.engine.items import (
 )
 from protocol.events.turn import TurnAbortReason
 from protocol.records import dataclass
+from protocol.rollout import StoredEvent
 
 
 class EventSink(Protocol):
@@ -89,6 +91,12 @@ class TurnEmitter:
     def turn_started(self, kind: TurnKind, context_window: int | None) -> None:
         self._started_at = self._now()
         self.emit(TurnStarted(kind, context_window, self._started_at))
+
+    def late_start_line(self) -> StoredEvent:
+        """The turn's begin, for a file in which the turn began without its id."""
+        started = TurnStarted(TurnKind.REGULAR, None, self._started_at or self._now())
+        line = turn_started_line(self.turn_id, started)
+        return replace(line, extra={**line.extra, "late": True})
 
     def turn_ended(
         self,

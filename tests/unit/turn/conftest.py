@@ -144,6 +144,7 @@ class Bench:
             model_call=model_call,
             prompt=self.prompt_of,
             take_input=self.take_input,
+            has_steered=lambda: False,
             prepare=nothing,
             compact=compact,
             compact_limit=compact_limit,
