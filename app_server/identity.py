@@ -49,6 +49,8 @@ class ClientProfile:
     """Answers questions of MCP servers."""
     experimental_api: bool = False
     """Opted in to what is marked as experimental."""
+    opted_out: frozenset[str] = frozenset()
+    """Methods of notifications that it does not want."""
 
 
 @dataclass(frozen=True, slots=True)

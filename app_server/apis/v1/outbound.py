@@ -8,10 +8,9 @@ costs two concatenations: what is the same for all events of a kind is made once
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from app_server.apis.v1 import approvals
@@ -85,11 +84,6 @@ USERS_COMMANDS = (CommandSource.USER_SHELL, CommandSource.PROVIDER)
 """Commands that this API calls the user's own."""
 
 MAX_HEADS = 256
-
-
-def operation_numbers() -> Callable[[], str]:
-    """Ids of the operations of a conversation that this API opened: they count from "0", after each resume anew."""
-    return map(str, itertools.count()).__next__
 
 
 class ConversationAdapter:

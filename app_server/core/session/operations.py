@@ -25,7 +25,7 @@ from app_server.core.session.tasks import (
 )
 from app_server.core.session.turn_requests import ChangeSettings, StartTurn
 from app_server.core.session.undo import UndoTask
-from app_server.core.session.user_input import as_message
+from app_server.core.session.user_input import as_words
 from app_server.core.session.user_shell import UserShellTask
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
@@ -195,7 +195,7 @@ async def _user_input(
             _record_changes(actor, turn)
             await actor.start(turn.emitter, NothingToDo())
         return
-    words = UserWords(await as_message(op.items), op.items)
+    words = await as_words(op.items)
     actor.services.telemetry.user_prompt(message_text(words.message))
     if active is not None and active is actor.active and not active.ending:
         active.add_input(submission, words)

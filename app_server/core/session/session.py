@@ -32,6 +32,7 @@ from app_server.core.threads import run_in_thread
 from app_server.core.tools.output_events import decode
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
 from app_server.core.turn.errors import turn_error
+from app_server.core.turn.settings import Settings
 from app_server.core.turn.transcript import StoredTranscript
 from app_server.core.turn.user_words import UserWords
 from protocol.engine.errors import ErrorClass, TurnError
@@ -140,6 +141,15 @@ class Session:
         outbox.identity = True
         if self._active is not None:
             outbox.record(self._active.emitter.late_start_line())
+
+    @property
+    def settings(self) -> Settings:
+        """What the next turn starts from."""
+        return self.state.settings
+
+    @property
+    def model_provider(self) -> str:
+        return self.services.config.model_provider_id
 
     @property
     def rollout_path(self) -> Path:
