@@ -38,8 +38,13 @@ class ItemIds:
 
     def begin(self, id: str) -> str:
         """The unique id of an item that begins under `id`."""
-        times = self._times[id] = self._times.get(id, 0) + 1
-        unique = id if times == 1 else f"{id}-{times}"
+        times = self._times.get(id, 0) + 1
+        unique = id
+        if times > 1:
+            while (unique := f"{id}-{times}") in self._times:  # another item came under that very id
+                times += 1
+            self._times[unique] = 1
+        self._times[id] = times
         self._open[id] = unique
         return unique
 
