@@ -115,7 +115,8 @@ def _told_by_older(item: Item) -> bool:
     """Whether the older events say all that the item says, so that it can be read back from them."""
     match item:
         case UserMessage():
-            return item.client_id is None and len(item.content) == 1 and item.content[0].type == "text"
+            plain = item.client_id is None and item.sent is None
+            return plain and len(item.content) == 1 and item.content[0].type == "text"
         case AgentMessage():
             return True
         case Reasoning():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from app_server.core.rollout.stored_events import TURN_ITEM
 from protocol.base import Json
@@ -47,18 +48,21 @@ def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[Session
     """The events of all turns, each ended. A turn whose file ends before it is over was interrupted; in old files,
     which have no ends, it is taken for completed.
     """
-    reader = _Reader(conversation_id)
+    reader = TurnReader(conversation_id)
     for line in lines:
         yield from reader.take(*line)
     yield from reader.finish()
 
 
 @dataclass(slots=True)
-class _Reader:
+class TurnReader:
+    """Takes the lines of one conversation in their order. What it knows of a file is small, so that reading can begin
+    in its midst: see `copy`.
+    """
+
     conversation_id: str
     _turn: str | None = None
     _explicit: bool = False
-    """Whether the open turn began with a line of its own."""
     _reasoning: tuple[str, list[str], list[str]] | None = None
     """Id, summary and raw content of the reasoning whose parts are being read."""
     _reasoning_times: tuple[int, int] = (0, 0)
@@ -90,7 +94,21 @@ class _Reader:
                     after_compaction and name in ("token_count", None)
                 )
 
+    def copy(self) -> TurnReader:
+        """A reader that goes on from here on its own."""
+        other = replace(self)
+        if self._reasoning is not None:
+            id, summary, content = self._reasoning
+            other._reasoning = (id, [*summary], [*content])
+        return other
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the open turn began with a line of its own."""
+        return self._explicit
+
     def finish(self) -> Iterator[SessionEvent]:
+        """At the end of the file."""
         yield from self._end_reasoning()
         yield from self._close()
 

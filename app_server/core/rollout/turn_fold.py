@@ -36,15 +36,18 @@ class ItemIds:
     _times: dict[str, int] = field(default_factory=dict)
     _open: dict[str, str] = field(default_factory=dict)
 
+    def copy(self) -> ItemIds:
+        return ItemIds(dict(self._times), dict(self._open))
+
     def begin(self, id: str) -> str:
         """The unique id of an item that begins under `id`."""
         times = self._times.get(id, 0) + 1
-        unique = id
-        if times > 1:
-            while (unique := f"{id}-{times}") in self._times:  # another item came under that very id
-                times += 1
-            self._times[unique] = 1
+        unique = id if times == 1 else f"{id}-{times}"
+        while times > 1 and unique in self._times:  # an item of its own has that id
+            times += 1
+            unique = f"{id}-{times}"
         self._times[id] = times
+        self._times.setdefault(unique, 1)
         self._open[id] = unique
         return unique
 

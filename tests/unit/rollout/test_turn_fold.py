@@ -42,7 +42,7 @@ from protocol.responses import SearchAction
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 
-ids = st.sampled_from(["a", "b", "msg-1", "call-1"])
+ids = st.sampled_from(["a", "a-2", "msg-1", "msg-1-2"])
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 words = st.text("abc ", min_size=1, max_size=8)
 inputs = st.one_of(

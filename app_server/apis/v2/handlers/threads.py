@@ -74,7 +74,7 @@ async def thread_start(
     config = _load(context, _overrides(params))
     live, _ = await context.conversations.open(config, NewConversation(), context.operation_ids())
     live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
-    thread = await context.reader.thread(live.id, live=live, config=config)
+    thread = await context.reader.thread(live.id, live=live)
     response = ThreadStartResponse(thread=thread, **_in_force(live))
 
     async def announce() -> None:
