@@ -13,7 +13,7 @@ import pwd
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 from app_server import __version__
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
+from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v1 import routes as v1
@@ -96,7 +97,13 @@ async def _serve_client(
     )
     async with runner, anyio.create_task_group() as background:
         services, engine = _compose(settings, outgoing, runner, background)
-        router = MethodRouter(v1.routes(services), services.handshake.client)
+
+        def threads() -> Iterable[Route]:
+            from app_server.apis.v2.routes import routes  # noqa: PLC0415 - only for clients that speak it
+
+            return routes(services)
+
+        router = MethodRouter(v1.routes(services), services.handshake.client, threads)
         try:
             if early is not None:
                 adopt_introduction(services.handshake, early)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app_server.apis.capabilities import InvalidCapability, initialize_result, parse_capabilities
 from app_server.core.lazy import Lazy
 from app_server.identity import Introduction, UserAgent, own_user_agent
 from app_server.startup.inbox import Inbox, readable, write_all
@@ -21,7 +23,6 @@ from protocol.jsonrpc import (
     Notification,
     ParseError,
     Request,
-    RequestId,
     dump_error,
     dump_response,
     parse_message,
@@ -59,6 +60,7 @@ def early_handshake(
     read_fd: int,
     write_fd: int,
     environment: Mapping[str, str],
+    home: Path,
     server: Lazy[object],
     early_answer: Lazy[EarlyAnswer] | None = None,
 ) -> Handover | None:
@@ -71,7 +73,7 @@ def early_handshake(
     inbox, loading = Inbox(read_fd), _Loading(server)
     if not inbox.ready(0):
         loading.start()
-    introduction = _answer_first_line(inbox, write_fd, own_user_agent(environment))
+    introduction = _answer_first_line(inbox, write_fd, own_user_agent(environment), home)
     if introduction is not None and early_answer is not None and not loading.started:
         _answer_early(inbox, write_fd, early_answer.get())
     loading.start()
@@ -104,7 +106,7 @@ class _Loading:
         os.close(self._ended)
 
 
-def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent) -> Introduction | None:
+def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent, home: Path) -> Introduction | None:
     """What the client introduced itself with, if its first line was an `initialize` that is answered here."""
     line = inbox.take_line(MAX_FIRST_LINE)
     if line is None:
@@ -112,8 +114,11 @@ def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent) -> Introdu
     first = _message(line)
     if isinstance(first, Request) and (introduction := plain_introduction(first)) is not None:
         agent.introduce(introduction.name, introduction.version)
+        announced = introduction.capabilities is not None
+        result = initialize_result(agent.text(), home, capabilities=announced)
+        answer = dump_response(first.id, result)
         # Less than a pipe holds, so this does not wait.
-        inbox.ended |= not write_all(write_fd, _greeting(first.id, agent) + b"\n")
+        inbox.ended |= not write_all(write_fd, answer + b"\n")
         return introduction
     if (refusal := _refusal(first)) is not None:
         inbox.ended |= not write_all(write_fd, refusal + b"\n")
@@ -170,7 +175,13 @@ def _plain_capabilities(capabilities: Json) -> bool:
     """Those that an API here knows have to be of the right type; others are ignored."""
     if capabilities is None:
         return True
-    return isinstance(capabilities, dict) and isinstance(capabilities.get("elicitation", False), bool)
+    if not isinstance(capabilities, dict):
+        return False
+    try:
+        parse_capabilities(capabilities)
+    except InvalidCapability:
+        return False
+    return True
 
 
 def _refusal(message: Message | None) -> bytes | None:
@@ -184,8 +195,3 @@ def _refusal(message: Message | None) -> bytes | None:
         case Request(id=id, method=method) if method != INITIALIZE:
             return dump_error(id, INVALID_REQUEST, "Not initialized", {"kind": "not_initialized"})
     return None
-
-
-def _greeting(id: RequestId, agent: UserAgent) -> bytes:
-    text = agent.text().replace("\\", "\\\\").replace('"', '\\"')
-    return dump_response(id, f'{{"userAgent":"{text}"}}'.encode("ascii"))

@@ -40,7 +40,7 @@ def serve_stdio(args: argparse.Namespace) -> int:
     server = Lazy(_full_server)
     plain = not launch.settings and launch.profile is None
     early_answer = Lazy(lambda: _early_answer(launch.home)) if plain else None
-    handover = early_handshake(0, write_fd, launch.environment, server, early_answer)
+    handover = early_handshake(0, write_fd, launch.environment, launch.home, server, early_answer)
     if handover is not None:
         server.get()(write_fd, launch, handover)
     # Threads that still wait for a disk or a name server must not hold the process.

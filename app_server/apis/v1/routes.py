@@ -20,6 +20,7 @@ from protocol.v1 import methods
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
     config, live, greeted = services.config, services.conversations, services.handshake
+    introduced = handshake.InitializeContext(greeted, config.home)
     account = accounts.AccountContext(config, services.auth, services.logins, services.outgoing)
     command = commands.CommandContext(config, services.runner)
     conversation = conversations.ConversationContext(config, live, services.outgoing, greeted.warm_up)
@@ -27,8 +28,8 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     listener = listeners.ListenerContext(live, services.new_id)
     model = models.ModelContext(config, services.models)
     return (
-        route(methods.INITIALIZE, handshake.initialize, greeted),
-        route(methods.GET_USER_AGENT, handshake.get_user_agent, greeted),
+        route(methods.INITIALIZE, handshake.initialize, introduced),
+        route(methods.GET_USER_AGENT, handshake.get_user_agent, introduced),
         route(methods.USER_INFO, accounts.user_info, account),
         route(methods.NEW_CONVERSATION, conversations.new_conversation, conversation),
         route(methods.RESUME_CONVERSATION, conversations.resume_conversation, conversation),

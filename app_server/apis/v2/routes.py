@@ -16,6 +16,7 @@ from protocol.v2 import thread_methods, turn_methods
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
     client = services.handshake.client
+    client.elicitation = True  # clients of this API answer questions of MCP servers
 
     def make_adapter(thread_id: str) -> ThreadAdapter:
         return ThreadAdapter(thread_id, time.time, client.opted_out)
