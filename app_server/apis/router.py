@@ -46,6 +46,8 @@ class MethodRouter:
         return id.lower() if isinstance(id, str) else None
 
     async def call(self, request: Request) -> RpcReply:
+        if "/" in request.method and not self._client.initialized:
+            raise invalid_request("Not initialized", "not_initialized")
         route = self._route(request.method)
         if route is None:
             raise invalid_request(unknown_method(request.method), "unknown_method")

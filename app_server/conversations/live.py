@@ -65,6 +65,7 @@ class LiveConversation:
         self._preferred: AdapterFactory | None = None
         """The API whose request began the last turn."""
         self.status = ConversationStatus()
+        self._turn_ends = False
         self._continues_elsewhere = False
         self.gone = anyio.Event()
 
@@ -195,7 +196,9 @@ class LiveConversation:
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:
         starts = isinstance(event.event, TurnStarted)
         if isinstance(event.event, TurnEnded):
+            self._turn_ends = True  # the end of the turn is the next status
             self._questions.close_all()
+            self._turn_ends = False
         if starts:
             self._set_status(self.status.after(event))
         for outlet in self._outlets.values():
@@ -241,6 +244,8 @@ class LiveConversation:
 
     # --- status
     def _questions_changed(self) -> None:
+        if self._turn_ends:
+            return
         self._set_status(
             self.status.waiting(approvals=self._questions.approvals, inputs=self._questions.inputs)
         )

@@ -100,7 +100,7 @@ def _shown(
         recency_at=max(int(changed), created),
         status=spelling.thread_status(live.status if live is not None else NOT_LOADED),
         path=str(path),
-        cwd=summary.cwd,
+        cwd=settings.cwd if settings is not None else summary.cwd,
         cli_version=summary.cli_version,
         source=_source(summary.source),
         git_info=git and GitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url),

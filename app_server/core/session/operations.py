@@ -223,6 +223,8 @@ async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
     elif op.decision is ReviewDecision.ABORT:
         tool = "apply_patch" if isinstance(op, PatchApprovalOp) else "shell"
         actor.services.telemetry.tool_decision(tool, id, op.decision.value, "user")
+        if actor.active is not None:
+            actor.active.emitter.decline(id)
         await actor.interrupt()
     else:
         broker.resolve(id, op.decision)

@@ -56,7 +56,8 @@ class OpenItem:
     def cut(self) -> Item:
         item = self.partial() if self.partial is not None else self.item
         if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
-            return replace(item, status=ItemStatus.FAILED)
+            declined = item.status is ItemStatus.DECLINED
+            return item if declined else replace(item, status=ItemStatus.FAILED)
         return item
 
 
@@ -140,6 +141,12 @@ class TurnEmitter:
         """What an open item is by now, without an event; this is what is completed if it is cut."""
         open_item = self._open[item.id]
         self._open[item.id] = OpenItem(item, open_item.started_ms, open_item.partial)
+
+    def decline(self, item_id: str) -> None:
+        """The user refused it and ended the turn with that: it is cut as declined."""
+        open_item = self._open.get(item_id)
+        if open_item is not None and isinstance(open_item.item, CommandExecution | FileChange):
+            self.update(replace(open_item.item, status=ItemStatus.DECLINED))
 
     def complete(self, item: Item) -> None:
         open_item = self._open.pop(item.id)

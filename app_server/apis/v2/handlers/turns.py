@@ -55,6 +55,8 @@ async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSte
     live = loaded(context, params.thread_id)
     if not params.expected_turn_id:
         raise invalid_request("expectedTurnId must not be empty", "invalid_params", "expectedTurnId")
+    if not params.input:
+        raise invalid_request("input must not be empty", "invalid_params", "input")
     _check_length(params.input)
     words = await as_words(_inputs(params.input), params.client_user_message_id)
     try:
