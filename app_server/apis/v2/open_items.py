@@ -11,7 +11,7 @@ from dataclasses import field, replace
 
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import OutputStream
-from protocol.engine.items import AgentMessage, Item
+from protocol.engine.items import AgentMessage, Item, Plan
 from protocol.records import dataclass
 
 PIECE = 8 * 1024
@@ -38,13 +38,14 @@ class OutputText:
 @dataclass(slots=True)
 class OpenItem:
     turn_id: str
+    engine_id: str
     item: Item
     """As it began, under its id in the thread."""
     started_ms: int
     said: list[str] = field(default_factory=list)
     """Deltas of a message."""
-    heads: dict[type, tuple[str, bytes]] = field(default_factory=dict)
-    """By kind of event: the method, and all that comes before the text of a delta."""
+    heads: dict[str, bytes] = field(default_factory=dict)
+    """By method: all that comes before the text of a delta."""
     _outputs: dict[OutputStream, OutputText] = field(default_factory=dict)
 
     def output(self, stream: OutputStream) -> OutputText:
@@ -59,9 +60,14 @@ class OpenItem:
             yield from text.pieces(b"", last=True)
 
     def so_far(self) -> Item:
-        if isinstance(self.item, AgentMessage) and self.said:
-            return replace(self.item, content=("".join(self.said),))
-        return self.item
+        said = "".join(self.said)
+        match self.item:
+            case AgentMessage() if said:
+                return replace(self.item, content=(said,))
+            case Plan() if said:
+                return replace(self.item, text=said)
+            case _:
+                return self.item
 
 
 @dataclass(slots=True)
@@ -72,21 +78,22 @@ class OpenItems:
 
     def begin(self, turn_id: str, item: Item, started_ms: int) -> OpenItem:
         unique = replace(item, id=self._ids.begin_and_end(item.id))
-        opened = self._open[turn_id, item.id] = OpenItem(turn_id, unique, started_ms)
+        opened = OpenItem(turn_id, item.id, unique, started_ms)
+        self._open[turn_id, item.id] = opened
         return opened
 
-    def get(self, turn_id: str, id: str) -> OpenItem | None:
-        return self._open.get((turn_id, id))
+    def get(self, turn_id: str, engine_id: str) -> OpenItem | None:
+        return self._open.get((turn_id, engine_id))
 
-    def end(self, turn_id: str, id: str) -> OpenItem | None:
-        return self._open.pop((turn_id, id), None)
+    def end(self, opened: OpenItem) -> None:
+        self._open.pop((opened.turn_id, opened.engine_id), None)
 
-    def latest(self, turn_id: str | None, id: str) -> OpenItem | None:
+    def latest(self, turn_id: str | None, engine_id: str) -> OpenItem | None:
         """The one of the turn, or of an earlier one: a command may go on after its turn."""
-        exact = self._open.get((turn_id or "", id))
+        exact = self._open.get((turn_id or "", engine_id))
         if exact is not None:
             return exact
-        return next((each for (_, known), each in reversed(self._open.items()) if known == id), None)
+        return next((each for each in reversed(self._open.values()) if each.engine_id == engine_id), None)
 
     def of_turn(self, turn_id: str) -> list[OpenItem]:
-        return [each for (turn, _), each in self._open.items() if turn == turn_id]
+        return [each for each in self._open.values() if each.turn_id == turn_id]
