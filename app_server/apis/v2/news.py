@@ -12,12 +12,12 @@ from protocol.events import notices
 from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.events.patches import TurnDiffEvent
-from protocol.events.tokens import RateLimitSnapshot, TokenCountEvent, TokenUsageInfo
+from protocol.events.tokens import TokenCountEvent, TokenUsageInfo
 from protocol.events.tools import PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent
 from protocol.v2 import notifications as methods
 from protocol.v2.errors import DeprecationNoticeNotification, WarningNotification
-from protocol.v2.limits import AccountRateLimitsUpdatedNotification
+from protocol.v2.limits import AccountRateLimitsUpdatedNotification, RateLimitSnapshot
 from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
 from protocol.v2.turn import (
     TurnDiffUpdatedNotification,
@@ -95,10 +95,11 @@ class ThreadNews:
                 thread_id=self._thread_id, turn_id=turn_id, token_usage=token_usage(event.info)
             )
             self._lines.add(methods.THREAD_TOKEN_USAGE_UPDATED, usage)
-        if event.rate_limits is not None and event.rate_limits != self._limits:
-            self._limits = event.rate_limits
-            limits = AccountRateLimitsUpdatedNotification(rate_limits=rate_limits(event.rate_limits))
-            self._lines.add(methods.ACCOUNT_RATE_LIMITS_UPDATED, limits)
+        limits = self._limits if event.rate_limits is None else rate_limits(event.rate_limits)
+        if limits != self._limits:
+            self._limits = limits
+            update = AccountRateLimitsUpdatedNotification(rate_limits=limits)
+            self._lines.add(methods.ACCOUNT_RATE_LIMITS_UPDATED, update)
 
     def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
         if turn_id is not None and event.unified_diff != self._diff:

@@ -12,11 +12,37 @@ from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.engine.events import EngineEvent, SessionEvent
+from protocol.engine.items import CommandExecution, FileChange
+from protocol.events.commands import UnknownCommand
+from protocol.events.patches import AddFileChange
+from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
 from protocol.export import schemas, thread_schemas
+from protocol.responses import InputText, MessageItem
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
-TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc"
+TURN, OTHER_TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc", "01a1fc2e-6000-7ed0-9b52-64722a96c4dc"
 NOW = 1_795_288_573.25
+USAGE = TokenUsageInfo(
+    total_token_usage=TokenUsage(input_tokens=10, output_tokens=5, total_tokens=15),
+    last_token_usage=TokenUsage(total_tokens=15),
+    model_context_window=1000,
+)
+LIMITS = RateLimitSnapshot(primary=RateLimitWindow(used_percent=12.6, window_minutes=300, resets_at=5))
+RAW = MessageItem(role="user", content=(InputText(text="hi"),))
+
+
+def command(id: str = "call-1", **fields: Json) -> CommandExecution:
+    return CommandExecution(
+        id=id,
+        command=("bash", "-lc", "ls"),
+        cwd="/w",
+        parsed=(UnknownCommand(cmd="ls"),),
+        **fields,
+    )
+
+
+def patch(id: str = "call-2", **fields: Json) -> FileChange:
+    return FileChange(id=id, changes={"/w/a": AddFileChange(content="x\n")}, **fields)
 
 
 @cache
@@ -38,7 +64,9 @@ def message(line: bytes) -> Json:
 class Recording:
     """An adapter, and a sink that hands it what a turn emits."""
 
-    def __init__(self, *, opted_out: Collection[str] = (), raw: bool = False, subscribed: bool = True) -> None:
+    def __init__(
+        self, *, opted_out: Collection[str] = (), raw: bool = False, subscribed: bool = True
+    ) -> None:
         self.adapter = ThreadAdapter(THREAD, lambda: NOW, opted_out)
         self.raw, self.subscribed = raw, subscribed
         self.messages: list[Json] = []
@@ -51,7 +79,9 @@ class Recording:
 
     def take(self, event: SessionEvent) -> list[Json]:
         self.emitted.append(event)
-        found = [message(line) for line in self.adapter.lines(event, subscribed=self.subscribed, raw=self.raw)]
+        found = [
+            message(line) for line in self.adapter.lines(event, subscribed=self.subscribed, raw=self.raw)
+        ]
         self.messages += found
         return found
 
