@@ -8,7 +8,7 @@ import pytest
 
 from app_server.apis.v2.errors import codex_error_info, turn_error
 from app_server.apis.v2.items import NO_REVIEW, thread_item
-from app_server.apis.v2.turns import ended_turn, pending_turn, shown_turn
+from app_server.apis.v2.turns import ended_turn, pending_turn, shown_items, shown_turn
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.base import Json
 from protocol.engine import items as engine
@@ -321,6 +321,18 @@ def test_the_end_of_a_turn_shows_its_last_whole_message() -> None:
     value = ended_turn(failed).to_value()
     assert (value["items"], value["itemsView"]) == ([], "notLoaded")
     assert value["error"] == {"message": "no", "codexErrorInfo": None, "additionalDetails": None}
+
+
+def test_a_review_that_is_read_again_has_its_message() -> None:
+    ended = EndedItem(engine.ExitedReview("x", ReviewOutputEvent(overall_explanation="Fine.")), 5, 6)
+    record = TurnRecord(id="t", state=TurnState.COMPLETED, items=(ended,))
+    shown = shown_turn(record, TurnItemsView.FULL).to_value()["items"]
+    assert [(each["type"], each.get("text")) for each in shown] == [
+        ("exitedReviewMode", None),
+        ("agentMessage", "Fine."),
+    ]
+    assert [each.to_value() for each in shown_items(ended)] == shown
+    assert ended_turn(record).to_value()["items"] == shown[1:]
 
 
 def test_a_turn_that_was_taken_in() -> None:

@@ -42,6 +42,7 @@ from protocol.engine.turns import TurnState
 from protocol.events import notices
 from protocol.events.commands import ExecApprovalRequestEvent, UnknownCommand
 from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEvent
+from protocol.events.review import ReviewOutputEvent
 from protocol.events.tokens import (
     RateLimitSnapshot,
     TokenCountEvent,
@@ -240,23 +241,32 @@ def test_a_turn_that_fails_without_a_reason_still_has_an_error() -> None:
     assert seen.params("turn/completed")[0]["turn"]["error"]["codexErrorInfo"] == "other"
 
 
-def test_a_review_has_one_turn_and_its_findings_as_text() -> None:
+@pytest.mark.parametrize("output", [ReviewOutputEvent(overall_explanation="Well done."), None])
+def test_a_review_has_one_turn_and_says_what_it_found(output: ReviewOutputEvent | None) -> None:
     seen = Recording()
     turn = seen.turn()
     turn.turn_started(TurnKind.REVIEW, None)
     turn.show(EnteredReview("e", "prompt", "current changes"))
-    turn.show(ExitedReview("x", None))
+    turn.show(ExitedReview("x", output))
+    joined = seen.adapter.running_turn()
     turn.turn_ended(TurnStatus.COMPLETED)
+    message = ["item/started agentMessage", "item/completed agentMessage"]
     assert seen.short() == [
         "turn/started",
         "item/started enteredReviewMode",
         "item/completed enteredReviewMode",
         "item/started exitedReviewMode",
         "item/completed exitedReviewMode",
+        *(message if output else []),
         "turn/completed completed",
     ]
     check_laws(seen.messages)
     assert {each["turnId"] for each in seen.params("item/started")} == {TURN}
+    ids = [each["item"]["id"] for each in seen.params("item/completed")]
+    assert joined is not None
+    assert [each["id"] for each in joined.to_value()["items"]] == ids, "the same live and read again"
+    said = [each["text"] for each in seen.params("turn/completed")[0]["turn"]["items"]]
+    assert said == (["Well done."] if output else [])
 
 
 def test_a_compaction_is_an_item() -> None:
@@ -448,7 +458,6 @@ def test_without_a_subscriber_only_the_status_is_told() -> None:
 def test_who_joins_sees_the_turn_with_what_goes_on() -> None:
     seen = Recording()
     turn = seen.turn()
-    assert seen.adapter.running is None
     assert seen.adapter.running_turn() is None
     turn.turn_started(TurnKind.REGULAR, None)
     turn.show(UserMessage("u", (TextInput(text="hi"),)))
