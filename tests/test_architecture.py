@@ -60,6 +60,10 @@ PURE_MODULES = {
     "app_server": {"identity", "limits"},
     "app_server.apis": {"result", "route"},
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
+    "app_server.apis.v2": {
+        *("approvals", "errors", "inbound", "item_lines", "items", "lines", "news", "open_items", "outbound"),
+        *("spelling", "turns", "usage"),
+    },
     "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},
     "app_server.core": {"bounds", "errors", "lazy", "shell_tree"},

@@ -20,7 +20,7 @@ from app_server.apis.v2.lines import NotificationLines
 from app_server.apis.v2.news import ThreadNews
 from app_server.apis.v2.open_items import OpenItems
 from app_server.apis.v2.spelling import thread_status
-from app_server.apis.v2.turns import ended_turn, shown_turn
+from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientQuestion
 from app_server.conversations.status import ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
@@ -28,6 +28,8 @@ from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,
+    ItemCompleted,
+    ItemStarted,
     Notice,
     PatchWriting,
     Question,
@@ -37,7 +39,7 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.turns import TurnRecord
+from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
@@ -139,8 +141,13 @@ class ThreadAdapter:
 
     def _keep(self, turn_id: str, ended: Ended) -> None:
         """A turn that is over is read from the disk."""
-        if self._is_running(turn_id):
-            self._fold.take_all(SessionEvent("", turn_id, each) for each in ended)
+        for each in ended:
+            if self._is_running(turn_id):
+                self._fold.take(SessionEvent("", turn_id, each))
+            message = review_message(EndedItem(each.item, each.started_at_ms, each.at_ms, each.cut))
+            if message is not None:
+                self._items.take(turn_id, ItemStarted(message.item, each.at_ms))
+                self._items.take(turn_id, ItemCompleted(message.item, each.at_ms, each.at_ms))
 
     def _is_running(self, turn_id: str) -> bool:
         running = self.running

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Final, assert_never
 
 from app_server.apis.v2.errors import turn_error
-from app_server.apis.v2.items import thread_item
-from protocol.engine.items import AgentMessage, UserMessage
+from app_server.apis.v2.items import review_text, thread_item
+from protocol.engine.items import AgentMessage, ExitedReview, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.v2.items import ThreadItem
 from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
@@ -39,7 +40,8 @@ def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[Thr
         case TurnItemsView.SUMMARY:
             return _turn(record, view, [shown_item(ended) for ended in _summary(record)])
         case TurnItemsView.FULL:
-            return _turn(record, view, [*map(shown_item, record.items), *open_items])
+            items = [shown_item(ended) for ended in _items(record)]
+            return _turn(record, view, [*items, *open_items])
         case _:
             assert_never(view)
 
@@ -53,12 +55,35 @@ def ended_turn(record: TurnRecord) -> Turn:
 
 
 def last_message(record: TurnRecord) -> EndedItem | None:
-    whole = (each for each in reversed(record.items) if isinstance(each.item, AgentMessage) and not each.cut)
+    items = reversed(_items(record))
+    whole = (each for each in items if isinstance(each.item, AgentMessage) and not each.cut)
     return next(whole, None)
+
+
+def review_message(ended: EndedItem) -> EndedItem | None:
+    """What a review found, as a message behind the item that says so: many clients show messages only. Its id is made
+    of the item's, so that it is the same live and read again."""
+    review = ended.item
+    if not isinstance(review, ExitedReview) or review.output is None:
+        return None
+    message = AgentMessage(str(uuid.uuid5(uuid.NAMESPACE_OID, review.id)), (review_text(review.output),))
+    return EndedItem(message, ended.ended_ms, ended.ended_ms)
+
+
+def shown_items(ended: EndedItem) -> tuple[ThreadItem, ...]:
+    """The item, and the message of a review behind it."""
+    message = review_message(ended)
+    return (shown_item(ended),) if message is None else (shown_item(ended), shown_item(message))
 
 
 def shown_item(ended: EndedItem) -> ThreadItem:
     return thread_item(ended.item, ended.started_ms, ended.ended_ms)
+
+
+def _items(record: TurnRecord) -> list[EndedItem]:
+    """With the messages of reviews."""
+    pairs = ((each, review_message(each)) for each in record.items)
+    return [each for pair in pairs for each in pair if each is not None]
 
 
 def _summary(record: TurnRecord) -> list[EndedItem]:
