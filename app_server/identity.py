@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app_server import __version__
+from app_server import PROTOCOL_VERSION
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Introduction:
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
     system = os.uname()
     return UserAgent(
-        version=__version__,
+        version=PROTOCOL_VERSION,
         system=f"{system.sysname} {system.release}",
         machine=system.machine,
         terminal=environment.get("TERM_PROGRAM") or environment.get("TERM") or "unknown",
