@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app_server.apis.offered_models import ModelContext
 from app_server.apis.route import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import (
@@ -26,7 +27,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     conversation = conversations.ConversationContext(config, live, services.outgoing, greeted.warm_up)
     file = files.FileContext(services.search, services.git)
     listener = listeners.ListenerContext(live, services.new_id)
-    model = models.ModelContext(config, services.models)
+    model = ModelContext(config, services.models)
     return (
         route(methods.INITIALIZE, handshake.initialize, introduced),
         route(methods.GET_USER_AGENT, handshake.get_user_agent, introduced),

@@ -63,6 +63,11 @@ ALIASES: Mapping[str, str] = {
 ONLY_OTHER_NAMES = frozenset({"view_image", "undo"})
 """Aliases that no version of the settings ever had: nobody needs to be told to leave them."""
 
+WITHOUT_EFFECT = frozenset(
+    {"rmcp_client", "experimental_sandbox_command_assessment", "enable_experimental_windows_sandbox"}
+)
+"""Features that are known, so that nobody is warned, and that switch nothing here."""
+
 _DEFAULTS = frozenset(feature.name for feature in FEATURES.values() if feature.default)
 
 

@@ -59,8 +59,13 @@ def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrid
     profile = profiles.get(name) if isinstance(profiles, Mapping) else None
     if not isinstance(profile, Mapping):
         raise derive_error(f"config profile `{shortened(name)}` not found")
-    chosen = {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
+    chosen = profile_settings(profile)
     return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
+
+
+def profile_settings(profile: Mapping[str, Json]) -> dict[str, Json]:
+    """What of a profile's table are settings."""
+    return {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
 
 
 def key_in_file(

@@ -41,7 +41,6 @@ from protocol.records import dataclass
 
 DEFAULT_MODEL = "gpt-5-codex"
 DEFAULT_REVIEW_MODEL = "gpt-5-codex"
-DEFAULT_CHATGPT_BASE_URL = "https://chatgpt.com/backend-api/"
 
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
 """A model reads none of them whole beyond this."""
@@ -82,6 +81,7 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
     provider = _provider(table.text("model_provider") or OPENAI, providers)
     trusted = trust_of(around.cwd, _trust_levels(table.table("projects"), warnings))
     features = _features(table, warnings)
+    _check_without_effect(table)
     forced = table.text("forced_login_method")
     if forced not in (None, *LOGIN_METHODS):
         raise table.unfit("forced_login_method", "must be one of `chatgpt`, `api`")
@@ -102,15 +102,12 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
         or ReasoningSummary.AUTO,
         model_verbosity=table.choice("model_verbosity", Verbosity),
         model_supports_reasoning_summaries=table.flag("model_supports_reasoning_summaries"),
-        model_reasoning_summary_format=table.text("model_reasoning_summary_format"),
         approval_policy=table.choice("approval_policy", AskForApproval) or AskForApproval.ON_REQUEST,
         sandbox_policy=_sandbox(table, around, trusted),
         shell_environment_policy=read_shell_environment(table.table("shell_environment_policy")),
-        project_trusted=trusted,
         base_instructions=_base_instructions(table, around),
         developer_instructions=table.text("developer_instructions"),
         compact_prompt=_compact_prompt(table, around),
-        hide_agent_reasoning=table.flag("hide_agent_reasoning") or False,
         show_raw_agent_reasoning=table.flag("show_raw_agent_reasoning") or False,
         project_doc_max_bytes=_or(table.integer("project_doc_max_bytes"), 32 * 1024),
         project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
@@ -124,10 +121,16 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
         otel=read_otel(table.table("otel")),
         forced_login_method=forced,
         forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
-        chatgpt_base_url=table.text("chatgpt_base_url") or DEFAULT_CHATGPT_BASE_URL,
         old_names=tuple(sorted(layered.old_names.items())),
     )
     return replace(config, warnings=tuple(islice(chain(warnings, table.unknown_keys()), MAX_WARNINGS)))
+
+
+def _check_without_effect(table: Table) -> None:
+    """Settings that other programs use. They change nothing here; a value of a wrong kind is an error all the same."""
+    table.flag("hide_agent_reasoning")
+    for key in ("chatgpt_base_url", "model_reasoning_summary_format"):
+        table.text(key)
 
 
 def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig:

@@ -49,13 +49,13 @@ def read_mcp_servers(table: Table, cwd: Path) -> Mapping[str, McpServerConfig]:
 
 
 def read_shell_environment(table: Table) -> ShellEnvironmentPolicy:
+    table.flag("experimental_use_profile")  # of shells that this server does not start
     return ShellEnvironmentPolicy(
         inherit=table.choice("inherit", EnvInherit) or EnvInherit.ALL,
         ignore_default_excludes=table.flag("ignore_default_excludes") or False,
         exclude=table.texts("exclude") or (),
         set=_entries(table.text_map("set")),
         include_only=table.texts("include_only") or (),
-        use_profile=table.flag("experimental_use_profile") or False,
     )
 
 

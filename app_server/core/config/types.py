@@ -108,7 +108,6 @@ class ShellEnvironmentPolicy:
     exclude: tuple[str, ...] = ()
     set: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
     include_only: tuple[str, ...] = ()
-    use_profile: bool = False
 
 
 class HistoryPersistence(StrEnum):
@@ -167,18 +166,14 @@ class Config:
     model_reasoning_summary: ReasoningSummary = ReasoningSummary.AUTO
     model_verbosity: Verbosity | None = None
     model_supports_reasoning_summaries: bool | None = None
-    model_reasoning_summary_format: str | None = None
 
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     sandbox_policy: SandboxPolicy = field(default_factory=ReadOnly)
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
-    project_trusted: bool | None = None
-    """What `[projects]` says of the working directory; None when it says nothing."""
 
     base_instructions: str | None = None
     developer_instructions: str | None = None
     compact_prompt: str | None = None
-    hide_agent_reasoning: bool = False
     show_raw_agent_reasoning: bool = False
     project_doc_max_bytes: int = 32 * 1024
     project_doc_fallback_filenames: tuple[str, ...] = ()
@@ -195,8 +190,6 @@ class Config:
     forced_login_method: str | None = None
     """`chatgpt` or `api`: the only way in that the user allows."""
     forced_chatgpt_workspace_id: str | None = None
-    chatgpt_base_url: str = "https://chatgpt.com/backend-api/"
-    disable_response_storage: bool = False
     warnings: tuple[str, ...] = ()
     """What was odd but not fatal, one sentence each, fit for a user."""
     old_names: tuple[tuple[str, str], ...] = ()

@@ -56,6 +56,10 @@ class ConversationSummary:
     git_info: Revision | None
     said_something: bool
     """Whether the user has said anything in it."""
+    originator: str
+    """The client that began it."""
+    forked_from: str | None
+    """The conversation that it is a copy of."""
 
 
 def read_summary(path: Path, default_provider: str) -> ConversationSummary:
@@ -107,6 +111,8 @@ def _summarise(path: Path, fd: int, default_provider: str) -> ConversationSummar
         source=_source(meta.get("source")),
         git_info=_revision(meta.get("git")),
         said_something=shown is not None,
+        originator=meta["originator"],
+        forked_from=_text(meta, "forked_from_id"),
     )
 
 

@@ -280,7 +280,7 @@ def test_tables_of_their_own(tmp_path: Path) -> None:
         True,
         ("A*",),
     )
-    assert (policy.set, policy.include_only, policy.use_profile) == ({"B": "C"}, ("PATH",), True)
+    assert (policy.set, policy.include_only) == ({"B": "C"}, ("PATH",))
     assert (config.history.persistence, config.history.max_bytes) == (HistoryPersistence.NONE, 5)
     assert config.notify == ("prog", "arg")
     assert (config.otel.exporter, config.otel.endpoint) == (OtelExporter.OTLP_HTTP, "http://h")

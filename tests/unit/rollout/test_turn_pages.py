@@ -7,6 +7,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,7 +61,7 @@ payloads = st.one_of(
     event("entered_review_mode", prompt=texts, user_facing_hint=texts, **identity),
     event("exited_review_mode", **identity),
     event("token_count", info=st.none()),
-    event("turn_item", turn_id=turn_ids, item=names.map(lambda id: item_to_value(ImageView(id, "/p")))),
+    event("turn_item", turn_id=turn_ids, item=names.map(lambda name: item_to_value(ImageView(name, "/p")))),
     event("turn_item", turn_id=turn_ids, item=st.just({"kind": "ImageView"})),
 )
 
@@ -126,9 +127,7 @@ def check(history: TurnHistory, turns: list[TurnRecord], limit: int, *, newest_f
     rows = join(history.items, limit, newest_first=newest_first)
     assert [(row.turn_id, row.ended) for row in rows] == items_of(turns)
     for turn in turns:
-        of_turn = join(
-            lambda request, id=turn.id: history.items(request, id), limit, newest_first=newest_first
-        )  # type: ignore[misc]
+        of_turn = join(partial(history.items, turn_id=turn.id), limit, newest_first=newest_first)
         assert [row.ended for row in of_turn] == list(turn.items)
 
 
@@ -283,7 +282,7 @@ def test_a_page_can_be_left_backwards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cursor", ["zzz", "", "é", "W10", "bnVsbA", "WyJ4IiwxXQ"])
 def test_what_is_no_cursor(cursor: str) -> None:
-    with pytest.raises(InvalidCursor, match="^invalid cursor: "):
+    with pytest.raises(InvalidCursor, match=r"^invalid cursor: "):
         parse_cursor(cursor)
 
 
