@@ -95,8 +95,15 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _login_status() -> int:
     """Launchers ask this before they spawn a server: 0 where there is a login, 1 where there is none."""
-    from app_server.core.auth.storage import stored_login  # noqa: PLC0415  a server needs none of it here
-    raise NotImplementedError
+    from app_server.core.auth.storage import read_auth  # noqa: PLC0415  a server needs none of it here
+    from app_server.startup.launch import server_home  # noqa: PLC0415
+
+    auth = read_auth(server_home(os.environ))
+    if auth is None or (auth.api_key is None and auth.tokens is None):
+        print("Not logged in", file=sys.stderr)  # noqa: T201
+        return 1
+    print("Logged in using an API key" if auth.api_key else "Logged in using ChatGPT", file=sys.stderr)  # noqa: T201
+    return 0
 
 
 def _generate(command: str, out: Path, *, experimental: bool) -> int:

@@ -46,8 +46,6 @@ class MethodRouter:
         return id.lower() if isinstance(id, str) else None
 
     async def call(self, request: Request) -> RpcReply:
-        if "/" in request.method and not self._client.initialized:
-            raise invalid_request("Not initialized", "not_initialized")
         route = self._route(request.method)
         if route is None:
             raise invalid_request(unknown_method(request.method), "unknown_method")
@@ -65,9 +63,9 @@ class MethodRouter:
 
     def _route(self, method: str) -> Route | None:
         route = self._routes.get(method)
-        if route is None and self._more is not None and "/" in method and self._client.initialized:
+        if route is None and self._more is not None and "/" in method:
             more, self._more = self._more, None
-            self._routes |= by_method([*self._routes.values(), *more()])
+            self._routes |= by_method(more())
             route = self._routes.get(method)
         return route
 

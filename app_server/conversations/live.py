@@ -8,6 +8,7 @@ without subscribers, and what the others would have been sent waits here, up to 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import field
@@ -56,6 +57,7 @@ class LiveConversation:
         self, id: str, session: Session, outgoing: Outgoing, new_operation_id: Callable[[], str]
     ) -> None:
         self.id, self.session = id, session
+        self.opened_at = time.time()
         self._outgoing = outgoing
         self._new_operation_id = new_operation_id
         self._outlets: dict[AdapterFactory, Outlet] = {}

@@ -84,7 +84,7 @@ class Live:
 
 def reader(home: Path, live: Live | None = None) -> ReadingContext:
     source = ConfigSource(home=home, cwd=home, cli=CliOverrides(), environment={})
-    rendering = Rendering(show_turn, show_item, show_status)
+    rendering = Rendering(show_turn, lambda ended: (show_item(ended),), show_status)
     return ReadingContext(
         source, live or Live(), TurnIndexes(), rendering, lambda thread: f"name of {thread[-1]}"
     )

@@ -80,7 +80,17 @@ async def test_a_broken_configuration_is_an_error(tmp_path: Path) -> None:
         ({"tools": {"web_search": True, "view_image": False}}, {"tools": {"web_search": None}}),
         ({"tools": 7}, {"tools": None}),
         ({"analytics": {"enabled": "maybe"}}, {"analytics": {"enabled": None}}),
-        ({"sandbox_workspace_write": {"writable_roots": [1]}}, {"sandbox_workspace_write": None}),
+        (
+            {"sandbox_workspace_write": {"writable_roots": [1], "network_access": True}},
+            {
+                "sandbox_workspace_write": {
+                    "writable_roots": [],
+                    "network_access": True,
+                    "exclude_tmpdir_env_var": False,
+                    "exclude_slash_tmp": False,
+                }
+            },
+        ),
         ({"forced_chatgpt_workspace_id": {"a": 1}, "x": {"y": [1]}}, {"x": {"y": [1]}}),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,6 +19,7 @@ from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import (
     Anchor,
     InvalidCursor,
+    ItemRow,
     Page,
     PageRequest,
     TurnHistory,
@@ -51,7 +52,6 @@ from protocol.v2.turn import Turn, TurnItemsView
 PAGE_BYTES = 48 * 1024
 """A page ends early where it would get longer, after one row at least: clients read lines of 64 KiB."""
 
-Shown = TypeVar("Shown", bound=WireModel)
 Result = TypeVar("Result")
 Row = TypeVar("Row")
 
@@ -81,7 +81,8 @@ class Rendering:
     """What the engine knows, in the shapes of this API."""
 
     turn: Callable[[TurnRecord, TurnItemsView], Turn]
-    item: Callable[[EndedItem], ThreadItem]
+    items: Callable[[EndedItem], tuple[ThreadItem, ...]]
+    """What is shown of an item: itself, and the message that goes with it."""
     status: Callable[[ConversationStatus], ThreadStatus]
 
 
@@ -141,7 +142,9 @@ class ReadingContext:
             if loaded is None:
                 raise
             return loaded  # its file is being written for the first time
-        return stored if loaded is None else replace(stored, model=loaded.model)
+        if loaded is None:
+            return stored
+        return replace(stored, model=loaded.model, origin=replace(stored.origin, cwd=loaded.origin.cwd))
 
 
 async def thread_read(context: ReadingContext, params: ThreadReadParams) -> ThreadReadResponse:
@@ -166,7 +169,7 @@ async def thread_turns_list(
     page = await context.read(thread, lambda history: history.turns(request))
     view = params.items_view or TurnItemsView.SUMMARY
     shown = [context.rendering.turn(record, view) for record in page.rows]
-    count = _fitting(shown)
+    count = _fitting([(turn,) for turn in shown])
     return ThreadTurnsListResponse(
         data=tuple(shown[:count]),
         next_cursor=_next(page, count, lambda record: record.id),
@@ -182,18 +185,10 @@ async def thread_items_list(
     newest_first = params.sort_direction is SortDirection.DESC
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
     page = await context.read(thread, lambda history: history.items(request, params.turn_id))
-    shown = [
-        ThreadItemEntry(
-            turn_id=row.turn_id,
-            item=context.rendering.item(row.ended),
-            started_at_ms=row.ended.started_ms,
-            completed_at_ms=row.ended.ended_ms,
-        )
-        for row in page.rows
-    ]
+    shown = [_entries(context, row, newest_first=newest_first) for row in page.rows]
     count = _fitting(shown)
     return ThreadItemsListResponse(
-        data=tuple(shown[:count]),
+        data=tuple(entry for entries in shown[:count] for entry in entries),
         next_cursor=_next(page, count, lambda row: row.ended.item.id),
         backwards_cursor=page.backwards_cursor,
     )
@@ -234,11 +229,24 @@ def _anchor(cursor: str | ItemThreadItemsListAnchor | None) -> Anchor | None:
             return Anchor(cursor.item_id, included=True)
 
 
-def _fitting(rows: list[Shown]) -> int:
+def _entries(context: ReadingContext, row: ItemRow, *, newest_first: bool) -> tuple[ThreadItemEntry, ...]:
+    entries = [
+        ThreadItemEntry(
+            turn_id=row.turn_id,
+            item=item,
+            started_at_ms=row.ended.started_ms,
+            completed_at_ms=row.ended.ended_ms,
+        )
+        for item in context.rendering.items(row.ended)
+    ]
+    return tuple(reversed(entries)) if newest_first else tuple(entries)
+
+
+def _fitting(rows: Sequence[Sequence[WireModel]]) -> int:
     """How many of these rows fit into a page; one at least."""
     size = 0
     for count, row in enumerate(rows):
-        size += len(row.to_json())
+        size += sum(len(entry.to_json()) for entry in row)
         if size > PAGE_BYTES and count > 0:
             return count
     return len(rows)

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID
 
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2 import spelling
+from app_server.apis.v2.handlers.reading import ReadingContext
+from app_server.apis.v2.loaded_threads import LoadedThreads
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.apis.v2.thread_reader import ThreadReader
+from app_server.apis.v2.thread_ids import parse_thread_id, rollout_not_found, thread_not_found
+from app_server.apis.v2.thread_view import thread_view, whole_turns
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.operation_ids import operation_numbers
 from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.errors import ConfigError
+from app_server.core.errors import ConfigError, RolloutNotFound
 from app_server.core.opening import NewConversation, StoredRollout
 from app_server.core.rollout.last_settings import last_turn_context
+from app_server.core.rollout.listing import find_rollout
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
+from protocol.ids import ConversationId
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
 from protocol.v2.notifications import THREAD_STARTED, THREAD_STATUS_CHANGED
@@ -39,7 +42,7 @@ from protocol.v2.thread_open import (
     ThreadUnsubscribeResponse,
     ThreadUnsubscribeStatus,
 )
-from protocol.v2.turn import Turn, TurnItemsView
+from protocol.v2.turn import Turn
 
 SUBSCRIPTION = "threads"
 """The one subscription that a connection has to a thread over this API."""
@@ -58,7 +61,8 @@ class ThreadContext:
     conversations: ConversationManager
     notifier: ThreadNotifier
     make_adapter: AdapterFactory
-    reader: ThreadReader
+    reading: ReadingContext
+    loaded: LoadedThreads
     warm_up: WarmUp
     operation_ids: Callable[[], Callable[[], str]] = operation_numbers
 
@@ -74,7 +78,7 @@ async def thread_start(
     config = _load(context, _overrides(params))
     live, _ = await context.conversations.open(config, NewConversation(), context.operation_ids())
     live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
-    thread = await context.reader.thread(live.id, live=live)
+    thread = await _shown_thread(context, live)
     response = ThreadStartResponse(thread=thread, **_in_force(live))
 
     async def announce() -> None:
@@ -86,14 +90,11 @@ async def thread_start(
 async def thread_resume(
     context: ThreadContext, params: ThreadResumeParams
 ) -> HandlerResult[ThreadResumeResponse]:
-    live = context.conversations.find(thread_id_of(params.thread_id))
+    live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         live = await _reopen(context, params)
-    thread = await context.reader.thread(live.id, live=live)
-    turns: tuple[Turn, ...] = ()
-    if not params.exclude_turns:
-        turns = await context.reader.all_turns(live.id, live.rollout_path, TurnItemsView.FULL, live=live)
-    response = ThreadResumeResponse(thread=_with_turns(thread, turns), **_in_force(live))
+    turns = () if params.exclude_turns else await _turns(context, live)
+    response = ThreadResumeResponse(thread=await _shown_thread(context, live, turns), **_in_force(live))
     joined = live
 
     async def subscribe() -> None:
@@ -107,7 +108,7 @@ async def thread_resume(
 async def thread_unsubscribe(
     context: ThreadContext, params: ThreadUnsubscribeParams
 ) -> ThreadUnsubscribeResponse:
-    live = context.conversations.find(thread_id_of(params.thread_id))
+    live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         return ThreadUnsubscribeResponse(status=ThreadUnsubscribeStatus.NOT_LOADED)
     if not live.subscribed(context.make_adapter):
@@ -118,29 +119,15 @@ async def thread_unsubscribe(
 
 def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
     """The open thread. Raises RpcError where there is none."""
-    live = context.conversations.find(thread_id_of(thread_id))
+    live = context.conversations.find(parse_thread_id(thread_id))
     if live is None:
-        raise invalid_request(f"thread not found: {thread_id}", "thread_not_found")
+        raise thread_not_found(thread_id)
     return live
 
 
-def adapter_of(context: ThreadContext, live: LiveConversation) -> ThreadAdapter:
-    adapter = live.adapter(context.make_adapter)
-    assert isinstance(adapter, ThreadAdapter)
-    return adapter
-
-
 # --- parts
-def thread_id_of(text: str) -> str:
-    """The id in its usual form. Raises RpcError for what is no UUID."""
-    try:
-        return str(UUID(text))
-    except ValueError:
-        raise invalid_request(f"invalid thread id: {text[:200]}", "invalid_thread_id", "threadId") from None
-
-
 async def _reopen(context: ThreadContext, params: ThreadResumeParams) -> LiveConversation:
-    path = await context.reader.find(thread_id_of(params.thread_id))
+    path = await _stored(context, parse_thread_id(params.thread_id))
     overrides = await run_in_thread(_stored_settings, path, _overrides(params))
     config = _load(context, overrides)
     live, _ = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
@@ -228,5 +215,27 @@ def _in_force(live: LiveConversation) -> dict[str, object]:
     }
 
 
-def _with_turns(thread: Thread, turns: tuple[Turn, ...]) -> Thread:
-    return thread.model_copy(update={"turns": turns})
+async def _shown_thread(
+    context: ThreadContext, live: LiveConversation, turns: tuple[Turn, ...] = ()
+) -> Thread:
+    summary = await context.reading.summary(await context.reading.find(live.id))
+    return thread_view(summary, spelling.thread_status(live.status), turns)
+
+
+async def _turns(context: ThreadContext, live: LiveConversation) -> tuple[Turn, ...]:
+    """Oldest first; one that runs is the last, with the items that go on."""
+    thread = await context.reading.find(live.id)
+    turns = await context.reading.read(
+        thread, lambda history: whole_turns(history.all_turns(), context.reading.rendering.turn)
+    )
+    running = context.loaded.running_turn(live.id)
+    if running is None:
+        return turns
+    return (*(turn for turn in turns if turn.id != running.id), running)
+
+
+async def _stored(context: ThreadContext, thread_id: ConversationId) -> Path:
+    try:
+        return await run_in_thread(find_rollout, context.config.home, thread_id)
+    except RolloutNotFound:
+        raise rollout_not_found(thread_id) from None

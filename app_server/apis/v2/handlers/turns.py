@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from app_server.apis.v2 import spelling
-from app_server.apis.v2.handlers.threads import ThreadContext, loaded, thread_id_of
+from app_server.apis.v2.handlers.threads import ThreadContext, loaded
 from app_server.apis.v2.inbound import UnsupportedInput, user_inputs
+from app_server.apis.v2.thread_ids import parse_thread_id
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
@@ -77,7 +78,7 @@ async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) ->
 
 def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
     """The thread that runs the turn, for clients that name no thread."""
-    thread_id_of(turn_id)
+    parse_thread_id(turn_id)
     for live in context.conversations.all():
         if live.session.current_turn_id == turn_id:
             return live
