@@ -108,7 +108,7 @@ class TurnHistory:
     def turns(self, request: PageRequest) -> Page[TurnRecord]:
         """Raises `InvalidCursor`."""
         chosen = _choose(self._ids, request)
-        return replace_rows(chosen, self._records(chosen.rows))
+        return _with_rows(chosen, self._records(chosen.rows))
 
     def items(self, request: PageRequest, turn_id: str | None = None) -> Page[ItemRow]:
         """Items of all turns, or of one; of none where there is no such turn. Raises `InvalidCursor`."""
@@ -119,7 +119,7 @@ class TurnHistory:
         chosen = _choose(tuple(where), request)
         records = self._records(tuple(dict.fromkeys(where[item] for item in chosen.rows)))
         ended = {each.item.id: each for record in records for each in record.items}
-        return replace_rows(chosen, tuple(ItemRow(where[item], ended[item]) for item in chosen.rows))
+        return _with_rows(chosen, tuple(ItemRow(where[item], ended[item]) for item in chosen.rows))
 
     def _item_ids(self, turn_id: str) -> Sequence[str]:
         place = self._places[turn_id]
@@ -156,7 +156,7 @@ def open_history(
             os.close(fd)
 
 
-def replace_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:
+def _with_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:
     return Page(rows, page.next_cursor, page.backwards_cursor)
 
 

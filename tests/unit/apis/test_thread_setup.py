@@ -6,21 +6,27 @@ import base64
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from app_server.apis.offered_models import ModelContext
+from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource
 from app_server.apis.v1.handlers.models import model_list as model_list_of_conversations
+from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.handlers import account, configuration, models
+from app_server.apis.v2.setup_routes import setup_routes
 from app_server.apis.warm_up import ProviderModels
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
+from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.base import Json, WireModel
+from protocol.jsonrpc import Request
 from protocol.v1 import methods as conversation_methods
 from protocol.v2 import setup_methods as methods
 
@@ -80,7 +86,17 @@ async def test_a_broken_configuration_is_an_error(tmp_path: Path) -> None:
         ({"tools": {"web_search": True, "view_image": False}}, {"tools": {"web_search": None}}),
         ({"tools": 7}, {"tools": None}),
         ({"analytics": {"enabled": "maybe"}}, {"analytics": {"enabled": None}}),
-        ({"sandbox_workspace_write": {"writable_roots": [1]}}, {"sandbox_workspace_write": None}),
+        (
+            {"sandbox_workspace_write": {"writable_roots": [1], "network_access": True}},
+            {
+                "sandbox_workspace_write": {
+                    "writable_roots": [],
+                    "network_access": True,
+                    "exclude_tmpdir_env_var": False,
+                    "exclude_slash_tmp": False,
+                }
+            },
+        ),
         ({"forced_chatgpt_workspace_id": {"a": 1}, "x": {"y": [1]}}, {"x": {"y": [1]}}),
     ],
 )
@@ -160,6 +176,26 @@ async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
     assert [model["model"] for model in everything].count("gpt-5.1") == 1
     assert everything[-1]["model"] == "of-the-provider"
     assert [model["isDefault"] for model in everything] == [True, *[False] * (len(everything) - 1)]
+
+
+class Anything:
+    def __getattr__(self, name: str) -> Anything:
+        return self
+
+
+async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
+    """Through the router, with the conversation API's route for the method that both have replaced."""
+    services = cast(
+        Any, SimpleNamespace(config=source(tmp_path), auth=auth(tmp_path, None), models=OneMore())
+    )
+    own = {each.method: each for each in setup_routes(services)}
+    others = {each.method: each for each in conversation_routes(cast(Any, Anything()))}
+    router = MethodRouter({**others, **own}.values(), ClientProfile(initialized=True, experimental_api=True))
+    for method in own:
+        reply = await router.call(Request(1, method))
+        assert json.loads(reply.result)
+    with pytest.raises(RpcError, match="NUL"):
+        await router.call(Request(1, "config/read", {"cwd": "/a\0"}))
 
 
 NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
