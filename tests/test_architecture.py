@@ -62,7 +62,7 @@ PURE_MODULES = {
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
     "app_server.apis.v2": {
         *("approvals", "errors", "gate", "inbound", "item_lines", "items", "lines", "news", "open_items"),
-        *("outbound", "positions", "spelling", "thread_ids", "turns", "usage"),
+        *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
     },
     "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},

@@ -1,8 +1,10 @@
-"""The routes of the conversation API: every row of its table, with what serves it and what that works with."""
+"""The routes of the conversation API: the rows of its table, with what serves each and what that works with.
+
+`model/list` is a method of the thread API too, whose route serves both.
+"""
 
 from __future__ import annotations
 
-from app_server.apis.offered_models import ModelContext
 from app_server.apis.route import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v1.handlers import (
@@ -12,7 +14,6 @@ from app_server.apis.v1.handlers import (
     files,
     handshake,
     listeners,
-    models,
     saved_config,
     turns,
 )
@@ -27,7 +28,6 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     conversation = conversations.ConversationContext(config, live, services.outgoing, greeted.warm_up)
     file = files.FileContext(services.search, services.git)
     listener = listeners.ListenerContext(live, services.new_id)
-    model = ModelContext(config, services.models)
     return (
         route(methods.INITIALIZE, handshake.initialize, introduced),
         route(methods.GET_USER_AGENT, handshake.get_user_agent, introduced),
@@ -53,5 +53,4 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         route(methods.GET_AUTH_STATUS, accounts.get_auth_status, account),
         route(methods.GET_USER_SAVED_CONFIG, saved_config.get_user_saved_config, config),
         route(methods.SET_DEFAULT_MODEL, saved_config.set_default_model, config),
-        route(methods.MODEL_LIST, models.model_list, model),
     )

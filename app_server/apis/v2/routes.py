@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 
-from app_server.apis.offered_models import ModelContext
 from app_server.apis.route import Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2 import spelling
 from app_server.apis.v2.gate import gated
-from app_server.apis.v2.handlers import account, configuration, models, reading, threads, turns
+from app_server.apis.v2.handlers import reading, threads, turns
 from app_server.apis.v2.loaded_threads import LoadedThreads
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.apis.v2.reading_routes import reading_routes
+from app_server.apis.v2.setup_routes import setup_routes
 from app_server.apis.v2.turns import shown_items, shown_turn
 from app_server.core.rollout.turn_index import TurnIndexes
-from protocol.v2 import setup_methods, thread_methods, turn_methods
+from protocol.v2 import thread_methods, turn_methods
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
@@ -42,34 +43,15 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         loaded,
         services.handshake.warm_up,
     )
-    model = ModelContext(config, services.models)
     rows = (
         route(thread_methods.THREAD_START, threads.thread_start, thread),
         route(thread_methods.THREAD_RESUME, threads.thread_resume, thread),
         route(thread_methods.THREAD_UNSUBSCRIBE, threads.thread_unsubscribe, thread),
-        route(thread_methods.THREAD_READ, reading.thread_read, read),
-        route(thread_methods.THREAD_TURNS_LIST, reading.thread_turns_list, read),
-        route(thread_methods.THREAD_ITEMS_LIST, reading.thread_items_list, read),
-        route(thread_methods.THREAD_LOADED_LIST, reading.thread_loaded_list, read),
         route(turn_methods.TURN_START, turns.turn_start, thread),
         route(turn_methods.TURN_STEER, turns.turn_steer, thread),
         route(turn_methods.TURN_INTERRUPT, turns.turn_interrupt, thread),
-        route(setup_methods.MODEL_LIST, models.model_list, model),
-        route(
-            setup_methods.ACCOUNT_READ,
-            account.account_read,
-            account.AccountContext(config, services.auth),
-        ),
-        route(setup_methods.CONFIG_READ, configuration.config_read, config),
-        route(
-            setup_methods.CONFIG_REQUIREMENTS_READ,
-            configuration.config_requirements_read,
-            config,
-        ),
-        route(setup_methods.PERMISSION_PROFILE_LIST, configuration.permission_profile_list, config),
-        route(setup_methods.EXPERIMENTAL_FEATURE_LIST, configuration.experimental_feature_list, config),
-        route(setup_methods.COLLABORATION_MODE_LIST, configuration.collaboration_mode_list, config),
-        route(setup_methods.SKILLS_LIST, configuration.skills_list, config),
+        *reading_routes(read),
+        *setup_routes(services),
     )
     return tuple(gated(row, client) for row in rows)
 

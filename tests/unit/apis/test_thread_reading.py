@@ -10,6 +10,7 @@ import pytest
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.handlers.reading import ReadingContext, Rendering
+from app_server.apis.v2.reading_routes import reading_routes
 from app_server.apis.v2.thread_view import whole_turns
 from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.config.types import CliOverrides
@@ -108,6 +109,11 @@ async def items(context: ReadingContext, **params: Json) -> Json:
 async def loaded(context: ReadingContext, **params: Json) -> Json:
     response = await reading.thread_loaded_list(context, methods.THREAD_LOADED_LIST.parse(params))
     return response.to_value()
+
+
+def test_routes(tmp_path: Path) -> None:
+    served = {each.method for each in reading_routes(reader(tmp_path))}
+    assert served == {"thread/read", "thread/turns/list", "thread/items/list", "thread/loaded/list"}
 
 
 def ids(answer: Json) -> list[str]:

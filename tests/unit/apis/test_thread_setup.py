@@ -6,22 +6,27 @@ import base64
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from app_server.apis.offered_models import ModelContext
+from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource
-from app_server.apis.v1.handlers.models import model_list as model_list_of_conversations
+from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.handlers import account, configuration, models
+from app_server.apis.v2.setup_routes import setup_routes
 from app_server.apis.warm_up import ProviderModels
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
+from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.base import Json, WireModel
-from protocol.v1 import methods as conversation_methods
+from protocol.jsonrpc import Request
+from protocol.v1.models import ModelListResponse
 from protocol.v2 import setup_methods as methods
 
 pytestmark = pytest.mark.anyio
@@ -150,26 +155,45 @@ class OneMore:
 async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
     """Whoever asks by the older shape finds everything that it has in the newer one."""
     context = ModelContext(source(tmp_path), cast(ProviderModels, OneMore()))
-    pages: list[tuple[Json, Json]] = []
+    pages: list[Json] = []
     cursor = None
     while True:
-        asked = {"cursor": cursor, "limit": 2}
-        old = await model_list_of_conversations(context, conversation_methods.MODEL_LIST.parse(asked))
-        new = await models.model_list(context, methods.MODEL_LIST.parse(asked))
-        pages.append((old.to_value(), new.to_value()))
-        if (cursor := new.next_cursor) is None:
+        response = await models.model_list(context, methods.MODEL_LIST.parse({"cursor": cursor, "limit": 2}))
+        pages.append(response.to_value())
+        if (cursor := response.next_cursor) is None:
             break
     assert len(pages) > 1
-    for old_page, new_page in pages:
-        assert old_page["nextCursor"] == new_page["nextCursor"]
-        for one, other in zip(old_page["data"], new_page["data"], strict=True):
+    for page in pages:
+        read = ModelListResponse.model_validate(page)
+        assert read.next_cursor == page["nextCursor"]
+        for one, other in zip(read.to_value()["data"], page["data"], strict=True):
             assert one == {key: other[key] for key in one}
             assert (other["hidden"], other["upgrade"]) == (False, None)
             assert other["inputModalities"] == ["text", "image"]
-    everything = [model for _, page in pages for model in page["data"]]
+    everything = [model for page in pages for model in page["data"]]
     assert [model["model"] for model in everything].count("gpt-5.1") == 1
     assert everything[-1]["model"] == "of-the-provider"
     assert [model["isDefault"] for model in everything] == [True, *[False] * (len(everything) - 1)]
+
+
+class Anything:
+    def __getattr__(self, name: str) -> Anything:
+        return self
+
+
+async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
+    """Through the router, with the conversation API's route for the method that both have replaced."""
+    services = cast(
+        Any, SimpleNamespace(config=source(tmp_path), auth=auth(tmp_path, None), models=OneMore())
+    )
+    own = {each.method: each for each in setup_routes(services)}
+    others = {each.method: each for each in conversation_routes(cast(Any, Anything()))}
+    router = MethodRouter({**others, **own}.values(), ClientProfile(initialized=True, experimental_api=True))
+    for method in own:
+        reply = await router.call(Request(1, method))
+        assert json.loads(reply.result)
+    with pytest.raises(RpcError, match="NUL"):
+        await router.call(Request(1, "config/read", {"cwd": "/a\0"}))
 
 
 NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
