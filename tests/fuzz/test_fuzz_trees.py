@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -156,8 +155,8 @@ class Play:
 
     def _kept(self, before: Seen, after: Seen, path: str, writable: set[str]) -> None:
         assert below(before, path) == below(after, path), f"protected, and changed: {path}"
-        for place in _led_to(path, before):
-            if in_any(place, writable) and not inside(path, place):
+        for place in _led_to(path):
+            if place in before and in_any(place, writable) and not inside(path, place):
                 assert below(before, place) == below(after, place), f"{path} leads to it: {place}"
 
     async def works(self, who: int) -> None:
@@ -173,15 +172,14 @@ class Play:
             assert os.path.exists(mark), result.aggregated
 
 
-def _led_to(path: str, before: Mapping[str, Entry]) -> list[str]:
+def _led_to(path: str) -> list[str]:
     """Where a `.git` that is a link or a pointer leads, as it is now: it has not been changed."""
     if os.path.islink(path):
-        return [os.path.realpath(path)]
+        return [os.path.realpath(path)]  # may lead nowhere
     if os.path.isfile(path):
         text = Path(path).read_text(errors="replace").partition("\n")[0]
         if text.startswith("gitdir: "):
-            led = os.path.realpath(os.path.join(os.path.dirname(path), text.removeprefix("gitdir: ")))
-            return [led] if led in before else []
+            return [os.path.realpath(os.path.join(os.path.dirname(path), text.removeprefix("gitdir: ")))]
     return []
 
 
