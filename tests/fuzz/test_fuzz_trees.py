@@ -186,7 +186,7 @@ def _led_to(path: str) -> list[str]:
 @few
 @given(layouts, namings, namings, st.lists(steps, min_size=1, max_size=8))
 @example(
-    Layout("home", frozenset({"ln"}), frozenset({("a/b", "repository")})),
+    Layout("home", frozenset({"ln"}), frozenset()),
     Named("a"),
     Named("a/b"),
     [Run(0, (Op("replace", "a/b", "out"),)), Run(1, (Op("write", "a/b/f", "a"), Op("write", "out/n", "a")))],
