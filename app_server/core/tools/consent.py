@@ -14,8 +14,10 @@ Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
 
 def policy_rights(turn: ToolTurn) -> Rights:
-    """What the turn's policy gives by itself. Reads the disk."""
-    return rights_of(turn.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd))
+    """What the turn's policy gives by itself, by the roots that the conversation was given: what is compared is what a
+    command will run with. Reads the disk.
+    """
+    return rights_of(turn.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd, turn.roots))
 
 
 async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> bool:
