@@ -92,6 +92,7 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
+    "app_server.core.auth.storage": "only to say whether there is a login",
     "app_server.core.mcp.http": "only servers that are reached over HTTP",
     "app_server.core.http.httpx_options": "imports httpx",
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
