@@ -40,9 +40,9 @@ CORE = (
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
     {"launcher"},
-    {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
-    {"config", "http"},
-    {"errors", "lazy", "shell_tree", "threads", "yielding"},
+    {"sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
+    {"config", "http", "shell"},
+    {"errors", "lazy", "threads", "yielding"},
     {"bounds"},
 )
 
@@ -54,7 +54,7 @@ WIRE = (*(f"protocol.{api}" for api in APIS), "protocol.jsonrpc", "protocol.name
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
 
-PURE_FOLDERS = {"protocol", "app_server.core.commands"}
+PURE_FOLDERS = {"protocol", "app_server.core.shell"}
 
 PURE_MODULES = {
     "app_server": {"identity", "limits"},
@@ -62,7 +62,7 @@ PURE_MODULES = {
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
     "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"bounds", "errors", "lazy", "shell_tree"},
+    "app_server.core": {"bounds", "errors", "lazy"},
     "app_server.core.approvals": {"consent", "decide", "memory"},
     "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},

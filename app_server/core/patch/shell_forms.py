@@ -10,9 +10,9 @@ import os.path
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app_server.core import shell_tree
 from app_server.core.patch.errors import PatchSyntaxError
 from app_server.core.patch.parse import BEGIN, parse_patch
+from app_server.core.shell import syntax_tree
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _in_script(script: str) -> ShellForm:
         source = script.encode("utf-8")
     except UnicodeEncodeError:
         return NotAPatch()
-    root = shell_tree.parse(source, seconds=MAX_SECONDS)
+    root = syntax_tree.parse(source, seconds=MAX_SECONDS)
     if root is None or root.has_error or root.named_child_count != 1:
         return NotAPatch()
     statement = root.named_children[0]

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.commands import safe
-from app_server.core.commands.readers import READERS
-from app_server.core.commands.shell_script import (
+from app_server.core.shell.readers import READERS
+from app_server.core.shell.safe_commands import is_known_safe as judge_safe
+from app_server.core.shell.script import (
     MAX_CHARACTERS,
     MAX_COMMANDS,
     script_of,
     split_for_display,
     split_script,
 )
-from tests.unit.commands.shims import BUILTINS, Shims
+from tests.unit.shell.shims import BUILTINS, Shims
 
-is_known_safe = partial(safe.is_known_safe, trusts=lambda program: True)
+is_known_safe = partial(judge_safe, trusts=lambda program: True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "sh", "/bin/bash", "/usr/bin/zsh", "/bin/sh"])

@@ -1,7 +1,7 @@
-"""The programs that only read and print, each with the options that keep it so. A table, and the few that need more.
+"""The programs that only read and print, with the options under which they do: a table, and functions for the rest.
 
 A program is on the list when none of its listed options writes a file, runs a program, or follows a growing file.
-Both the GNU and the BSD reading of an option have to be harmless.
+Both the GNU and the BSD meaning of an option have to be harmless.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from app_server.core.commands.options import Options, operands_of, options
-from app_server.core.commands.quote import word_set
+from app_server.core.shell.options import Options, operands_of, options
+from app_server.core.shell.quote import word_set
 
 Reader = Callable[[Sequence[str]], "list[str] | None"]
-"""From the words behind the program's name to the paths that are read; None where it is not known to only read."""
+"""Maps a program's arguments to the paths it reads; None where it is not known to only read."""
 
 _LINE_RANGE = re.compile(r"\d+(,\d+)?p", re.ASCII)
 _NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
@@ -120,7 +120,7 @@ def _seq(words: Sequence[str]) -> list[str] | None:
 
 
 def _sed(words: Sequence[str]) -> list[str] | None:
-    """Printing a range of lines of one file, and no other script: sed's scripts write files and run commands."""
+    """Accepts only a script that prints a range of lines of one file: others write files and run commands."""
     match words:
         case ["-n", script] if _LINE_RANGE.fullmatch(script):
             return []

@@ -1,7 +1,8 @@
-"""Which commands ask even where everything is allowed: those that destroy what nothing brings back.
+"""Which commands need an approval even where everything is allowed: those that destroy what cannot be restored.
 
-This is a net for mistakes, not a boundary: it finds what a command line shows, also behind control flow, wrappers,
-nested shells and quoting, and leaves alone what merely mentions it. The sandbox is what holds against intent.
+This catches mistakes; it is not a security boundary. It finds what a command line shows, also behind control flow,
+wrappers, nested shells and quoting, and ignores text that only mentions such a command. The sandbox holds against
+intent.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from app_server.core.commands.destructive_git import git_destroys
-from app_server.core.commands.found import INTERPRETERS, FoundCommand, commands_in
-from app_server.core.commands.quote import word_set
+from app_server.core.shell.destructive_git import git_destroys
+from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand, commands_in
+from app_server.core.shell.quote import word_set
 
 MAX_DEPTH = 8
 MAX_WORK = 200_000
-"""In characters of scripts and words of commands, and ten for each look at one."""
+"""Characters of scripts plus words of commands that one inspection may visit, plus ten for each visit."""
 
 Words = Sequence[str]
 
@@ -50,9 +51,9 @@ def is_dangerous(argv: Words) -> bool:
 
 
 class _Inspection:
-    """Looks at one command line, and at as much of what is nested in it as a fixed amount of work allows.
+    """Inspects one command line, and what is nested in it, within a fixed amount of work.
 
-    What is nested, repeated or long beyond that is asked about.
+    A command line that exceeds the amount counts as dangerous.
     """
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ class _Inspection:
         return program.startswith(("$", "`")) and _forces(rest) == {"force", "recursive"}
 
     def _script(self, script: str) -> bool:
-        """Judges a text that some shell will run."""
+        """Whether a script that some shell will run destroys anything."""
         if self._is_spent(len(script)) or self._depth == MAX_DEPTH:
             return True
         self._depth += 1
@@ -100,7 +101,7 @@ class _Inspection:
         return not found.is_clean and self._fragments(script)
 
     def _fragments(self, script: str) -> bool:
-        """For a text that the parser gave up on: whether any part of it reads like a destructive command."""
+        """For a script with syntax errors: whether any part of it looks like a destructive command."""
         parts = (re.sub(r"[{},\\]", " ", part).split() for part in _SEPARATORS.split(script))
         return any(self._any_tail(FoundCommand(tuple(words))) for words in parts)
 
@@ -118,11 +119,11 @@ class _Inspection:
             if self.destroys(replace(command, words=command.words[at:])):
                 return True
             if _base(word) in _WRAPPERS:
-                return False  # it has tried its own tails
+                return False  # `_wrapped` has tried the tails of this wrapper
         return False
 
     def _wrapped(self, program: str, command: FoundCommand) -> bool:
-        """Wrappers have options of many kinds, so whatever follows may be the command."""
+        """Wrappers have options of many kinds, so any word after the name may start the command."""
         if program in _BULK and any(_base(word) in _DELETERS for word in command.words):
             return True
         if program in _TAKING_SCRIPTS and any(" " in word and self._script(word) for word in command.words):
@@ -174,7 +175,7 @@ def _after_assignments(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _scripts_of(words: Words) -> Words:
-    """What may be the script, once an option such as `-c` or `-lc` says that there is one."""
+    """The words that may be the script, if an option such as `-c` or `-lc` announces one."""
     for at, word in enumerate(words):
         if _SCRIPT_OPTION.fullmatch(word):
             return [later for later in words[at + 1 :] if not later.startswith("-")]
@@ -187,7 +188,7 @@ def _texts_fed(command: FoundCommand) -> list[str]:
 
 
 def _is_fetched(command: FoundCommand) -> bool:
-    """Whether what would be executed comes from elsewhere, unseen."""
+    """Whether the executed script comes from a download or a decoder, where this module cannot see it."""
     return any(words and _base(words[0]) in _FETCHERS for words in command.fed_by)
 
 
@@ -196,7 +197,7 @@ def _rm(words: Words) -> bool:
 
 
 def _forces(words: Words) -> set[str]:
-    """Which options there are that make a removal recursive or keep it from asking."""
+    """Which options are present that make a removal recursive or suppress its prompt."""
     found = set()
     for word in words:
         if word == "--":

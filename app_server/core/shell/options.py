@@ -1,7 +1,7 @@
-"""Reading the words of a command against a list of the options that are allowed.
+"""Checks the arguments of a command against an allow-list of options.
 
-What is not on the list is refused, and so is every form that two implementations of a program might read differently:
-shortened long options, values that look like options.
+It refuses every option that is not on the list, and every form that two implementations of a program might parse
+differently: abbreviated long options, values that look like options.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DIGITS = re.compile(r"-\d+")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Short options by their letters; long ones by name: `all`, `width=` with a value, `color?` with or without."""
+    """Short options by letter; long ones by name: `all`, `width=` with a value, `color?` with an optional one."""
 
     flags: str = ""
     valued: str = ""
@@ -35,7 +35,7 @@ def options(
 
 
 def operands_of(words: Sequence[str], allowed: Options) -> list[str] | None:
-    """The words that are no options; None where a word is not allowed."""
+    """The arguments that are not options; None where one is not allowed."""
     operands: list[str] = []
     rest = iter(words)
     for word in rest:

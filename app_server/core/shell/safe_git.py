@@ -1,7 +1,7 @@
 """git commands that read, and the repositories in which git then runs nothing.
 
-git runs what a repository names: monitors, filters, drivers, hooks. So no git command is safe by its words alone; it
-takes a repository of which everything that could name a program is known.
+git runs what a repository configures: monitors, filters, drivers, hooks. So no git command is safe by its arguments
+alone; everything in the repository that could name a program has to be known.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from app_server.core.commands.options import operands_of, options
+from app_server.core.shell.options import operands_of, options
 
 _DIFF = (
     "abbrev-commit all author= cached color? compact-summary decorate? exit-code find-renames? first-parent follow "
@@ -48,14 +48,14 @@ _PLAIN_KEYS = re.compile(
 
 
 def git_reads(words: Sequence[str]) -> bool:
-    """Judges the words behind `git`. Options before the command lead to other repositories, so there are none."""
+    """Whether `git` with these arguments only reads. Options before the command select other repositories: refused."""
     if not words or words[0] not in _READING:
         return False
     return operands_of(words[1:], _READING[words[0]]) is not None
 
 
 def is_plain_repository(read: Callable[[str], bytes | None]) -> bool:
-    """Whether git's reading commands run nothing that this repository names.
+    """Whether git's reading commands run nothing that this repository configures.
 
     `read` gives the content of a file by its name below `.git`: None where there is none, empty where it cannot be
     read. The caller has made sure that this is the repository that git would find: the nearest `.git`, a folder, with
@@ -67,7 +67,7 @@ def is_plain_repository(read: Callable[[str], bytes | None]) -> bool:
     ):
         return False
     index = read("index") or b""
-    # Submodules are entered, and have a configuration of their own. A chance match of these bytes only asks.
+    # git enters submodules, which have their own configuration. An accidental match only costs an approval.
     if _GITLINK_MODE in index or _SHARED_INDEX in index:
         return False
     return is_plain_config(config.decode("utf-8", "replace"))
@@ -78,7 +78,7 @@ def is_plain_config(text: str) -> bool:
 
 
 def _keys(text: str) -> Iterator[str | None]:
-    """Each entry's full name; None for a line that git might read differently."""
+    """The full name of each entry; None for a line that git might parse differently."""
     section = None
     for line in text.split("\n"):
         if _COMMENT.fullmatch(line):

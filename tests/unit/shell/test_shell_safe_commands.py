@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from app_server.core.commands import safe
-from tests.unit.commands.tables import entries
+from app_server.core.shell.safe_commands import is_known_safe as judge_safe
+from tests.unit.shell.tables import entries
 
-is_known_safe = partial(safe.is_known_safe, trusts=lambda program: True)
+is_known_safe = partial(judge_safe, trusts=lambda program: True)
 
 READING = """
     ls | ls -la src | ls --color=never -1 | ls --sort time | ls -- -x | /bin/ls | /usr/bin/cat f | cat f g

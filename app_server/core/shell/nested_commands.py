@@ -1,7 +1,7 @@
-"""Every command that stands anywhere in a script: behind control flow, in substitutions, functions and redirections.
+"""Finds every command in a script: behind control flow, in substitutions, functions and redirections.
 
-Words come out as a shell would most likely see them. That is enough to find what a script shows; a script that hides
-what it does is found by nobody who does not run it.
+Words are expanded as a shell would most likely expand them. That finds what a script shows. A script that hides what
+it does cannot be understood without running it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from app_server.core.commands.quote import word_set
-from app_server.core.shell_tree import parse, text_of
+from app_server.core.shell.quote import word_set
+from app_server.core.shell.syntax_tree import parse, text_of
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _FIELD_BREAK = "\x1f"
-"""Stands for what an unquoted expansion splits a word at."""
+"""Marks where an unquoted expansion splits a word."""
 
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -34,22 +34,22 @@ _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 class FoundCommand:
     words: tuple[str, ...]
     fed_by: tuple[tuple[str, ...], ...] = ()
-    """For one that runs what it reads: the commands before it in its pipeline, and those whose output are its words."""
+    """For an interpreter: the commands before it in its pipeline, and those whose output becomes its arguments."""
     fed_text: str = ""
-    """For such a one: what a here-document or a here-string puts on its standard input."""
+    """For an interpreter: what a here-document or a here-string writes to its standard input."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundScript:
     commands: tuple[FoundCommand, ...]
     written: tuple[str, ...]
-    """Where redirections write."""
+    """The targets of redirections that write."""
     is_clean: bool
-    """Whether it is a shell script at all, as far as the parser knows."""
+    """Whether the parser found no syntax error."""
 
 
 def commands_in(script: str) -> FoundScript | None:
-    """None where there is more than anybody would read."""
+    """None where the script is too large to inspect."""
     source = script.encode("utf-8", "replace")
     root = parse(source)
     nodes = [] if root is None else list(islice(_descendants(root), MAX_NODES))
@@ -86,7 +86,7 @@ def _literal_assignments(nodes: list[Node], source: bytes) -> dict[str, str]:
 
 
 class _Words:
-    """Reads words with the quotes taken off and the script's own variables put in."""
+    """Expands words: removes the quotes and inserts the script's own variables."""
 
     def __init__(self, source: bytes, variables: Mapping[str, str]) -> None:
         self._source = source
@@ -161,7 +161,7 @@ def _substitutions_in(node: Node) -> Iterator[Node]:
 
 
 def _stages_before(node: Node) -> Iterator[Node]:
-    """The nearest stages before it in its pipeline; where a here-document starts the pipeline, its reader too."""
+    """The nearest stages before `node` in its pipeline, including the reader of a here-document that starts it."""
     parent = node.parent
     if parent is not None and parent.type == "redirected_statement":
         node, parent = parent, parent.parent

@@ -1,7 +1,7 @@
-"""Where the paths of reading commands lead, as far as words can tell.
+"""Where the paths of reading commands lead, as far as their text shows.
 
-Reading the kernel's files shows processes and blocks on devices, and some files hold nothing but secrets: those are
-asked about. Links are not followed here; the sandbox is the boundary, this is only about what goes unasked.
+The kernel's files reveal processes and block on devices, and some files hold nothing but secrets: reading those needs
+an approval. This module does not follow links. The sandbox is the boundary; this decides only what runs unapproved.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ MAX_FOLDERS = 8
 
 
 class Reach:
-    """Follows the folders that a script may be in: each `cd` may have happened or not."""
+    """Tracks the working directories that a script may have: each `cd` may have succeeded or not."""
 
     def __init__(self) -> None:
         self._folders = {""}
         self.has_moved = False
 
     def moves(self, words: Sequence[str]) -> bool:
-        """Takes the words behind `cd`; False where they are not understood."""
+        """Applies a `cd` with these arguments; False where they are not understood."""
         operands = [word for word in words if word not in ("-L", "-P", "--")]
         if len(operands) > 1 or any(word.startswith("-") and word != "-" for word in operands):
             return False
         self.has_moved = True
-        # Home and the folder before are unknown places, as the first one is.
+        # The home directory and the previous one are unknown, like the initial one.
         target = operands[0] if operands and operands[0] != "-" else ""
         self._folders |= {posixpath.normpath(posixpath.join(folder, target)) for folder in self._folders}
         return len(self._folders) <= MAX_FOLDERS
@@ -46,7 +46,7 @@ class Reach:
 
 
 def _is_off_limits(path: str, *, everything: bool) -> bool:
-    """`everything`: whatever lies below is read too, so the root holds the kernel's folders."""
+    """`everything`: the command reads all files below, and the kernel's folders are below the root."""
     parts = [part for part in path.split("/") if part]
     outside = [part for part in parts if part != ".."]
     is_rooted = path.startswith("/") or ".." in parts

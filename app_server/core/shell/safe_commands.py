@@ -1,7 +1,7 @@
-"""Which commands run without asking although nothing is trusted: those known to read and do nothing else.
+"""Which commands run without an approval although nothing is trusted: those that are known to only read.
 
-An allow-list of programs, each with an allow-list of options. What is not understood to the last byte is not safe;
-the strictest part of a script decides for all of it.
+An allow-list of programs, each with an allow-list of options. A script is safe only if every byte of it is understood
+and every command in it is safe.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from app_server.core.commands.reach import Reach
-from app_server.core.commands.readers import READERS
-from app_server.core.commands.safe_git import git_reads
-from app_server.core.commands.shell_script import Commands, script_of, split_script
+from app_server.core.shell.reach import Reach
+from app_server.core.shell.readers import READERS
+from app_server.core.shell.safe_git import git_reads
+from app_server.core.shell.script import Commands, script_of, split_script
 
 _PROGRAM_FOLDERS = ("/usr/bin/", "/bin/")
 _OPERATOR_WORD = re.compile(r"\d*[;&|<>]+")
@@ -24,9 +24,12 @@ def is_known_safe(
     trusts: Callable[[str], bool],
     git_is_plain: Callable[[], bool] | None = None,
 ) -> bool:
-    """`trusts` is asked for each program, the shell included, as it is named: whether that name stands for what it says
-    and not for a file of the workspace. `git_is_plain` is asked where git would read: whether the repository of the
-    working directory names nothing that git would run (`safe_git.is_plain_repository`). Without it, git is not safe.
+    """Whether the command is known to only read.
+
+    `trusts` receives the name of each program, the shell included: whether the name resolves to the program of the
+    system and not to a file of the workspace. `git_is_plain` is called for git commands: whether the repository of the
+    working directory configures nothing that git would run (`safe_git.is_plain_repository`). Without it, git is not
+    safe.
     """
     script = script_of(argv)
     commands = _single(argv) if script is None else split_script(script)
@@ -42,7 +45,7 @@ def is_known_safe(
 
 
 def _single(argv: Sequence[str]) -> Commands | None:
-    """Operators as words mean that a shell was forgotten; what was meant is not what would be executed."""
+    """None where an operator is an argument: the model forgot the shell, so its intent is not what would run."""
     if not argv or not all(word.isprintable() and not _OPERATOR_WORD.fullmatch(word) for word in argv):
         return None
     return (tuple(argv),)
@@ -61,7 +64,7 @@ def _only_reads(words: Sequence[str], reach: Reach, *, git_is_plain: Callable[[]
 
 
 def _program(word: str) -> str:
-    """A bare name, found through the PATH, or a name in a folder of the system. Other paths are other programs."""
+    """The name of a program on the PATH or in a system folder; any other path stays as it is."""
     for folder in _PROGRAM_FOLDERS:
         if word.startswith(folder):
             return word.removeprefix(folder)

@@ -1,7 +1,7 @@
 """Shell scripts as syntax trees.
 
-The one place that knows the parser. Its grammar is that of bash; where another shell, or bash itself, reads a text
-differently, the callers refuse to conclude anything from the tree.
+Only this module knows the parser. Its grammar is that of bash; where another shell, or bash itself, parses a script
+differently, the callers conclude nothing from the tree.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 MAX_SECONDS = 0.03
-"""Of processor time. What models write takes a hundredth of it; text made for the purpose takes minutes."""
+"""Processor time. What models write takes a hundredth of it; adversarial input takes minutes."""
 
 
 def parse(
     source: bytes, clock: Callable[[], float] = time.thread_time, seconds: float = MAX_SECONDS
 ) -> Node | None:
-    """The root of the tree; None where that takes too long. A text that is no bash has a tree too: `has_error`."""
+    """The root of the tree; None after the time limit. Invalid bash has a tree too: see `has_error`."""
     parser = _parser()
     deadline = clock() + seconds
     try:
@@ -37,7 +37,7 @@ def parse(
 
 
 def text_of(node: Node, source: bytes) -> str:
-    # Not `node.text`, which reads the source anew from the node's start to its end.
+    # Not `node.text`, which copies the source again from the node's start to its end.
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 

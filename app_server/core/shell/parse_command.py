@@ -1,6 +1,6 @@
-"""What a command line seems to do, as clients show it: `parse_command`.
+"""Summarises what a command line seems to do, for clients to display: `parse_command`.
 
-The result is for people to read beside the command itself; nothing is decided by it.
+People read the result beside the command itself. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import posixpath
 from collections.abc import Sequence
 from itertools import pairwise
 
-from app_server.core.commands.quote import join, split
-from app_server.core.commands.shell_script import OPERATORS, split_for_display
-from app_server.core.commands.summaries import drops_as_formatting, summarize
+from app_server.core.shell.quote import join, split
+from app_server.core.shell.script import OPERATORS, split_for_display
+from app_server.core.shell.summaries import only_formats, summarize
 from protocol.events.commands import ParsedCommand, ReadCommand, UnknownCommand
 
 Words = Sequence[str]
@@ -30,7 +30,7 @@ def _script_of(argv: Sequence[str]) -> str | None:
 
 
 def _of_words(argv: Sequence[str]) -> list[ParsedCommand]:
-    """Argument vectors may hold operators as words of their own, from models that forgot the shell."""
+    """Models sometimes forget the shell, so an argument vector may contain operators."""
     if len(argv) > 1 and argv[0] in ("yes", "y", "no", "n") and argv[1] == "|":
         argv = argv[2:]
     commands: list[list[str]] = [[]]
@@ -46,10 +46,10 @@ def _of_words(argv: Sequence[str]) -> list[ParsedCommand]:
 
 def _of_script(script: str) -> list[ParsedCommand]:
     commands = split_for_display(script)
-    telling = [words for words in commands or () if not drops_as_formatting(words)]
-    if not commands or not telling:
+    meaningful = [words for words in commands or () if not only_formats(words)]
+    if not commands or not meaningful:
         return [UnknownCommand(cmd=script)]
-    summaries = _summaries(telling)
+    summaries = _summaries(meaningful)
     if len(summaries) > 1:
         summaries = _without_noise([one for one in summaries if one.cmd != "true"])
     if len(summaries) == 1:
@@ -58,7 +58,7 @@ def _of_script(script: str) -> list[ParsedCommand]:
 
 
 def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> ParsedCommand:
-    """One thing done by a script is shown with the script's own words, where they say more."""
+    """A script that does one thing is displayed as written where that is more informative."""
     if isinstance(summary, UnknownCommand):
         return summary
     words = split(script)
@@ -73,7 +73,7 @@ def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> Par
 
 
 def _summaries(commands: Sequence[Words]) -> list[ParsedCommand]:
-    """One for each command, `cd` excepted, which moves the paths of the files read after it."""
+    """One for each command except `cd`, which changes the paths of the files read after it."""
     summaries: list[ParsedCommand] = []
     folder = ""
     for words in commands:
@@ -88,7 +88,7 @@ def _summaries(commands: Sequence[Words]) -> list[ParsedCommand]:
 
 
 def _without_noise(summaries: list[ParsedCommand]) -> list[ParsedCommand]:
-    """Leaves out announcements, `true`, and numbering of lines, as long as something remains."""
+    """Drops `echo` at the start, `true`, and line numbering, as long as something remains."""
     while len(summaries) > 1:
         noise = next((n for n, one in enumerate(summaries) if _is_noise(one, first=n == 0)), None)
         if noise is None:

@@ -1,7 +1,7 @@
-"""A script of plain commands, taken apart into the argument vectors that a shell would execute.
+"""Splits a script of plain commands into the argument vectors that a shell would execute.
 
-`split_script` is for deciding: it answers only where bash, zsh and sh cannot but agree with it, and None otherwise.
-`split_for_display` is for showing what a script seems to do: it understands more, and proves nothing.
+`split_script` is for decisions: it returns None wherever bash, zsh and sh might disagree with it.
+`split_for_display` is for display: it understands more scripts and guarantees nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app_server.core.shell_tree import parse, text_of
+from app_server.core.shell.syntax_tree import parse, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -19,7 +19,7 @@ Commands = tuple[tuple[str, ...], ...]
 
 MAX_CHARACTERS = 10_000
 MAX_COMMANDS = 100
-"""Beyond these a script is one opaque thing. No cap is followed by a weaker rule."""
+"""A script with more commands is opaque. No limit here leads to a weaker rule."""
 
 MAX_DISPLAY_CHARACTERS = 100_000
 OPERATORS = frozenset({"&&", "||", ";", "|"})
@@ -42,7 +42,7 @@ def split_script(script: str) -> Commands | None:
     if len(script) > MAX_CHARACTERS:
         return None
     script = script.strip(" \t\n")
-    # Control characters, newlines and exotic blanks: shells, parsers and screens disagree about them.
+    # Shells, parsers and terminals disagree about control characters, newlines and exotic blanks.
     if not script.replace("\t", " ").isprintable():
         return None
     source = script.encode()
@@ -50,7 +50,7 @@ def split_script(script: str) -> Commands | None:
     if root is None or root.type != "program" or root.has_error:
         return None
     reader = _PlainReader(source)
-    if not reader.read(root) or reader.ends_open:
+    if not reader.accepts(root) or reader.ends_open:
         return None
     return tuple(reader.commands) if 0 < len(reader.commands) <= MAX_COMMANDS else None
 
@@ -64,7 +64,7 @@ class _PlainReader:
         self._source = source
         self._at = 0
 
-    def read(self, root: Node) -> bool:
+    def accepts(self, root: Node) -> bool:
         pending = [root]  # not recursive: every `&&` is a level of its own
         while pending:
             node = pending.pop()
@@ -104,7 +104,7 @@ class _PlainReader:
         return "".join(parts)
 
     def _part(self, node: Node) -> str | None:
-        """What the shell makes of a word or a piece of one; None where it would do more than take quotes off."""
+        """The value of a word or a part of one; None where the shell would do more than remove quotes."""
         text = text_of(node, self._source)
         self._at = node.end_byte
         match node.type:
@@ -128,7 +128,7 @@ class _PlainReader:
 
 
 def split_for_display(script: str) -> Commands | None:
-    """The commands as written: quotes taken off, escapes and globs left in."""
+    """The commands as written: without quotes, with escapes and globs."""
     if len(script) > MAX_DISPLAY_CHARACTERS:
         return None
     source = script.encode("utf-8", "replace")

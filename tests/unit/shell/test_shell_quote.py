@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.commands.quote import NUL_COMMAND, join, split
+from app_server.core.shell.quote import NUL_COMMAND, join, split
 
 WORDS = st.lists(
     st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)

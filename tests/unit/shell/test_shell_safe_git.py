@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from app_server.core.commands import safe
-from app_server.core.commands.safe_git import is_plain_config, is_plain_repository
-from tests.unit.commands.tables import entries
+from app_server.core.shell.safe_commands import is_known_safe as judge_safe
+from app_server.core.shell.safe_git import is_plain_config, is_plain_repository
+from tests.unit.shell.tables import entries
 
-is_known_safe = partial(safe.is_known_safe, trusts=lambda program: True)
+is_known_safe = partial(judge_safe, trusts=lambda program: True)
 
 READING = """
     git status | git status -sb | git status --porcelain=v2 | git diff | git diff --stat HEAD

@@ -1,7 +1,7 @@
-"""Words of a command line to text and back, the way they are shown to users.
+"""Converts the words of a command line to text and back, as users see them.
 
 `join` quotes so that POSIX shells and fish read back the same words; `split` undoes simple quoting. Neither knows
-operators, expansions or any other syntax: what a shell would do with a text is for `shell_script` to say.
+operators, expansions or other syntax: `script` decides what a shell would execute.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import string
 from collections.abc import Iterator, Sequence
 
 NUL_COMMAND = "<command included NUL byte>"
-"""Shown instead of a command that no shell could be given."""
+"""Replaces a command that cannot be passed to any shell."""
 
 _BARE, _SINGLE, _DOUBLE = 1, 2, 4
 _BARE_CHARACTERS = frozenset(string.ascii_letters + string.digits + "+-./:@]_")
@@ -66,12 +66,15 @@ def _piece(text: str, styles: int) -> str:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """A set of plain words, written as a text."""
+    """A set of words, written as one string."""
     return frozenset(text.split())
 
 
 def split(text: str) -> list[str] | None:
-    """The words of `text`, quotes taken off and comments left out; None where a quote or an escape stays open."""
+    """The words of `text`, without quotes and comments; None where a quote or an escape is not closed.
+
+    Not `shlex.split`: that one starts a comment at a `#` inside of a word and keeps the newline of a continued line.
+    """
     words: list[str] = []
     word: list[str] | None = None
     characters = iter(text)
@@ -94,7 +97,7 @@ def split(text: str) -> list[str] | None:
 
 
 def _read_unit(first: str, rest: Iterator[str]) -> str | None:
-    """One character, escape or quoted part of a word; None where it is not closed."""
+    """Reads one character, escape or quoted part of a word; None where it is not closed."""
     if first == "\\":
         following = next(rest, None)
         return "" if following == "\n" else following

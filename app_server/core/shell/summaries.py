@@ -1,6 +1,6 @@
-"""What one plain command seems to do: read a file, list files, search, or something unknown.
+"""Summarises one plain command: it reads a file, lists files, searches, or is unknown.
 
-A guess for display, made from the words alone. It decides nothing.
+A guess for display, from the arguments alone. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from app_server.core.commands.quote import join
-from app_server.core.commands.shell_script import OPERATORS
+from app_server.core.shell.quote import join
+from app_server.core.shell.script import OPERATORS
 from protocol.events.commands import (
     ListFilesCommand,
     ParsedCommand,
@@ -33,7 +33,7 @@ def summarize(words: Words) -> ParsedCommand:
     return (summary(shown, words[1:]) if summary else None) or UnknownCommand(cmd=shown)
 
 
-def drops_as_formatting(words: Words) -> bool:
+def only_formats(words: Words) -> bool:
     """Whether a command only shapes the output of the one before it in a pipeline."""
     match words:
         case [
@@ -50,7 +50,7 @@ def drops_as_formatting(words: Words) -> bool:
 
 
 def short_path(path: str) -> str:
-    """The part of a path by which people know it."""
+    """The part of a path by which people recognise it."""
     trimmed = path.replace("\\", "/").rstrip("/")
     for part in reversed(trimmed.split("/")):
         if part and part not in _UNTELLING_FOLDERS:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.commands.dangerous import is_dangerous
+from app_server.core.shell.dangerous_commands import is_dangerous
 
 DESTRUCTIVE = [
     "rm -rf d",

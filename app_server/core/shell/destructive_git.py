@@ -17,7 +17,7 @@ _ALWAYS = frozenset({"reset", "rm", "clean", "filter-branch", "filter-repo", "pr
 
 
 def git_destroys(words: Sequence[str]) -> bool:
-    """Judges the words behind `git`."""
+    """Whether `git` with these arguments loses work."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         rest = rest[2:] if rest[0] in _VALUED_BEFORE_COMMAND else rest[1:]
@@ -30,7 +30,7 @@ def git_destroys(words: Sequence[str]) -> bool:
 
 
 def _has(words: Sequence[str], letters: str = "", long: Sequence[str] = ()) -> bool:
-    """Whether a short option of these letters, or a long one, stands before `--`."""
+    """Whether one of these short or long options precedes `--`."""
     for word in words:
         if word == "--":
             return False
