@@ -74,8 +74,8 @@ PURE_MODULES = {
         *("rate_limits", "reply_size", "request", "responses_api", "retry"),
     },
     "app_server.core.patch": {
-        *("changes", "diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
-        *("text", "turn_diff"),
+        *("changes", "diff", "hunks", "line_diff", "parse", "patch_error", "patch_plan", "planner", "safety"),
+        *("seek", "shell_forms", "text", "turn_diff"),
     },
     "app_server.core.rollout": {"lines", "names", "policy"},
     "app_server.core.sandbox": {"denial", "macos", "plan"},

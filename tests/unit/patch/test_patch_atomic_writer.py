@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.patch import writer
-from app_server.core.patch.plan import writer_command
-from app_server.core.patch.writer import Step, WriteError, Writer
+from app_server.core.patch import atomic_writer
+from app_server.core.patch.atomic_writer import WriteError, Writer, WriteStep
+from app_server.core.patch.patch_plan import writer_command
 from tests.unit.patch.worlds import apply, plan, tree, write
 
 AB = ("@@", "-a", "+b")
-SCRIPT = str(Path(writer.__file__))
+SCRIPT = str(Path(atomic_writer.__file__))
 
 FOUR = (
     *("*** Update File: one", *AB),
@@ -145,11 +145,11 @@ class FullDisk(Writer):
 
     left = 0
 
-    def put_new(self, fd: int, step: Step) -> None:
+    def put_new(self, fd: int, step: WriteStep) -> None:
         self.count()
         super().put_new(fd, step)
 
-    def put_over(self, fd: int, step: Step) -> None:
+    def put_over(self, fd: int, step: WriteStep) -> None:
         self.count()
         super().put_over(fd, step)
 
@@ -211,7 +211,7 @@ def test_a_refusal_has_the_words_that_ask_for_more_rights(ws: Path, path: str) -
     """The kernel's own tree refuses new files to everybody; it says ENOENT, so only the start is compared."""
     made = plan(ws, "*** Add File: n", "+x")
     document = made.document("t").replace(f"{ws}/n".encode(), path.encode())
-    status, out, err = writer.apply_document(document)
+    status, out, err = atomic_writer.apply_document(document)
     assert (status, out) == (1, "")
     start = "Failed to write file n" if path == "/proc/x" else "Failed to create parent directories for n"
     assert err.startswith(start)
@@ -220,7 +220,7 @@ def test_a_refusal_has_the_words_that_ask_for_more_rights(ws: Path, path: str) -
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
-import writer
+import atomic_writer
 left = int(sys.argv[2])
 def dying(call):
     def one(*args):
@@ -231,8 +231,8 @@ def dying(call):
         return call(*args)
     return one
 for name in ("note", "put_new", "put_over", "keep", "finish"):
-    setattr(writer.Writer, name, dying(getattr(writer.Writer, name)))
-writer.apply_document(sys.stdin.buffer.read())
+    setattr(atomic_writer.Writer, name, dying(getattr(atomic_writer.Writer, name)))
+atomic_writer.apply_document(sys.stdin.buffer.read())
 """
 
 
@@ -258,7 +258,7 @@ def test_leftovers_are_not_touched_unless_told_to(ws: Path) -> None:
         "folder": str(ws),
         "name": "one",
         "temp": ".apply-patch-x",
-        "staged": writer.identity(os.open(ws, 0), "one"),
+        "staged": atomic_writer.identity(os.open(ws, 0), "one"),
     }
     journal = ws / ".apply-patch-x.journal"
     journal.write_text(json.dumps(forged) + "\n")
@@ -285,7 +285,7 @@ def test_the_journal_follows_no_link_that_the_working_directory_has_become(ws: P
     (ws / "sub").rmdir()
     (ws / "sub").symlink_to(outside)
     before = outside.stat().st_mtime_ns
-    status, _, _ = writer.apply_document(two.document("t", recover=True))
+    status, _, _ = atomic_writer.apply_document(two.document("t", recover=True))
     assert status == 0
     assert outside.stat().st_mtime_ns == before, "not even for a moment"
     assert (ws / "one").read_bytes() == b"b\n"

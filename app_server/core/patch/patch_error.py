@@ -1,4 +1,4 @@
-"""Why a patch cannot be applied. Raised before anything is written; the text is fit for model and user."""
+"""Why a patch cannot be applied. Raised before anything is written; the model and the user may read the text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app_server.core.errors import CoreError
 
 
 class PatchError(CoreError):
-    """The patch cannot be applied to the files as they are; nothing was changed."""
+    """The patch does not apply to the current files; nothing was changed."""
 
     def for_model(self) -> str:
         """What the model reads in place of the tool's output."""
@@ -16,11 +16,11 @@ class PatchError(CoreError):
 
 
 class PatchSyntaxError(PatchError):
-    """The text is no patch. Lines are counted from 1, the line `*** Begin Patch`."""
+    """The text is not a patch. Line 1 is `*** Begin Patch`."""
 
 
 def os_reason(error: OSError) -> str:
-    """An operating system's refusal in the words that models of this tool know."""
+    """An error of the operating system in the wording that models know from this tool."""
     if error.errno is None:
         return str(error)
     return f"{os.strerror(error.errno)} (os error {error.errno})"

@@ -1,8 +1,8 @@
-"""Reads for the model: lines of a file, entries of a folder, files that hold a pattern, images. Run as a process of its
-own, `python -I -S reader.py REQUEST`, so that it has the rights of a command, no more, and can be ended at any time.
+"""Reads for the model: lines of a file, entries of a folder, files that contain a pattern, images.
 
-The request is JSON: `{"do": "read" | "block" | "list" | "grep" | "image", ...}`. The answer goes to stdout; what went
-wrong goes to stderr, with exit status 1. Standard library and this folder only.
+It runs as a separate process, `python -I -S model_reads.py REQUEST`, so that it has only the rights of a command and
+can be killed at any time. The request is JSON: `{"do": "read" | "block" | "list" | "grep" | "image", ...}`. The result
+goes to stdout; an error goes to stderr, with exit status 1. Imports the standard library and this folder only.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from app_server.core.files.blocks import Lines, window
 from app_server.core.files.walk import SEPARATOR, Tree
 
 LINE_BYTES = 500
-"""So much of a line or a name is shown."""
+"""Maximum length of a line or a name in a result."""
 READ_SIZE = 1 << 16
 BLOCK_LINES = 10_000
-"""So far up and down is looked for what belongs to a line."""
+"""Lines above and below a line that are searched for its block."""
 GREP_BYTES = 16 << 20
-"""So much of a file is searched."""
+"""Bytes of a file that are searched."""
 NUL_WITHIN = 8192
-"""A file with a NUL byte in its beginning is no text."""
+"""A file with a NUL byte in this many first bytes is not text."""
 INDENT = "  "
 
 
-class Unreadable(Exception):
-    """Why the model gets no answer."""
+class ReadError(Exception):
+    """The read failed; the text is for the model."""
 
 
 # --- lines of a file
 def read_lines(path: str, offset: int, limit: int) -> str:
-    """Up to `limit` lines from the line `offset` on, counted from 1, each behind its number."""
+    """Up to `limit` lines, starting at line `offset`, counted from 1, each with its number."""
     out: list[str] = []
     with _open(path) as file:
         for number, line in enumerate(_lines(file.fileno()), 1):
@@ -51,17 +51,17 @@ def read_lines(path: str, offset: int, limit: int) -> str:
             if len(out) == limit:
                 break
     if not out:
-        raise Unreadable("offset exceeds file length")
+        raise ReadError("offset exceeds file length")
     return "\n".join(out)
 
 
 def read_block(path: str, anchor: int, levels: int, siblings: bool, header: bool, limit: int) -> str:
-    """The lines that belong to the line `anchor` by their indentation; see `Lines.block`."""
+    """The lines of the block of line `anchor`, by indentation; see `Lines.block`."""
     with _open(path) as file:
         lines = enumerate(_lines(file.fileno()), 1)
         near = deque(itertools.islice(lines, anchor), BLOCK_LINES)
         if not near or near[-1][0] != anchor:
-            raise Unreadable("anchor_line exceeds file length")
+            raise ReadError("anchor_line exceeds file length")
         place = len(near) - 1
         numbered = [*near, *itertools.islice(lines, BLOCK_LINES)]
     block = Lines([line for _, line in numbered]).block(
@@ -76,15 +76,15 @@ def _open(path: str):  # type: ignore[no-untyped-def]  # an unbuffered binary fi
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         file = os.fdopen(number, "rb", buffering=0)
     except OSError as error:
-        raise Unreadable(f"failed to read file: {_reason(error)}") from error
+        raise ReadError(f"failed to read file: {_reason(error)}") from error
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise Unreadable("failed to read file: it is not a regular file")
+        raise ReadError("failed to read file: it is not a regular file")
     return file
 
 
 def _lines(number: int) -> Iterator[str]:
-    """Each line's beginning, in memory that does not grow with the line."""
+    """The first LINE_BYTES of each line, in bounded memory."""
     head, begun = b"", False
     while chunk := os.read(number, READ_SIZE):
         *ended, rest = chunk.split(b"\n")
@@ -101,21 +101,21 @@ def _shown(data: bytes) -> str:
         return data.decode("utf-8", "replace")
     data = data[:LINE_BYTES]
     text = data.decode("utf-8", "replace")
-    # A character that the cut went through is left out.
+    # Drops a character that the cut split.
     return text[:-1] if text.endswith("\ufffd") and not data.endswith("\ufffd".encode()) else text
 
 
 # --- entries of a folder
 def list_folder(path: str, offset: int, limit: int, depth: int) -> str:
-    """Up to `limit` entries from the entry `offset` on, folders with what is in them down to `depth`."""
+    """Up to `limit` entries, starting at entry `offset`, with the contents of folders down to `depth`."""
     try:
         os.scandir(path).close()
     except OSError as error:
-        raise Unreadable(f"failed to read directory: {_reason(error)}") from error
+        raise ReadError(f"failed to read directory: {_reason(error)}") from error
     entries = itertools.islice(_entries(path, depth, ""), offset - 1, offset + limit)
     shown = list(entries)
     if not shown and offset > 1:
-        raise Unreadable("offset exceeds directory entry count")
+        raise ReadError("offset exceeds directory entry count")
     more = len(shown) > limit
     out = [f"Absolute path: {path}", *shown[:limit]]
     return "\n".join([*out, f"More than {limit} entries found"] if more else out)
@@ -142,17 +142,17 @@ def _mark(entry: os.DirEntry[str], folder: bool) -> str:
     return "" if entry.is_file(follow_symlinks=False) else "?"
 
 
-# --- files that hold a pattern
+# --- files that contain a pattern
 def grep(pattern: str, path: str, include: str | None, limit: int) -> str:
-    """The paths of files with a matching line, the one changed last first."""
+    """The paths of files with a matching line, the most recently changed first."""
     try:
         expression = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise Unreadable(f"the pattern is not a regular expression: {error}") from error
+        raise ReadError(f"the pattern is not a regular expression: {error}") from error
     try:
         whole_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
-        raise Unreadable(f"unable to access `{path}`: {_reason(error)}") from error
+        raise ReadError(f"unable to access `{path}`: {_reason(error)}") from error
     candidates = _candidates(path, include) if whole_folder else [path]
     found = itertools.islice((file for file in candidates if _holds(file, expression)), limit)
     return "\n".join(_shown_path(file) for file in found) or "No matches found."
@@ -192,7 +192,7 @@ def _holds(path: str, expression: re.Pattern[str]) -> bool:
     try:
         with _open(path) as file:
             data = file.read(GREP_BYTES)
-    except (Unreadable, OSError):
+    except (ReadError, OSError):
         return False
     if b"\0" in data[:NUL_WITHIN]:
         return False
@@ -201,19 +201,19 @@ def _holds(path: str, expression: re.Pattern[str]) -> bool:
 
 # --- images
 def read_image(path: str, most: int) -> bytes:
-    """The bytes of a regular file of at most `most` bytes; whether they are an image is for the caller to say."""
+    """The bytes of a regular file of at most `most` bytes. The caller checks that they are an image."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         reason = _reason(error) if isinstance(error, OSError) else str(error)
-        raise Unreadable(f"unable to locate image at `{path}`: {reason}") from error
+        raise ReadError(f"unable to locate image at `{path}`: {reason}") from error
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise Unreadable(f"unable to read image at `{path}`: not a file")
+        raise ReadError(f"unable to read image at `{path}`: not a file")
     with os.fdopen(number, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise Unreadable(f"unable to read image at `{path}`: larger than {most} bytes")
+        raise ReadError(f"unable to read image at `{path}`: larger than {most} bytes")
     return data
 
 
@@ -226,27 +226,27 @@ def _reason(error: OSError) -> str:
 
 
 def main(request: str) -> int:
-    asked = json.loads(request)
-    answer: str | bytes
+    arguments = json.loads(request)
+    result: str | bytes
     try:
-        match asked.pop("do"):
+        match arguments.pop("do"):
             case "read":
-                answer = read_lines(**asked)
+                result = read_lines(**arguments)
             case "block":
-                answer = read_block(**asked)
+                result = read_block(**arguments)
             case "list":
-                answer = list_folder(**asked)
+                result = list_folder(**arguments)
             case "image":
-                answer = read_image(**asked)
+                result = read_image(**arguments)
             case _:
-                answer = grep(**asked)
-    except Unreadable as problem:
-        answer, output = str(problem), sys.stderr.buffer
+                result = grep(**arguments)
+    except ReadError as problem:
+        result, output = str(problem), sys.stderr.buffer
     except OSError as error:
-        answer, output = f"failed to read: {_reason(error)}", sys.stderr.buffer
+        result, output = f"failed to read: {_reason(error)}", sys.stderr.buffer
     else:
         output = sys.stdout.buffer
-    output.write(answer.encode("utf-8", "replace") if isinstance(answer, str) else answer)
+    output.write(result.encode("utf-8", "replace") if isinstance(result, str) else result)
     return 0 if output is sys.stdout.buffer else 1
 
 

@@ -1,7 +1,7 @@
-"""What a patch comes to: every file with its bytes before and after. Data only.
+"""The result of planning a patch: every file with its bytes before and after. Data only.
 
-`document` is what the writer is handed. Nothing here touches the disk, nor imports more than the standard library:
-`program` plans in a process of its own.
+The writer receives `document`. Nothing here touches the disk or imports more than the standard library:
+`apply_patch` plans in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from enum import StrEnum
 from protocol.records import dataclass
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-WRITER, PROGRAM = os.path.join(_HERE, "writer.py"), os.path.join(_HERE, "program.py")
+WRITER, PROGRAM = os.path.join(_HERE, "atomic_writer.py"), os.path.join(_HERE, "apply_patch.py")
 
 
 def writer_command(python: str) -> tuple[str, ...]:
-    """What to run where the patch's rights are; it reads `PatchPlan.document` on stdin."""
+    """The writer's command line, to run with the rights of the patch; it reads `PatchPlan.document` on stdin."""
     return (python, "-I", "-S", WRITER)
 
 
 def program_command(python: str) -> tuple[str, ...]:
-    """`apply_patch` for commands, but for the patch. Texts and names are UTF-8 whatever the command's locale is."""
+    """The command line of `apply_patch` without its argument. Texts and names are UTF-8 in every locale."""
     return (python, "-I", "-S", "-X", "utf8", PROGRAM)
 
 
@@ -38,13 +38,13 @@ class Place:
     """One path of the patch."""
 
     label: str
-    """As the patch spells it; what the model reads back."""
+    """As the patch spells it, for the model."""
     path: str
-    """Absolute, as the user is shown it; the real path where a link leads elsewhere than the name says."""
+    """Absolute, for the user; the real path where a link redirects the name."""
     real: str
-    """Absolute, without links: what is judged and what is written."""
+    """Absolute, without links: what the assessment and the writer use."""
     linked: bool = False
-    """A link led away from the name in the patch."""
+    """Whether a link redirects the name in the patch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class FileEdit:
     old: bytes | None
     """None for a file that does not exist yet."""
     new: bytes | None
-    """None for a file that goes."""
+    """None for a file that is deleted."""
     mode: int | None = None
     """Permission bits of the file as it was found."""
     to: Place | None = None
-    """Where a moved file goes."""
+    """The target of a move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ class PatchPlan:
     """The working directory, a real path."""
     edits: tuple[FileEdit, ...]
     summary: tuple[tuple[str, str], ...]
-    """Letter and label for each operation: added first, then modified, then deleted."""
+    """Letter and label of each operation: added first, then modified, then deleted."""
 
     def places(self) -> tuple[Place, ...]:
         """Every path that is written or removed."""
         return tuple(place for edit in self.edits for place in (edit.place, edit.to) if place is not None)
 
     def document(self, token: str, *, recover: bool = False) -> bytes:
-        """What `writer.py` reads. `token` makes the names of temporary files unique.
+        """The input of `atomic_writer.py`. `token` makes the names of temporary files unique.
 
-        `recover` lets the writer first undo what a killed one left behind in the same directory. Only where
-        it has no more rights than the commands that have been running there: they could forge such leftovers.
+        With `recover`, the writer first undoes what a killed writer left in the same directory. Use it only where the
+        writer has no more rights than the commands that ran there: they could forge such leftovers.
         """
         value = {
             "token": token,

@@ -1,7 +1,7 @@
-"""Planning: a patch and the files as they are -> a `PatchPlan`, or a `PatchError`. Writes nothing.
+"""Plans a patch: from the patch and the current files to a `PatchPlan`, or a `PatchError`. Writes nothing.
 
-All hunks of all files are worked out before there is a plan, so a patch that fits only in part has none.
-The disk is asked through `Disk`; this module only decides.
+The planner applies all hunks of all files before it returns a plan, so a patch that applies only in part has none.
+It reads files through `PatchFiles`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os.path
 from dataclasses import replace
 from typing import Protocol, assert_never
 
-from app_server.core.patch.errors import PatchError
 from app_server.core.patch.hunks import apply_hunks
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
-from app_server.core.patch.plan import EditKind, FileEdit, PatchPlan, Place
+from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.patch_plan import EditKind, FileEdit, PatchPlan, Place
 from app_server.core.patch.text import decode
 from protocol.records import dataclass
 
@@ -32,48 +32,48 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Why there is no snapshot."""
+class NoSnapshot:
+    """Why a file could not be read."""
 
     reason: str
     absent: bool = False
 
 
-class Disk(Protocol):
-    def resolve(self, path: str) -> str:
-        """`path` without links and dots. Raises PatchError for what cannot be a path."""
+class PatchFiles(Protocol):
+    def resolve_path(self, path: str) -> str:
+        """`path` without links and dots. Raises PatchError for an invalid path."""
         ...
 
-    def read(self, real: str) -> Snapshot | Unreadable: ...
+    def read_file(self, real: str) -> Snapshot | NoSnapshot: ...
 
 
-def plan_patch(patch: Patch, cwd: str, disk: Disk) -> PatchPlan:
+def plan_patch(patch: Patch, cwd: str, files: PatchFiles) -> PatchPlan:
     """`cwd` is absolute; the patch's paths are relative to it. The plan names only real paths."""
-    planner = _Planner(cwd, disk)
+    planner = _Planner(cwd, files)
     for operation in patch.operations:
         planner.add(operation)
     order = "AMD"
     summary = sorted(planner.summary, key=lambda line: order.index(line[0]))
-    return PatchPlan(disk.resolve(cwd), tuple(planner.edits.values()), tuple(summary))
+    return PatchPlan(files.resolve_path(cwd), tuple(planner.edits.values()), tuple(summary))
 
 
-def resolve_targets(patch: Patch, cwd: str, disk: Disk) -> tuple[Place, ...]:
-    """Every path of the patch with what it really is, before any file is read."""
+def resolve_targets(patch: Patch, cwd: str, files: PatchFiles) -> tuple[Place, ...]:
+    """Every path of the patch, resolved, before any file is read."""
     names: list[str] = []
     for operation in patch.operations:
         names.append(operation.path)
         if isinstance(operation, UpdateFile) and operation.move_to:
             names.append(operation.move_to)
-    return tuple(resolve_place(name, cwd, disk) for name in names)
+    return tuple(resolve_place(name, cwd, files) for name in names)
 
 
-def resolve_place(label: str, cwd: str, disk: Disk) -> Place:
+def resolve_place(label: str, cwd: str, files: PatchFiles) -> Place:
     shown = os.path.normpath(os.path.join(cwd, label))
-    real = disk.resolve(os.path.join(cwd, label))
-    # A link above the working directory is where the user lives; one below it leads somewhere.
+    real = files.resolve_path(os.path.join(cwd, label))
+    # Links above the working directory are the user's own layout; only those below it redirect a path of the patch.
     base = os.path.normpath(cwd)
     inside = shown == base or shown.startswith(base.rstrip("/") + "/")
-    expected = os.path.normpath(disk.resolve(base) + shown[len(base) :]) if inside else shown
+    expected = os.path.normpath(files.resolve_path(base) + shown[len(base) :]) if inside else shown
     linked = real != expected
     return Place(label, real if linked else shown, real, linked)
 
@@ -81,16 +81,16 @@ def resolve_place(label: str, cwd: str, disk: Disk) -> Place:
 class _Planner:
     """The edits so far, by real path. A later operation on a file continues from the earlier one's result."""
 
-    def __init__(self, cwd: str, disk: Disk) -> None:
+    def __init__(self, cwd: str, files: PatchFiles) -> None:
         self.cwd = cwd
-        self.disk = disk
+        self.files = files
         self.edits: dict[str, FileEdit] = {}
         self.summary: list[tuple[str, str]] = []
         self.taken: set[str] = set()
-        """Where moved files go."""
+        """Targets of moves."""
 
     def add(self, operation: FileOperation) -> None:
-        place = resolve_place(operation.path, self.cwd, self.disk)
+        place = resolve_place(operation.path, self.cwd, self.files)
         match operation:
             case AddFile():
                 self._add(operation, place)
@@ -107,12 +107,12 @@ class _Planner:
         new = _encoded(operation.content, place)
         earlier = self._earlier(place, EditKind.DELETE)
         found = self._found(place, earlier)
-        if isinstance(found, Unreadable):
+        if isinstance(found, NoSnapshot):
             if not found.absent:
                 raise PatchError(f"Failed to write file {place.path}: {found.reason}")
             edit = FileEdit(EditKind.ADD, place, None, new)
         else:
-            # Overwriting is what the tool always did; as an update it is shown for what it is.
+            # The tool overwrites an existing file; the plan calls that an update, so the user sees what is lost.
             _check_text(found, f"Failed to write file {place.path}")
             _check_writable(found, place)
             edit = FileEdit(EditKind.UPDATE, place, found.content, new, found.mode)
@@ -121,7 +121,7 @@ class _Planner:
     def _delete(self, place: Place) -> None:
         earlier = self._earlier(place)
         found = self._found(place, earlier)
-        if isinstance(found, Unreadable):
+        if isinstance(found, NoSnapshot):
             raise PatchError(f"Failed to read {place.path}: {found.reason}")
         _check_text(found, f"Failed to read {place.path}")
         self._keep(FileEdit(EditKind.DELETE, place, found.content, None, found.mode), "D", place)
@@ -130,7 +130,7 @@ class _Planner:
         problem = f"Failed to read file to update {place.path}"
         earlier = self._earlier(place, EditKind.UPDATE)
         found = self._found(place, earlier)
-        if isinstance(found, Unreadable):
+        if isinstance(found, NoSnapshot):
             raise PatchError(f"{problem}: {found.reason}")
         _check_text(found, problem)
         before = earlier.new if earlier and earlier.new is not None else found.content
@@ -149,17 +149,17 @@ class _Planner:
             self._keep(edit, "M", destination)
 
     def _destination(self, operation: UpdateFile, place: Place) -> Place | None:
-        """Where the file is moved; None where it stays, also if it is "moved" to where it is."""
+        """The target of the move; None without one, or if the target is the file itself."""
         if operation.move_to is None:
             return None
-        to = resolve_place(operation.move_to, self.cwd, self.disk)
+        to = resolve_place(operation.move_to, self.cwd, self.files)
         if to.real == place.real:
             return None
         if to.label.endswith("/"):
             raise PatchError(f"Failed to write file {to.path}: {IS_A_DIRECTORY}")
         if to.real in self.edits or to.real in self.taken:
             raise _contradiction(to)
-        found = self.disk.read(to.real)
+        found = self.files.read_file(to.real)
         if isinstance(found, Snapshot):
             raise PatchError(f"Failed to move {place.path}: {to.path} already exists")
         if not found.absent:
@@ -167,16 +167,16 @@ class _Planner:
         return to
 
     def _earlier(self, place: Place, continues: EditKind | None = None) -> FileEdit | None:
-        """The edit of the same file before this one, if this one may follow on it."""
+        """The previous edit of the same file, if this one may continue from it."""
         earlier = self.edits.get(place.real)
         if place.real in self.taken or (earlier is not None and earlier.kind is not continues):
             raise _contradiction(place)
         return earlier
 
-    def _found(self, place: Place, earlier: FileEdit | None) -> Snapshot | Unreadable:
-        """The file on disk; read once, however many operations it has."""
+    def _found(self, place: Place, earlier: FileEdit | None) -> Snapshot | NoSnapshot:
+        """The file on disk, read once for all its operations."""
         if earlier is None or earlier.old is None:
-            return self.disk.read(place.real)
+            return self.files.read_file(place.real)
         return Snapshot(earlier.old, earlier.mode or 0)
 
     def _keep(self, edit: FileEdit, letter: str, place: Place) -> None:

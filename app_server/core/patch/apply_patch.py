@@ -1,8 +1,8 @@
-"""`apply_patch` as a program for commands: `python -I -S program.py [PATCH]`, or the patch on stdin.
+"""`apply_patch` as a program for commands: `python -I -S apply_patch.py [PATCH]`, or the patch on stdin.
 
 It parses, plans and writes like a patch of the tool, all of it or nothing, with the rights of the command that runs
-it: what the sandbox fences is fenced for it. Nobody is asked; whether the command runs was decided before. Standard
-library and this package only, so that it starts quickly and inside any sandbox.
+it, so the same sandbox protects the same paths. It requests no approval: that was decided for the command. It imports
+the standard library and this package only, so that it starts quickly and inside any sandbox.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import sys
 from collections.abc import Sequence
 
 if __name__ == "__main__":
-    # At the end: nothing that is installed beside us takes the place of a standard module.
+    # At the end of the path, so that nothing installed beside this package shadows a standard module.
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
-from app_server.core.patch.apply import plan_patch
-from app_server.core.patch.disk import RealDisk
-from app_server.core.patch.errors import PatchError, os_reason
+from app_server.core.patch.atomic_writer import UNINTERRUPTED, apply_document
+from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.writer import UNINTERRUPTED, apply_document
+from app_server.core.patch.patch_error import PatchError, os_reason
+from app_server.core.patch.planner import plan_patch
 
 LONGEST = 64 * 1024 * 1024
-"""Bytes of a patch. Somebody may feed us a device."""
+"""Bytes of a patch. Standard input may be a device that never ends."""
 
 FAILED, WRONG_USAGE = 1, 2
 
@@ -32,7 +32,7 @@ USAGE = "Usage: apply_patch PATCH, or the patch on standard input"
 
 
 class UsageError(Exception):
-    """There is no patch to apply; the text says how to give one."""
+    """The arguments contain no patch; the text explains the usage."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,18 +45,18 @@ def main(arguments: Sequence[str]) -> int:
         reason = os_reason(error) if isinstance(error, OSError) else str(error)
         status, out, err = FAILED, "", f"{reason}\n"
     for number, text in ((1, out), (2, err)):
-        # Whoever read this may have gone; the patch is applied all the same.
+        # The reader of the output may be gone; the patch is applied nevertheless.
         with contextlib.suppress(OSError):
-            _say(number, text)
+            _write_all(number, text)
     return status
 
 
 def apply(text: str) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr. Raises PatchError where the patch does not fit; nothing was written then."""
-    plan = plan_patch(parse_patch(text), os.getcwd(), RealDisk())
+    """Exit status, stdout and stderr. Raises PatchError where the patch does not apply; nothing is written then."""
+    plan = plan_patch(parse_patch(text), os.getcwd(), DiskFiles())
     if not plan.edits:
         raise PatchError("the patch is empty: no files were modified")
-    # Leftovers of killed writers are left alone: this process may have more rights than whoever forged them.
+    # No recovery: this process may have more rights than a command that forged leftovers.
     document = plan.document(os.urandom(8).hex(), recover=False)
     signal.pthread_sigmask(signal.SIG_BLOCK, UNINTERRUPTED)
     return apply_document(document)
@@ -89,7 +89,7 @@ def _standard_input() -> bytes:
     return b"".join(pieces)
 
 
-def _say(number: int, text: str) -> None:
+def _write_all(number: int, text: str) -> None:
     data = memoryview(text.encode("utf-8", "surrogateescape"))
     while data:
         data = data[os.write(number, data) :]

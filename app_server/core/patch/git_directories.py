@@ -1,7 +1,6 @@
-"""Where git keeps what it executes, for paths that a patch wants to write: not only in `.git`.
+"""Finds the git directories near the paths that a patch writes: git executes hooks and settings in them.
 
-Reads the disk: a `.git` that is a file points elsewhere, and a directory can be a git directory under any
-name.
+Reads the disk: a `.git` file points to another directory, and a git directory can have any name.
 """
 
 from __future__ import annotations
@@ -9,15 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from app_server.core.patch.apply import Snapshot
-from app_server.core.patch.disk import read_regular
+from app_server.core.patch.disk_files import read_regular
+from app_server.core.patch.planner import Snapshot
 
 POINTER = b"gitdir:"
 GIT_LAYOUT = ("HEAD", "objects", "refs")
 
 
-def git_fences(paths: Sequence[str], roots: Sequence[str]) -> tuple[str, ...]:
-    """Git directories among the parents of `paths`, and behind `.git` files there, up to the roots."""
+def git_directories(paths: Sequence[str], roots: Sequence[str]) -> tuple[str, ...]:
+    """Git directories among the parents of `paths`, and targets of `.git` files there, up to the roots."""
     found: dict[str, None] = {}
     for folder in dict.fromkeys(folder for path in paths for folder in _parents(path, roots)):
         if all(os.path.lexists(os.path.join(folder, name)) for name in GIT_LAYOUT):
@@ -29,7 +28,7 @@ def git_fences(paths: Sequence[str], roots: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parents(path: str, roots: Sequence[str]) -> Iterator[str]:
-    """The directories from the one of `path` up to the outermost root around it."""
+    """The directories from the parent of `path` up to the outermost root that contains it."""
     holding = [root.rstrip("/") for root in roots if path.startswith(root.rstrip("/") + "/")]
     if not holding:
         return

@@ -1,17 +1,16 @@
-"""Writes a planned patch to the disk, completely or not at all. Alone: `python -I -S writer.py < document`.
+"""Writes a planned patch to the disk, completely or not at all: `python -I -S atomic_writer.py < document`.
 
-Standard library only and no import of this package, so that it starts quickly and inside any sandbox: the
-rights it writes with are those of its process. `apply_document` does the same within a process.
+It imports the standard library only and nothing of this package, so that it starts quickly and inside any sandbox. It
+writes with the rights of its process. `apply_document` does the same within a process.
 
-    check     every file still holds what the plan saw, and may be written
-    stage     new contents go to temporary files beside their targets and are flushed
+    check     every file still has the content that the plan is based on, and is writable
+    stage     write new contents to temporary files beside their targets, and flush them
     commit    the old file gets a second name, the temporary one its place: one rename or link a file
-    undo      whatever fails, the steps taken are taken back, by renames alone: that needs no space
+    undo      after any failure, revert the steps taken, by renames alone: that needs no disk space
 
-Paths in the document are real ones. Every component is opened without following links, so that one which
-has come into the path since the plan was judged is an error. Files that are replaced are new ones: a hard
-link elsewhere keeps the old content. A journal beside the working directory's files lets the next writer
-undo a killed one.
+Paths in the document are resolved. The writer opens every component without following links, so a link that was
+created after the plan is an error. A replaced file is a new file: a hard link elsewhere keeps the old content. With a
+journal in the working directory, the next writer can undo the work of a killed one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import stat
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # neither is there at run time: importing them takes longer than the rest
+if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
     from collections.abc import Iterator
     from typing import Any
 
@@ -34,18 +33,18 @@ PREFIX = ".apply-patch-"
 NEW_FILE_MODE = 0o644
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 UNINTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Blocked while files are written."""
+"""Signals that are blocked while files are written."""
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 if sys.platform == "linux":
     DIRECTORY |= os.O_PATH  # passing through a directory takes no right to list it
 
 
 class WriteError(Exception):
-    """Nothing was changed, or all of it was taken back."""
+    """The patch was not written; all changes were undone."""
 
 
-class Step:
-    """One name in one directory that gets other content, or goes."""
+class WriteStep:
+    """The replacement or removal of one name in one directory."""
 
     __slots__ = ("backup", "before", "doing", "folder", "name", "staged", "temp")
 
@@ -55,18 +54,18 @@ class Step:
         self.folder = folder
         self.name = name
         self.temp = temp
-        """Where the new content waits."""
+        """The temporary file with the new content."""
         self.backup = temp + ".old"
-        """The second name of the old file, while it may be needed again."""
+        """The second name of the old file, until undo no longer needs it."""
         self.staged = staged
-        """Device and inode of the new file; None if the name goes."""
+        """Device and inode of the new file; None for a removal."""
         self.before: list[int] | None = None
-        """What the checked file was recognised by; None if there was none."""
+        """The stamp of the checked file; None if there was none."""
         self.doing = doing
 
 
 def apply_document(document: bytes) -> tuple[int, str, str]:
-    """Exit status, and what belongs on stdout and stderr."""
+    """Exit status, stdout and stderr."""
     plan = json.loads(document)
     work = Writer(plan["token"], plan["cwd"])
     try:
@@ -88,21 +87,21 @@ def apply_document(document: bytes) -> tuple[int, str, str]:
 
 
 class Writer:
-    """The steps of one patch, the directories they happen in, and how to take them back."""
+    """The steps of one patch, the open directories they need, and how to undo them."""
 
     def __init__(self, token: str, cwd: str) -> None:
         self.token = token
         self.cwd = cwd
         self.folders: dict[str, int] = {}
         self.made: list[tuple[int, str]] = []
-        self.steps: list[Step] = []
-        self.journal: Journal | None = None
+        self.steps: list[WriteStep] = []
+        self.journal: PatchJournal | None = None
         self.several = False
         self.stuck: list[str] = []
         self.doing = "Failed to write files"
 
     def failure(self, error: Exception) -> str:
-        """A refusal for lack of rights has no reason, as clients and models know it from this tool."""
+        """The message omits the reason if rights are missing: clients and models know this wording of the tool."""
         reason = ""
         if isinstance(error, WriteError):
             reason = f": {error}"
@@ -130,12 +129,12 @@ class Writer:
     def stage_file(
         self, label: str, path: str, old: bytes | None, new: bytes | None, like: int | None = None
     ) -> None:
-        """From `old` to `new`; `like` is an open file whose rights a new one gets."""
+        """Stages the change from `old` to `new`; a new file gets the rights of the open file `like`."""
         folder, name = os.path.split(path)
         self.doing = f"Failed to create parent directories for {label}"
         self.folder(folder, make=old is None)
         self.doing = f"Failed to delete file {label}" if new is None else f"Failed to write file {label}"
-        step = Step(folder, name, f"{PREFIX}{self.token}.{len(self.steps)}", doing=self.doing)
+        step = WriteStep(folder, name, f"{PREFIX}{self.token}.{len(self.steps)}", doing=self.doing)
         if old is None:
             self.check_absent(step)
             self.stage_content(step, new or b"", like)
@@ -144,12 +143,12 @@ class Writer:
                 step.before = stamp(os.fstat(target))
                 self.keep(step)
         else:
-            # Opened for writing to learn whether it may be written; nothing is written to it.
+            # Opening for writing only tests whether the file is writable.
             with self.checked(path, old, os.O_RDWR) as target:
                 step.before = stamp(os.fstat(target))
                 self.stage_content(step, new, target)
 
-    def stage_content(self, step: Step, content: bytes, like: int | None) -> None:
+    def stage_content(self, step: WriteStep, content: bytes, like: int | None) -> None:
         self.note(step)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         mode = NEW_FILE_MODE if like is None else 0o600
@@ -165,14 +164,14 @@ class Writer:
         finally:
             os.close(fd)
 
-    def keep(self, step: Step) -> None:
+    def keep(self, step: WriteStep) -> None:
         self.steps.append(step)
         self.note(step)
 
-    def note(self, step: Step) -> None:
-        """Before the first name of the step exists, and again when its new file can be recognised."""
+    def note(self, step: WriteStep) -> None:
+        """Journals the step before its first name exists, and again once the identity of its new file is known."""
         if self.journal:
-            self.journal.write(
+            self.journal.append_record(
                 {"folder": step.folder, "name": step.name, "temp": step.temp, "staged": step.staged}
             )
 
@@ -194,11 +193,11 @@ class Writer:
             else:
                 self.put_over(fd, step)
         if self.journal:
-            self.journal.write({"done": True})
+            self.journal.append_record({"done": True})
             self.journal.sync()
 
-    def put_new(self, fd: int, step: Step) -> None:
-        """A link refuses to take a name that has come into use; a rename would not."""
+    def put_new(self, fd: int, step: WriteStep) -> None:
+        """Uses a link, because it fails if the name exists by now; a rename would replace the file."""
         try:
             os.link(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
         except OSError as error:
@@ -207,7 +206,7 @@ class Writer:
             self.check_absent(step)
             os.rename(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd)
 
-    def put_over(self, fd: int, step: Step) -> None:
+    def put_over(self, fd: int, step: WriteStep) -> None:
         if self.several:
             try:
                 os.link(step.name, step.backup, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
@@ -218,7 +217,7 @@ class Writer:
         os.rename(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd)
 
     def undo(self) -> None:
-        """Back to before: files first, then the directories made for them."""
+        """Restores the state before the patch: files first, then the directories created for them."""
         for step in reversed(self.steps):
             try:
                 undo_step(self.folders[step.folder], step)
@@ -252,7 +251,7 @@ class Writer:
     # -- directories and checks --------------------------------------------------------------------
 
     def folder(self, path: str, *, make: bool) -> int:
-        """The directory at `path`, walked to from the root without following links."""
+        """A descriptor of the directory at `path`, opened from the root without following links."""
         if path in self.folders:
             return self.folders[path]
         fd = os.open("/", DIRECTORY)
@@ -278,7 +277,7 @@ class Writer:
 
     @contextlib.contextmanager
     def checked(self, path: str, old: bytes | None, access: int) -> Iterator[int]:
-        """The file at `path`, opened, if it is a regular one and still holds `old`."""
+        """Opens the file at `path`, if it is a regular one and its content is still `old`."""
         folder, name = os.path.split(path)
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         fd = os.open(name, flags, dir_fd=self.folder(folder, make=False))
@@ -291,22 +290,22 @@ class Writer:
         finally:
             os.close(fd)
 
-    def check_absent(self, step: Step) -> None:
+    def check_absent(self, step: WriteStep) -> None:
         if identity(self.folders[step.folder], step.name) is not None:
             raise WriteError("it has come into being since the patch was checked")
 
     # -- the journal -------------------------------------------------------------------------------
 
     def open_journal(self, edits: list[dict[str, Any]]) -> None:
-        """In the working directory, where the next writer looks; else beside the first file."""
+        """Creates it in the working directory, where the next writer searches; else beside the first file."""
         self.doing = f"Failed to write file {edits[0]['label']}"
         for path in (self.cwd, os.path.dirname(edits[0]["path"])):
             with contextlib.suppress(OSError):
-                self.journal = Journal(self.folder(path, make=False), f"{PREFIX}{self.token}.journal")
+                self.journal = PatchJournal(self.folder(path, make=False), f"{PREFIX}{self.token}.journal")
                 return
 
     def recover(self) -> None:
-        """Undo what writers that were killed left half done here."""
+        """Undoes what killed writers left incomplete in this directory."""
         try:
             folder = self.folder(self.cwd, make=False)
             names = list_names(folder)
@@ -318,12 +317,12 @@ class Writer:
                     self.recover_one(folder, name)
 
     def recover_one(self, folder: int, name: str) -> None:
-        journal = Journal(folder, name, create=False)
+        journal = PatchJournal(folder, name, create=False)
         try:
-            records = journal.read()
+            records = journal.read_records()
             done = any(record.get("done") for record in records)
             for record in reversed([record for record in records if "temp" in record]):
-                step = Step(record["folder"], record["name"], record["temp"], record["staged"])
+                step = WriteStep(record["folder"], record["name"], record["temp"], record["staged"])
                 if "/" in step.name + step.temp or not step.temp.startswith(PREFIX):
                     continue
                 with contextlib.suppress(OSError):
@@ -334,8 +333,8 @@ class Writer:
             journal.close()
 
 
-class Journal:
-    """One line a step, written before the step is taken; locked while its writer lives."""
+class PatchJournal:
+    """A write-ahead log with one line per step; locked while its writer lives."""
 
     def __init__(self, folder: int, name: str, *, create: bool = True) -> None:
         self.folder = folder
@@ -348,11 +347,11 @@ class Journal:
             os.close(self.fd)
             raise
 
-    def write(self, record: dict[str, Any]) -> None:
+    def append_record(self, record: dict[str, Any]) -> None:
         write_all(self.fd, json.dumps(record).encode("ascii") + b"\n")
 
-    def read(self) -> list[dict[str, Any]]:
-        """The whole lines; a killed writer may have left part of one."""
+    def read_records(self) -> list[dict[str, Any]]:
+        """The complete lines; a killed writer may have left a partial one."""
         lines = read_up_to(self.fd, 1 << 24).split(b"\n")[:-1]
         return [json.loads(line) for line in lines]
 
@@ -367,8 +366,8 @@ class Journal:
         os.close(self.fd)
 
 
-def undo_step(fd: int, step: Step, *, forward: bool = False) -> None:
-    """The name is as before, wherever the step stopped; with `forward` it stays as it is. Repeatable."""
+def undo_step(fd: int, step: WriteStep, *, forward: bool = False) -> None:
+    """Restores the old file from any stage of the step; with `forward`, keeps the new one. Idempotent."""
     if not forward:
         now = identity(fd, step.name)
         if identity(fd, step.backup) is not None and (now is None or now == step.staged):
@@ -393,7 +392,7 @@ def stamp(info: os.stat_result) -> list[int]:
 
 
 def copy_rights(source: int, target: int) -> None:
-    """Permissions, owner and attributes, as far as we may; set-user-id bits go, as with any write."""
+    """Copies permissions, owner and attributes as far as permitted; drops set-user-id bits, as any write does."""
     info = os.fstat(source)
     own = os.fstat(target)
     if (info.st_uid, info.st_gid) != (own.st_uid, own.st_gid):
@@ -421,7 +420,7 @@ def read_up_to(fd: int, size: int) -> bytes:
 
 
 def sync_folder(fd: int) -> None:
-    """The names themselves, as far as the file system lets us: the content is flushed already."""
+    """Flushes the names, where the file system supports it; the content is flushed already."""
     with contextlib.suppress(OSError):
         real = readable(fd)
         try:
@@ -439,7 +438,7 @@ def list_names(fd: int) -> list[str]:
 
 
 def readable(fd: int) -> int:
-    """The same directory, opened for more than passing through it."""
+    """A descriptor of the same directory that permits listing and flushing."""
     return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.patch import disk
-from app_server.core.patch.apply import resolve_targets
-from app_server.core.patch.disk import RealDisk
-from app_server.core.patch.errors import PatchError
+from app_server.core.patch import disk_files
+from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.plan import EditKind
+from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.patch_plan import EditKind
+from app_server.core.patch.planner import resolve_targets
 from tests.unit.patch.worlds import plan, shown, tree, wrap
 
 AB = ("@@", "-a", "+b")
@@ -139,7 +139,7 @@ def test_only_regular_files_are_opened(tmp_path: Path, target: str) -> None:
 
 def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
-        file.truncate(disk.MAX_FILE_BYTES + 1)
+        file.truncate(disk_files.MAX_FILE_BYTES + 1)
     with pytest.raises(PatchError, match="larger than"):
         plan(tmp_path, "*** Update File: huge", *AB)
 
@@ -217,7 +217,7 @@ def test_a_link_is_resolved_and_shown_as_what_it_leads_to(tmp_path: Path) -> Non
         *("*** Add File: dangling", "+x"),
         *("*** Delete File: ../out/real",),
     )
-    places = resolve_targets(parse_patch(wrap(*lines)), str(ws), RealDisk())
+    places = resolve_targets(parse_patch(wrap(*lines)), str(ws), DiskFiles())
     assert [(place.label, place.path, place.linked) for place in places] == [
         ("link", f"{out}/real", True),
         ("again/new", f"{out}/new", True),

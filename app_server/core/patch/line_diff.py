@@ -1,7 +1,8 @@
-"""Which lines differ between two lists of lines: Myers' algorithm in linear space. Pure.
+"""Computes which lines differ between two lists of lines: Myers' algorithm in linear space. Pure.
 
-Where the lists are too different for it to end soon, lines that are unique in both divide them first, and
-what is still too much counts as replaced as a whole: a diff stays right, it is only not the shortest.
+Myers' algorithm is quadratic in the number of differences. Above a fixed cost, lines that are unique in both lists
+split the problem first; what is still too expensive counts as replaced as a whole. Such a diff is correct, but not the
+shortest.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Sequence
 from protocol.records import dataclass
 
 STEPS = 400_000
-"""How much comparing one search for a middle may cost: a fraction of a second."""
+"""Maximum cost of one search for a middle point: a fraction of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`old[a_start:a_stop]` gives way to `new[b_start:b_stop]`; one of the two may be empty."""
+    """`new[b_start:b_stop]` replaces `old[a_start:a_stop]`; one of the two may be empty.
+
+    Also called a box: the rectangle of the edit graph between these lines.
+    """
 
     a_start: int
     a_stop: int
@@ -27,7 +31,7 @@ class Change:
 
 
 def changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
-    """In order, with at least one equal line between two neighbours."""
+    """The changes in order, with at least one equal line between two neighbours."""
     numbers: dict[str, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
@@ -60,7 +64,7 @@ def _trimmed(a: list[int], b: list[int], box: Change) -> Change:
 
 
 def _divided(a: list[int], b: list[int], box: Change) -> list[Change]:
-    """The box in parts between which lines are equal; nothing where it has no line in common, or too few."""
+    """Splits the box at a point of a shortest path; empty where the two sides have no line in common, or too few."""
     middle = _middle(a[box.a_start : box.a_stop], b[box.b_start : box.b_stop])
     if middle is None:
         return _between_unique(a, b, box)
@@ -70,7 +74,14 @@ def _divided(a: list[int], b: list[int], box: Change) -> list[Change]:
 
 
 def _middle(a: list[int], b: list[int]) -> tuple[int, int] | None:
-    """A point on a shortest path through the edit graph, sought from both ends; None if it takes too long."""
+    """A point (x, y) on a shortest edit path from (0, 0) to (n, m); None above the maximum cost.
+
+    A step right deletes a line of `a`, a step down inserts one of `b`, and equal lines are diagonal steps, which cost
+    nothing. Diagonal `k` holds the points with x - y = k. `forward[size + k]` is the largest x on diagonal k that d
+    steps from the start reach; `backward` is the same from the end, with coordinates that count back from it. The two
+    searches advance alternately. When they overlap on a diagonal, that point lies on a shortest path: in the forward
+    pass if n - m is odd, in the backward pass if it is even. Only two rows are kept, hence linear space.
+    """
     n, m = len(a), len(b)
     delta = n - m
     odd = delta % 2 != 0
@@ -102,14 +113,18 @@ def _middle(a: list[int], b: list[int]) -> tuple[int, int] | None:
 
 
 def _furthest(reached: list[int], size: int, k: int, d: int) -> int:
-    """Where diagonal `k` is entered at depth `d`: from the neighbour that came further."""
+    """The x at which step `d` enters diagonal `k`: from the neighbouring diagonal that reached further.
+
+    From `k + 1` the step is down and keeps x; from `k - 1` it is right and adds one. At the edges of the range, only
+    one neighbour exists.
+    """
     if k == -d or (k != d and reached[size + k - 1] < reached[size + k + 1]):
         return reached[size + k + 1]
     return reached[size + k - 1] + 1
 
 
 def _between_unique(a: list[int], b: list[int], box: Change) -> list[Change]:
-    """The box cut at the longest run of lines that are unique on both sides and in the same order."""
+    """Splits the box at lines that are unique on both sides: at the longest sequence of them in the same order."""
     in_a, in_b = Counter(a[box.a_start : box.a_stop]), Counter(b[box.b_start : box.b_stop])
     where = {line: n for n, line in enumerate(b[box.b_start : box.b_stop], box.b_start) if in_b[line] == 1}
     pairs = [(n, where[a[n]]) for n in range(box.a_start, box.a_stop) if in_a[a[n]] == 1 and a[n] in where]
@@ -122,7 +137,11 @@ def _between_unique(a: list[int], b: list[int], box: Change) -> list[Change]:
 
 
 def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest subsequence in which both numbers rise; the first already do."""
+    """The longest subsequence in which both numbers increase; the first number of each pair already does.
+
+    Patience sorting: `tails[i]` is the smallest end of an increasing subsequence of length i + 1, `chains[i]` the index
+    of that pair, and `before` links each pair to its predecessor.
+    """
     tails: list[int] = []
     chains: list[int] = []
     before: list[int] = []
@@ -151,7 +170,11 @@ def _joined(boxes: list[Change]) -> list[Change]:
 
 
 def _slid(b: list[int], length: int, boxes: list[Change]) -> list[Change]:
-    """Insertions as far down as they go, also past a deletion: where readers of diffs expect them."""
+    """Moves insertions as far down as possible, also past a deletion, as git does.
+
+    An insertion can move down by one line if its first line equals the line after it: inserting the shifted range gives
+    the same text. Where it meets the next insertion, the two merge; where it meets a deletion, the deletion goes first.
+    """
     rest = [part for box in reversed(boxes) for part in reversed(_apart(box))]
     slid: list[Change] = []
     while rest:
@@ -174,7 +197,7 @@ def _slid(b: list[int], length: int, boxes: list[Change]) -> list[Change]:
 
 
 def _apart(box: Change) -> list[Change]:
-    """What goes, then what comes."""
+    """The deletion and the insertion of a box, without empty ones."""
     gone = Change(box.a_start, box.a_stop, box.b_start, box.b_start)
     come = Change(box.a_stop, box.a_stop, box.b_start, box.b_stop)
     return [part for part in (gone, come) if part.a_start < part.a_stop or part.b_start < part.b_stop]

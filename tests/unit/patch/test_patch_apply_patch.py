@@ -12,7 +12,7 @@ import pytest
 
 from app_server.core.exec import programs
 from app_server.core.exec.programs import Programs, install
-from app_server.core.patch.plan import program_command
+from app_server.core.patch.patch_plan import program_command
 from tests.support.shortage import open_files
 
 ADD = "*** Begin Patch\n*** Add File: {}\n+{}\n*** End Patch\n"
