@@ -64,7 +64,9 @@ PURE_MODULES = {
     "app_server.transport": {"framing"},
     "app_server.core": {"bounds", "errors", "lazy"},
     "app_server.core.approvals": {"consent", "decide", "memory"},
-    "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
+    "app_server.core.config": {
+        *("built_in_providers", "features", "layers", "resolve", "settings_reader", "types"),
+    },
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
     "app_server.core.files": {"fuzzy", "wildmatch"},
     "app_server.core.http": {"address", "content", "proxies", "sse", "types"},

@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from app_server.core.config.types import HttpTransport, McpServerConfig
+from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from protocol.records import dataclass
 
 GITHUB_URL = "https://api.githubcopilot.com/mcp/"
@@ -28,7 +28,7 @@ def start_failure(config: McpServerConfig, reason: str) -> StartFailure:
     name, transport = config.name, config.transport
     auth_required = AUTH_REQUIRED in reason
     if (
-        isinstance(transport, HttpTransport)
+        isinstance(transport, McpHttpTransport)
         and transport.url == GITHUB_URL
         and transport.bearer_token_env_var is None
         and not transport.http_headers

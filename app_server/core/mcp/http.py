@@ -15,7 +15,7 @@ import anyio
 import httpx
 
 from app_server.core.bounds import PIECE_BYTES
-from app_server.core.config.types import HttpTransport
+from app_server.core.config.types import McpHttpTransport
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.http.types import TrustUnavailable
@@ -188,7 +188,9 @@ def _kind(error: Exception) -> str:
 
 
 @contextlib.asynccontextmanager
-async def open_http(name: str, transport: HttpTransport, user: Mapping[str, str]) -> AsyncIterator[HttpLink]:
+async def open_http(
+    name: str, transport: McpHttpTransport, user: Mapping[str, str]
+) -> AsyncIterator[HttpLink]:
     """Raises McpFailure where the table asks for something that is missing, or the user's environment for certificates
     or a proxy that cannot be used.
     """

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import anyio
 
 from app_server.core.bounds import nested_too_deeply
-from app_server.core.config.types import HttpTransport, McpServerConfig
+from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.mcp.client import RequestFailed, entries
 from app_server.core.mcp.contract import McpFailure
 from app_server.core.mcp.failures import UNEXPECTED, StartFailure, tool_call_error
@@ -232,7 +232,7 @@ class McpManager:
         return server
 
     def _auth_status(self, name: str, config: McpServerConfig) -> McpAuthStatus:
-        if not isinstance(config.transport, HttpTransport):
+        if not isinstance(config.transport, McpHttpTransport):
             return McpAuthStatus.UNSUPPORTED
         server = self._servers.get(name)
         if server is not None and server.failure is not None and server.failure.auth_required:

@@ -15,7 +15,7 @@ from dataclasses import field
 
 import anyio
 
-from app_server.core.config.types import McpServerConfig, StdioTransport
+from app_server.core.config.types import McpServerConfig, McpStdioTransport
 from app_server.core.mcp.client import McpClient, RequestFailed
 from app_server.core.mcp.contract import Elicit, Link, McpFailure, ProcessSpawner
 from app_server.core.mcp.failures import TIMED_OUT_HANDSHAKING, TRANSPORT_CLOSED, StartFailure, start_failure
@@ -164,7 +164,7 @@ async def _list_tools(client: McpClient) -> list[Json]:
 async def _open(config: McpServerConfig, around: McpSurroundings) -> AsyncIterator[Link]:
     if not SERVER_NAME.fullmatch(config.name):
         raise McpFailure(f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}")
-    if isinstance(config.transport, StdioTransport):
+    if isinstance(config.transport, McpStdioTransport):
         async with open_stdio(
             config.name, config.transport, around.environment, around.cwd, around.spawner
         ) as stdio:

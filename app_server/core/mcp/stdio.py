@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from app_server.core.config.types import StdioTransport
+from app_server.core.config.types import McpStdioTransport
 from app_server.core.mcp.contract import McpProcess, ProcessSpawner, Take
 from app_server.core.mcp.limits import OUTGOING_QUEUE, STDERR_LINES
 from app_server.core.mcp.messages import LineSplitter, encode
@@ -91,7 +91,7 @@ async def _write(stream: ByteSendStream, waiting: MemoryObjectReceiveStream[byte
 
 @contextlib.asynccontextmanager
 async def open_stdio(
-    name: str, transport: StdioTransport, user: Mapping[str, str], cwd: str, spawner: ProcessSpawner
+    name: str, transport: McpStdioTransport, user: Mapping[str, str], cwd: str, spawner: ProcessSpawner
 ) -> AsyncIterator[StdioLink]:
     """Starts the process and ends it on the way out. Raises OSError where it cannot be started."""
     env = process_environment(transport, user)

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from app_server.core.config.types import HttpTransport, StdioTransport
+from app_server.core.config.types import McpHttpTransport, McpStdioTransport
 from app_server.core.mcp.contract import McpFailure
 
 PASSED_ON = frozenset(
@@ -22,7 +22,7 @@ PASSED_ON = frozenset(
 )  # fmt: skip
 
 
-def process_environment(transport: StdioTransport, user: Mapping[str, str]) -> dict[str, str]:
+def process_environment(transport: McpStdioTransport, user: Mapping[str, str]) -> dict[str, str]:
     """The variables of a server process."""
     names = PASSED_ON.union(transport.env_vars)
     return {name: value for name, value in user.items() if name in names} | dict(transport.env)
@@ -43,7 +43,7 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
     return found
 
 
-def request_headers(name: str, transport: HttpTransport, user: Mapping[str, str]) -> dict[str, str]:
+def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, str]) -> dict[str, str]:
     """The headers of every request to a server. Raises McpFailure where the token that its table names is
     missing."""
     headers = dict(transport.http_headers)

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.config.types import HttpTransport, McpServerConfig, StdioTransport
+from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.contract import Elicit
 from app_server.core.mcp.failures import StartFailure
@@ -34,7 +34,9 @@ def anyio_backend() -> str:
 def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServerConfig:
     """A table for the misbehaving server in one of its modes."""
     env: Mapping[str, str] = settings.pop("env", {})
-    transport = StdioTransport(command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log)), env=env)
+    transport = McpStdioTransport(
+        command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log)), env=env
+    )
     limits: dict[str, Json] = {"startup_timeout_sec": 5.0, "tool_timeout_sec": 5.0} | settings
     return McpServerConfig(name=name, transport=transport, **limits)
 
@@ -126,7 +128,7 @@ async def gone(pids: list[int]) -> bool:
 def http(url: str, name: str = "web", **settings: Json) -> McpServerConfig:
     """A table for a server that is reached over HTTP."""
     of_transport = {"bearer_token_env_var", "http_headers", "env_http_headers"}
-    transport = HttpTransport(
+    transport = McpHttpTransport(
         url=url, **{key: value for key, value in settings.items() if key in of_transport}
     )
     limits = {key: value for key, value in settings.items() if key not in of_transport}

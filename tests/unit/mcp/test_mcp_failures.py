@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.config.types import HttpTransport, McpServerConfig, StdioTransport
+from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.mcp.contract import McpFailure
 from app_server.core.mcp.failures import GITHUB_URL, duration_text, start_failure, timed_out, tool_call_error
 from app_server.core.mcp.surroundings import (
@@ -16,15 +16,15 @@ from app_server.core.mcp.surroundings import (
     request_headers,
 )
 
-STDIO = StdioTransport(command="x")
+STDIO = McpStdioTransport(command="x")
 
 
-def message(name: str, reason: str, transport: StdioTransport | HttpTransport = STDIO) -> str:
+def message(name: str, reason: str, transport: McpStdioTransport | McpHttpTransport = STDIO) -> str:
     return start_failure(McpServerConfig(name=name, transport=transport), reason).message
 
 
 def test_github_is_told_how_to_log_in() -> None:
-    assert message("github", "OAuth is unsupported", HttpTransport(url=GITHUB_URL)) == (
+    assert message("github", "OAuth is unsupported", McpHttpTransport(url=GITHUB_URL)) == (
         "GitHub MCP does not support OAuth. Log in by adding a personal access token "
         "(https://github.com/settings/personal-access-tokens) to your environment and config.toml:\n"
         "[mcp_servers.github]\nbearer_token_env_var = CODEX_GITHUB_PERSONAL_ACCESS_TOKEN"
@@ -44,7 +44,7 @@ def test_a_slow_server_leads_to_its_limit() -> None:
 
 
 def test_everything_else_is_told_as_it_is() -> None:
-    transport = HttpTransport(url="https://example.com", bearer_token_env_var="TOKEN")
+    transport = McpHttpTransport(url="https://example.com", bearer_token_env_var="TOKEN")
     assert message("custom", "boom", transport) == "MCP client for `custom` failed to start: boom"
 
 
@@ -71,7 +71,7 @@ def test_a_process_sees_an_allow_list_and_what_its_table_names() -> None:
         "LC_ALL": "C",
         "AWS_SECRET": "s",
     }
-    transport = StdioTransport(
+    transport = McpStdioTransport(
         command="x", env={"EXTRA": "e", "HOME": "/other"}, env_vars=("MINE", "MISSING")
     )
     assert process_environment(transport, user) == {
@@ -90,7 +90,7 @@ def test_a_program_is_not_looked_for_in_the_working_directory(tmp_path: Path) ->
 
 
 def test_a_token_comes_from_the_environment_and_wins_over_a_header() -> None:
-    transport = HttpTransport(
+    transport = McpHttpTransport(
         url="https://x",
         bearer_token_env_var="TOKEN",
         http_headers={"authorization": "old", "A": "1"},

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.config.types import McpServerConfig, StdioTransport
+from app_server.core.config.types import McpServerConfig, McpStdioTransport
 from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
 from app_server.core.mcp.limits import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
 from app_server.core.mcp.names import SERVER_NAME
@@ -98,7 +98,7 @@ async def test_a_server_that_does_not_start_costs_one_message(rig: Rig, mode: st
 
 async def test_a_program_that_cannot_be_started_costs_one_message(rig: Rig) -> None:
     def table(name: str, command: str, **more: Json) -> McpServerConfig:
-        return McpServerConfig(name=name, transport=StdioTransport(command=command, **more))
+        return McpServerConfig(name=name, transport=McpStdioTransport(command=command, **more))
 
     tables = [
         table("absent", "no-such-program-here"),

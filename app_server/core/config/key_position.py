@@ -1,7 +1,7 @@
-"""Where in a TOML text a key stands, for the message that something is wrong with its value.
+"""Finds the position of a key in a TOML text, for error messages about its value.
 
-Only for text that a TOML parser has accepted: what is read here is taken for valid, so a few kinds of tokens are
-enough. No parser that we use tells the places of values that it accepts.
+Only for text that a TOML parser has accepted: assuming valid input, a few kinds of tokens are enough. The parsers in
+use do not report the positions of values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tomli
 Key = tuple[str, ...]
 
 MAX_CHARACTERS = 1 << 20
-"""In longer files nothing is looked for: a settings file that people read is far shorter."""
+"""Longer files are not searched: a settings file that people read is far shorter."""
 
 TOKEN = (
     r'(?P<text>"""(?:\\[\s\S]|[^\\])*?"{3,5}|\'\'\'[\s\S]*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')'
@@ -25,7 +25,7 @@ TOKEN = (
 
 
 def find_key(text: str, key: Key) -> tuple[int, int] | None:
-    """Line and column, counted from 1, of the first place where `key`, or a part of its table, is given a value."""
+    """Line and column, counted from 1, of the first assignment to `key` or to a part of its table."""
     if len(text) > MAX_CHARACTERS:
         return None
     for found, offset in _keys(text):
@@ -35,13 +35,13 @@ def find_key(text: str, key: Key) -> tuple[int, int] | None:
 
 
 def _keys(text: str) -> Iterator[tuple[Key, int]]:
-    """Every key as the parts that lead to it, in the order of the text, and where it is written."""
+    """Every key with the parts of its table, in the order of the text, and its offset."""
     table: Key = ()
-    """What the last header opened."""
+    """The table of the last header."""
     current: Key = ()
-    """What is given a value now."""
-    around: list[tuple[str, Key]] = []
-    """Lists and inline tables that are open here: how they were opened, and for which key."""
+    """The key of the current assignment."""
+    enclosing: list[tuple[str, Key]] = []
+    """Open lists and inline tables: the opening bracket, and the key that they belong to."""
     parts: list[str] = []
     begins, reads_key, in_header = 0, True, False
     for token in re.finditer(TOKEN, text):
@@ -57,21 +57,21 @@ def _keys(text: str) -> Iterator[tuple[Key, int]]:
                 yield table, begins
             in_header = word != "\n"
         elif word == "=":
-            current = (*(around[-1][1] if around else table), *parts)
+            current = (*(enclosing[-1][1] if enclosing else table), *parts)
             parts, reads_key = [], False
             yield current, begins
         elif word == "[" and reads_key:
             in_header = True
         elif word in "[{":
-            in_list = around and around[-1][0] == "["
-            around.append((word, around[-1][1] if in_list else current))
+            in_list = enclosing and enclosing[-1][0] == "["
+            enclosing.append((word, enclosing[-1][1] if in_list else current))
             reads_key = word == "{"
         elif word in "]}":
-            around.pop()
+            enclosing.pop()
             reads_key = False
         else:
-            # A line's end or a comma: in lists they mean nothing, elsewhere a key follows.
-            reads_key = not (around and around[-1][0] == "[")
+            # After a line end or a comma, a key follows, except in lists.
+            reads_key = not (enclosing and enclosing[-1][0] == "[")
 
 
 def _parts(word: str, *, quoted: bool) -> list[str]:

@@ -1,8 +1,8 @@
-"""Typed reading of a merged table: every accessor checks one key; a key that nobody asked for is unknown.
+"""Typed access to a merged table: every accessor checks one key; a key without an accessor call is unknown.
 
-So the code that reads the settings is also the list of the settings that exist. Wrong types are errors that
-name the key; unknown keys are warnings that name the nearest known one. Values are shown only where a
-choice of words is asked.
+So the code that reads the settings is also the list of settings. A wrong type is an error that names the key; an
+unknown key is a warning that names the most similar known one. Messages quote a value only if it should be one of a
+few words, because other values may be secrets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_INTEGER = 2**63 - 1
 
 
 class SettingError(ConfigError):
-    """A setting that cannot be used, and its key."""
+    """An invalid setting, and its key."""
 
     def __init__(self, problem: str, key: tuple[str, ...], place: str | None = None) -> None:
         super().__init__(f"error deriving config: {place + ': ' if place else ''}{problem}")
@@ -29,12 +29,12 @@ class SettingError(ConfigError):
 
 
 def derive_error(problem: str, *key: str) -> SettingError:
-    """`key` is the one at fault, where it is one."""
+    """`key` is the invalid one, if a single key is."""
     return SettingError(problem, key)
 
 
-class Table:
-    """One table under reading, with the path that leads to it."""
+class SettingsReader:
+    """Reads one table and records which keys are known."""
 
     __slots__ = ("_children", "_known", "_path", "_raw")
 
@@ -42,14 +42,14 @@ class Table:
         self._raw = raw
         self._path = path
         self._known: set[str] = set()
-        self._children: list[Table] = []
+        self._children: list[SettingsReader] = []
 
     def has(self, key: str) -> bool:
-        """Whether the key is set, whatever its value; the key counts as known from here on."""
+        """Whether the key has a value; marks the key as known."""
         return self._value(key) is not None
 
     def ignore(self, *keys: str) -> None:
-        """These keys are known, and mean nothing here."""
+        """Marks these keys as known; their values are not used."""
         self._known.update(keys)
 
     def text(self, key: str) -> str | None:
@@ -71,7 +71,7 @@ class Table:
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(key, "an integer", value)
         if not minimum <= value <= MAX_INTEGER:
-            raise self.unfit(key, f"must be at least {minimum} and fit into 64 bits")
+            raise self.invalid(key, f"must be at least {minimum} and fit into 64 bits")
         return value
 
     def seconds(self, key: str) -> float | None:
@@ -82,7 +82,7 @@ class Table:
             raise self._wrong(key, "a number of seconds", value)
         # The upper bound, some thirty years, also turns away infinity; NaN fails every comparison.
         if not 0 < value <= 1e9:
-            raise self.unfit(key, "must be a number of seconds above zero")
+            raise self.invalid(key, "must be a number of seconds above zero")
         return float(value)
 
     def choice(self, key: str, kind: type[Choice]) -> Choice | None:
@@ -93,7 +93,7 @@ class Table:
             return kind(value)
         except ValueError:
             words = ", ".join(f"`{member.value}`" for member in kind)
-            raise self.unfit(key, f"must be one of {words}, not {shown(value)}") from None
+            raise self.invalid(key, f"must be one of {words}, not {quote(value)}") from None
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         value = self._value(key)
@@ -117,23 +117,23 @@ class Table:
                 raise self._wrong(key, "a table of strings", item, "a table with ")
         return dict(value)
 
-    def table(self, key: str) -> Table:
-        """The table under `key`, empty when it is not set."""
+    def table(self, key: str) -> SettingsReader:
+        """A reader of the table under `key`, which is empty if unset."""
         value = self._value(key)
         if value is None:
-            return Table({}, (*self._path, key))
+            return SettingsReader({}, (*self._path, key))
         if not isinstance(value, Mapping):
             raise self._wrong(key, "a table", value)
-        child = Table(value, (*self._path, key))
+        child = SettingsReader(value, (*self._path, key))
         self._children.append(child)
         return child
 
-    def table_or_text(self, key: str) -> Table | str | None:
+    def table_or_text(self, key: str) -> SettingsReader | str | None:
         """A setting that is either a word or a table."""
         return self.table(key) if isinstance(self._value(key), Mapping) else self.text(key)
 
-    def tables(self) -> dict[str, Table]:
-        """Every entry of a table whose keys are names that the user chose."""
+    def tables(self) -> dict[str, SettingsReader]:
+        """A reader for each entry of a table whose keys are chosen by the user."""
         return {key: self.table(key) for key, value in self._raw.items() if value is not None}
 
     def keys(self) -> list[str]:
@@ -145,15 +145,15 @@ class Table:
     def name(self, key: str) -> str:
         return ".".join(_part(part) for part in (*self._path, key))
 
-    def unfit(self, key: str, problem: str) -> SettingError:
-        """What is wrong with the value of `key`, as an error to raise."""
+    def invalid(self, key: str, problem: str) -> SettingError:
+        """The error to raise for an invalid value of `key`."""
         return derive_error(f"`{self.name(key)}` {problem}", *self._path, key)
 
     def unknown_keys(self) -> Iterator[str]:
-        """One warning for each key that nothing asked for, in the order of the file."""
+        """One warning for each key that was never read, in the order of the file."""
         for key in self._raw:
             if key not in self._known:
-                yield f"unknown setting `{self.name(key)}` is ignored{nearest(key, self._known)}"
+                yield f"unknown setting `{self.name(key)}` is ignored{did_you_mean(key, self._known)}"
         for child in self._children:
             yield from child.unknown_keys()
 
@@ -162,17 +162,17 @@ class Table:
         return self._raw.get(key)
 
     def _wrong(self, key: str, wanted: str, value: Json, inside: str = "") -> SettingError:
-        return self.unfit(key, f"must be {wanted}, not {inside}{_type_name(value)}")
+        return self.invalid(key, f"must be {wanted}, not {inside}{_type_name(value)}")
 
 
-def nearest(word: str, known: set[str]) -> str:
-    """`; did you mean …?` when a known word is close, else nothing."""
+def did_you_mean(word: str, known: set[str]) -> str:
+    """`; did you mean …?` if a known word is similar, else an empty text."""
     close = difflib.get_close_matches(word[:100], sorted(known), n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
-def shown(value: str) -> str:
-    """A value as it may stand in a message: on one line and short."""
+def quote(value: str) -> str:
+    """A value for use in a message: on one line, and short."""
     return repr(shortened(value))
 
 
@@ -182,7 +182,7 @@ def shortened(name: str) -> str:
 
 def _part(part: str) -> str:
     bare = part.isascii() and part.replace("_", "").replace("-", "").isalnum()
-    return part if bare and len(part) <= 60 else shown(part)
+    return part if bare and len(part) <= 60 else quote(part)
 
 
 def _type_name(value: Json) -> str:

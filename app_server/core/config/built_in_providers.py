@@ -12,11 +12,11 @@ from app_server.core.config.types import ProviderConfig, WireApi
 OPENAI = "openai"
 
 MAX_RETRIES = 100
-"""No count of attempts above this is honoured: a typing error must not keep a turn alive for days."""
+"""Upper limit for configured counts of attempts: a typing error must not keep a turn alive for days."""
 
 
 def built_in_providers(env: Mapping[str, str]) -> Mapping[str, ProviderConfig]:
-    """OpenAI and the two local servers; a few variables move them elsewhere."""
+    """OpenAI and the two local servers; environment variables can change their addresses."""
     local = env.get("CODEX_OSS_BASE_URL") or None
     port = env.get("CODEX_OSS_PORT", "")
     port = port if port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536 else ""
