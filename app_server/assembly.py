@@ -18,9 +18,9 @@ from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy import LazyHttp
-from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest, ProcessSpawner
-from app_server.core.mcp.manager import McpManager
-from app_server.core.mcp.server import McpSurroundings
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, ProcessSpawner
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.client import ModelClient
 from app_server.core.model.families import find_family
@@ -112,11 +112,11 @@ class EngineAdapters:
         return self._client.elicitation
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
-        async def elicit(asked: ElicitationRequest) -> ElicitationAnswer:
+        async def elicit(asked: ElicitationRequest) -> ElicitationResult:
             answer = await elicitations.ask(asked.server, asked.message, asked.requested_schema)
-            return ElicitationAnswer(answer.action, answer.content)
+            return ElicitationResult(answer.action, answer.content)
 
-        around = McpSurroundings(
+        around = McpRuntime(
             environment=self._environment,
             cwd=str(config.cwd),
             spawner=self._spawner,

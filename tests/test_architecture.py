@@ -70,7 +70,7 @@ PURE_MODULES = {
     "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
     "app_server.core.files": {"fuzzy", "wildmatch"},
     "app_server.core.http": {"address", "content", "proxies", "sse", "types"},
-    "app_server.core.mcp": {"names"},
+    "app_server.core.mcp": {"tool_names"},
     "app_server.core.model": {
         *("chat_api", "chat_request", "events", "failures", "families", "payload"),
         *("rate_limits", "reply_size", "request", "responses_api", "retry"),
@@ -90,7 +90,7 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
-    "app_server.core.mcp.http": "only servers that are reached over HTTP",
+    "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.http.httpx_options": "imports httpx",
     "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",

@@ -16,8 +16,8 @@ from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy import LazyHttp
-from app_server.core.mcp.manager import McpManager
-from app_server.core.mcp.server import McpSurroundings
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.client import ModelClient
 from app_server.core.model.settings import ClientIdentity
@@ -53,7 +53,7 @@ class Alone:
         return False
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
-        around = McpSurroundings(
+        around = McpRuntime(
             environment={},
             cwd=str(config.cwd),
             spawner=LauncherSpawner(self.runner),

@@ -203,7 +203,7 @@ class Config:
     """Old names of switches that the settings use, each with the current one, sorted."""
 
     def credential_variables(self) -> frozenset[str]:
-        """Environment variables that hold what a provider or an MCP server is quote; no command sees them."""
+        """Environment variables that contain credentials of providers and MCP servers; no command inherits them."""
         names = {provider.env_key for provider in self.providers.values()}
         names.update(
             name for provider in self.providers.values() for name in provider.env_http_headers.values()

@@ -14,7 +14,7 @@ from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.sandbox.roots import ConversationRoots

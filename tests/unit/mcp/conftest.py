@@ -15,10 +15,10 @@ import pytest
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.contract import Elicit
-from app_server.core.mcp.failures import StartFailure
-from app_server.core.mcp.manager import McpManager
-from app_server.core.mcp.server import McpSurroundings
+from app_server.core.mcp.failure_texts import StartFailure
+from app_server.core.mcp.interfaces import Elicit
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from protocol.base import Json
 
@@ -54,11 +54,11 @@ class Rig:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def around(self, runner: CommandRunner) -> McpSurroundings:
+    def runtime(self, runner: CommandRunner) -> McpRuntime:
         async def remember(failure: StartFailure) -> None:
             self.told.append(failure)
 
-        return McpSurroundings(
+        return McpRuntime(
             environment=self.user,
             cwd=str(self.folder),
             spawner=LauncherSpawner(runner),
@@ -77,9 +77,9 @@ class Rig:
                 anyio.create_task_group() as group,
             ):
                 manager = McpManager(
-                    {config.name: config for config in configs}, self.around(runner), reserved
+                    {config.name: config for config in configs}, self.runtime(runner), reserved
                 )
-                group.start_soon(manager.run)
+                group.start_soon(manager.run_servers)
                 await manager.ready()
                 try:
                     yield manager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.core.mcp.schemas import UnfitSchema, fit_schema
+from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from protocol.base import Json
 
 
@@ -16,12 +16,12 @@ def test_what_tells_the_model_something_stays() -> None:
         "additionalProperties": False,
         "$defs": {"q": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
     }
-    assert fit_schema({"$schema": "https://json-schema.org/draft-07", **schema}) == schema
+    assert normalize_schema({"$schema": "https://json-schema.org/draft-07", **schema}) == schema
 
 
 def test_what_apis_insist_on_is_added() -> None:
-    assert fit_schema({}) == {"type": "object", "properties": {}}
-    fit = fit_schema({"type": "object", "properties": {"a": {"type": "array"}, "b": True}})
+    assert normalize_schema({}) == {"type": "object", "properties": {}}
+    fit = normalize_schema({"type": "object", "properties": {"a": {"type": "array"}, "b": True}})
     assert fit["properties"] == {"a": {"type": "array", "items": {}}, "b": {}}
 
 
@@ -51,8 +51,8 @@ def deep(levels: int) -> dict[str, Json]:
     ],
 )
 def test_what_an_api_would_refuse_costs_the_tool(schema: Json) -> None:
-    with pytest.raises(UnfitSchema):
-        fit_schema(schema)
+    with pytest.raises(InvalidSchema):
+        normalize_schema(schema)
 
 
 def test_a_reference_that_leads_somewhere_is_kept() -> None:
@@ -61,4 +61,4 @@ def test_a_reference_that_leads_somewhere_is_kept() -> None:
         "properties": {"a": {"$ref": "#/$defs/x~1y"}},
         "$defs": {"x/y": {"type": "string"}},
     }
-    assert fit_schema(schema) == schema
+    assert normalize_schema(schema) == schema

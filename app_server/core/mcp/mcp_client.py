@@ -1,8 +1,6 @@
-"""The client's half of a conversation with one server: requests and their answers, and what the server asks
-of us.
+"""One MCP connection, independent of its transport: our requests with their replies, and the server's requests.
 
-Knows nothing of processes or HTTP. An answer belongs to the request whose id it carries, the first one
-counts, and whoever asked waits no longer than told.
+A reply belongs to the request with the same id, and only the first one counts. Every request has a timeout.
 """
 
 from __future__ import annotations
@@ -15,20 +13,20 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
-from app_server.core.mcp.contract import (
-    Answer,
+from app_server.core.mcp.failure_texts import HANDSHAKE, TRANSPORT_CLOSED, UNEXPECTED, timed_out
+from app_server.core.mcp.interfaces import (
     Elicit,
-    ElicitationAnswer,
     ElicitationRequest,
+    ElicitationResult,
     Incoming,
-    Link,
+    McpError,
     McpFailure,
-    Refusal,
-    Request,
+    McpLink,
+    McpReply,
+    McpServerRequest,
 )
-from app_server.core.mcp.failures import HANDSHAKE, TRANSPORT_CLOSED, UNEXPECTED, timed_out
-from app_server.core.mcp.limits import MAX_ERROR_CHARS, MAX_OPEN_ELICITATIONS, MAX_PAGES
-from app_server.core.mcp.messages import METHOD_NOT_FOUND
+from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
+from app_server.core.mcp.server_limits import MAX_ERROR_CHARS, MAX_OPEN_ELICITATIONS, MAX_PAGES
 from protocol.base import Json
 from protocol.records import dataclass
 
@@ -37,8 +35,8 @@ log = logging.getLogger(__name__)
 PROTOCOL_VERSION = "2025-06-18"
 
 
-class RequestFailed(McpFailure):
-    """One request came to nothing. `causes` tells why, outermost first."""
+class McpRequestFailed(McpFailure):
+    """One request failed. `causes` are the reasons, outermost first."""
 
     def __init__(self, *causes: str, code: int | None = None) -> None:
         super().__init__(": ".join(causes))
@@ -49,13 +47,13 @@ class RequestFailed(McpFailure):
 @dataclass(slots=True, eq=False)
 class _Waiter:
     done: anyio.Event = field(default_factory=anyio.Event)
-    outcome: Answer | Refusal | None = None
+    outcome: McpReply | McpError | None = None
 
 
 class McpClient:
-    """One open connection; `serve` runs as long as it is."""
+    """One open connection; `serve` runs until it is closed."""
 
-    def __init__(self, server: str, link: Link, version: str, elicit: Elicit | None = None) -> None:
+    def __init__(self, server: str, link: McpLink, version: str, elicit: Elicit | None = None) -> None:
         self._server = server
         self._link = link
         self._version = version
@@ -63,16 +61,16 @@ class McpClient:
         self._next = 0
         self._waiters: dict[int, _Waiter] = {}
         self._deadlines: set[anyio.CancelScope] = set()
-        self._asking = 0
+        self._open_elicitations = 0
         self._tasks: TaskGroup | None = None
         self.closed = anyio.Event()
         self.capabilities: frozenset[str] = frozenset()
 
     async def serve(self) -> None:
-        """Returns when the connection is over; whoever still waits is told so."""
+        """Dispatches messages until the connection closes; then all pending requests fail."""
         try:
             async with anyio.create_task_group() as self._tasks:
-                await self._link.run(self._take)
+                await self._link.receive(self._on_message)
                 self._tasks.cancel_scope.cancel()
         finally:
             self._tasks = None
@@ -81,8 +79,9 @@ class McpClient:
                 waiter.done.set()
 
     async def initialize(self) -> None:
-        """The handshake; raises McpFailure. Any version that the server names is spoken: what is used is in
-        all."""
+        """The handshake; raises McpFailure. Accepts any protocol version: this client uses only what all of them
+        have.
+        """
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {} if self._elicit is None else {"elicitation": {}},
@@ -91,7 +90,7 @@ class McpClient:
         outcome = await self._exchange("initialize", params)
         if outcome is None:
             raise McpFailure(f"{HANDSHAKE}connection closed: initialize response")
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, McpError):
             raise McpFailure(HANDSHAKE + outcome.reason)
         result = outcome.result
         version = result.get("protocolVersion") if isinstance(result, dict) else None
@@ -104,13 +103,12 @@ class McpClient:
             raise McpFailure(f"{HANDSHAKE}its answer to initialize names no protocol version")
         offered = result.get("capabilities")
         self.capabilities = frozenset(offered) if isinstance(offered, dict) else frozenset()
-        self._link.agreed(version)
+        self._link.set_protocol_version(version)
         await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def request(self, method: str, params: Json, seconds: float) -> Json:
-        """The result of one request. Raises RequestFailed; a request that was given up is cancelled at the
-        server."""
-        outcome: Answer | Refusal | None = None
+        """The result of one request. Raises McpRequestFailed; after a timeout, the server receives a cancellation."""
+        outcome: McpReply | McpError | None = None
         with anyio.move_on_after(seconds) as scope:
             self._deadlines.add(scope)
             try:
@@ -118,16 +116,15 @@ class McpClient:
             finally:
                 self._deadlines.discard(scope)
         if scope.cancelled_caught:
-            raise RequestFailed(*timed_out(method, seconds))
+            raise McpRequestFailed(*timed_out(method, seconds))
         if outcome is None:
-            raise RequestFailed(f"{method} failed: {TRANSPORT_CLOSED}")
-        if isinstance(outcome, Refusal):
-            raise RequestFailed(f"{method} failed: {outcome.reason}", code=outcome.code)
+            raise McpRequestFailed(f"{method} failed: {TRANSPORT_CLOSED}")
+        if isinstance(outcome, McpError):
+            raise McpRequestFailed(f"{method} failed: {outcome.reason}", code=outcome.code)
         return outcome.result
 
     async def collect(self, method: str, key: str, limit: int, seconds: float = math.inf) -> list[Json]:
-        """Every page of a list. Ends at a cursor that was seen before, after MAX_PAGES, and at `limit`
-        entries."""
+        """All pages of a list, up to a repeated cursor, MAX_PAGES pages or `limit` entries."""
         found: list[Json] = []
         seen: set[str] = set()
         cursor: str | None = None
@@ -140,8 +137,8 @@ class McpClient:
             seen.add(cursor)
         return found[:limit]
 
-    async def _exchange(self, method: str, params: Json) -> Answer | Refusal | None:
-        """None where the connection ended first."""
+    async def _exchange(self, method: str, params: Json) -> McpReply | McpError | None:
+        """None if the connection closes first."""
         if self.closed.is_set():
             return None
         key, self._next = self._next, self._next + 1
@@ -160,61 +157,66 @@ class McpClient:
             del self._waiters[key]
         return waiter.outcome
 
-    def _take(self, message: Incoming) -> None:
-        if isinstance(message, Request):
-            self._answer(message)
+    def _on_message(self, message: Incoming) -> None:
+        if isinstance(message, McpServerRequest):
+            self._on_request(message)
             return
         waiter = self._waiters.get(message.id)
         if waiter is not None and waiter.outcome is None:
             waiter.outcome = message
             waiter.done.set()
 
-    def _answer(self, request: Request) -> None:
+    def _on_request(self, request: McpServerRequest) -> None:
         if request.method == "ping":
             self._reply(request, {})
         elif request.method == "elicitation/create":
-            if self._elicit is None or self._tasks is None or self._asking >= MAX_OPEN_ELICITATIONS:
+            if (
+                self._elicit is None
+                or self._tasks is None
+                or self._open_elicitations >= MAX_OPEN_ELICITATIONS
+            ):
                 self._reply(request, {"action": "decline"})
             else:
-                self._asking += 1
-                self._tasks.start_soon(self._ask, request, self._elicit)
+                self._open_elicitations += 1
+                self._tasks.start_soon(self._elicit_and_reply, request, self._elicit)
         else:
             error = {"code": METHOD_NOT_FOUND, "message": "this client does not offer that"}
             self._link.send_soon({"jsonrpc": "2.0", "id": request.id, "error": error})
 
-    def _reply(self, request: Request, result: Json) -> None:
+    def _reply(self, request: McpServerRequest, result: Json) -> None:
         self._link.send_soon({"jsonrpc": "2.0", "id": request.id, "result": result})
 
-    async def _ask(self, request: Request, elicit: Elicit) -> None:
-        """Puts a question to the user. The time that the user takes is not held against the calls that wait
-        for it."""
+    async def _elicit_and_reply(self, request: McpServerRequest, elicit: Elicit) -> None:
+        """Sends an elicitation to the user and the result to the server. Pauses the deadlines of pending calls
+        meanwhile.
+        """
         begun, paused = anyio.current_time(), {scope: scope.deadline for scope in self._deadlines}
         for scope in paused:
             scope.deadline = math.inf
         try:
-            answer = await self._put(request, elicit)
+            result = await self._request_elicitation(request, elicit)
         finally:
-            self._asking -= 1
+            self._open_elicitations -= 1
             for scope, deadline in paused.items():
                 scope.deadline = deadline + anyio.current_time() - begun
-        accepted = answer.action == "accept"
+        accepted = result.action == "accept"
         self._reply(
-            request, {"action": answer.action} | ({"content": answer.content or {}} if accepted else {})
+            request, {"action": result.action} | ({"content": result.content or {}} if accepted else {})
         )
 
-    async def _put(self, request: Request, elicit: Elicit) -> ElicitationAnswer:
+    async def _request_elicitation(self, request: McpServerRequest, elicit: Elicit) -> ElicitationResult:
         params = request.params if isinstance(request.params, dict) else {}
         message = str(params.get("message", ""))[:MAX_ERROR_CHARS]
         try:
             return await elicit(ElicitationRequest(self._server, message, params.get("requestedSchema")))
         except CoreError as error:
-            log.warning("a question of MCP server %s could not be asked: %s", self._server, error)
-            return ElicitationAnswer("cancel")
+            log.warning("an elicitation of MCP server %s failed: %s", self._server, error)
+            return ElicitationResult("cancel")
 
 
 def entries(method: str, result: Json, key: str) -> list[Json]:
-    """The list called `key` in a result. Raises RequestFailed where it is none."""
+    """The list called `key` in a result. Raises McpRequestFailed where it is none."""
     found = result.get(key) if isinstance(result, dict) else None
     if not isinstance(found, list):
-        raise RequestFailed(f"{method} failed: {UNEXPECTED}")
+        raise McpRequestFailed(f"{method} failed: {UNEXPECTED}")
     return found

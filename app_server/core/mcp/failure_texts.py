@@ -1,5 +1,4 @@
-"""The texts for what goes wrong with a server: one family for the user at the start, one for the model.
-Pure."""
+"""The texts of MCP errors: for the user if a server does not start, for the model if a call fails. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ UNEXPECTED = "Unexpected response type"
 
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """A server that did not start, and the message for the user."""
+    """A server that failed to start, and the message for the user."""
 
     server: str
     message: str
@@ -24,7 +23,7 @@ class StartFailure:
 
 
 def start_failure(config: McpServerConfig, reason: str) -> StartFailure:
-    """What the user is told of a server that did not start, and where there is one, what to do about it."""
+    """The message for the user about a server that failed to start, with a remedy if there is one."""
     name, transport = config.name, config.transport
     auth_required = AUTH_REQUIRED in reason
     if (
@@ -52,7 +51,7 @@ def start_failure(config: McpServerConfig, reason: str) -> StartFailure:
 
 
 def tool_call_error(server: str, tool: str, causes: tuple[str, ...]) -> str:
-    """What the model is told of a call that did not come through; nested causes are numbered."""
+    """The text for the model about a failed call; numbers nested causes."""
     lines = [f"{n}: {cause}" for n, cause in enumerate(causes)] if len(causes) > 1 else list(causes)
     detail = "\n".join(f"    {line}" for line in lines)
     return f"tool call error: tool call failed for `{server}/{tool}`\n\nCaused by:\n{detail}"

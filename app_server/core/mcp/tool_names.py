@@ -1,8 +1,7 @@
-"""The names under which the model sees the tools of servers: `mcp__server__tool`, fit for every model API.
-Pure.
+"""The names of servers' tools for the model: `mcp__server__tool`, valid for every model API. Pure.
 
-One name that an API refuses costs every turn of the conversation, and a name that is given twice calls the
-wrong tool: so names are made of `[a-zA-Z0-9_-]`, at most 64 long, unique, and never one of `taken`.
+One invalid name would make every request of the conversation fail, and a duplicate name would call the wrong tool. So
+names consist of `[a-zA-Z0-9_-]`, have at most 64 characters, are unique, and are never in `taken`.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ _DIGEST_LENGTH = 40
 
 
 def qualify(tools: Iterable[tuple[str, str]], taken: Collection[str] = ()) -> dict[str, tuple[str, str]]:
-    """Qualified name → (server, tool), in order. A second tool of the same server and name is left out, so is
-    one without a name."""
+    """Qualified name → (server, tool), in order. Omits duplicate tools of a server and tools without a name."""
     named: dict[str, tuple[str, str]] = {}
     seen: set[tuple[str, str]] = set()
     for pair in tools:

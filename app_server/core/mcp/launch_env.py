@@ -1,8 +1,7 @@
-"""What a server is given of the user's environment: variables, a program found by name, headers.
-Pure but for looking where a program lies.
+"""What a server receives of the user's environment: variables, the program's path, HTTP headers.
 
-A server process sees an allow-list and what its table names, never the rest: the server's own credentials are
-in it.
+A server process receives an allow-list of variables and those that its settings name. The others may be credentials of
+this server. Pure, except for the search for the program.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from app_server.core.config.types import McpHttpTransport, McpStdioTransport
-from app_server.core.mcp.contract import McpFailure
+from app_server.core.mcp.interfaces import McpFailure
 
 PASSED_ON = frozenset(
     {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
@@ -31,8 +30,8 @@ def process_environment(transport: McpStdioTransport, user: Mapping[str, str]) -
 def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
     """The absolute path of `command`. Raises OSError.
 
-    A name is looked up in the absolute entries of PATH only: the working directory is a repository, and what
-    lies in it is not started because a server's name happens to match.
+    A bare name is searched only in absolute entries of PATH, so that a file in the working directory, which is an
+    untrusted repository, is never started by accident.
     """
     if os.sep in command:
         return os.path.join(cwd, command)
@@ -44,8 +43,7 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
 
 
 def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, str]) -> dict[str, str]:
-    """The headers of every request to a server. Raises McpFailure where the token that its table names is
-    missing."""
+    """The headers of every request to a server. Raises McpFailure if the configured token is missing."""
     headers = dict(transport.http_headers)
     headers |= {
         header: user[source] for header, source in transport.env_http_headers.items() if user.get(source)
@@ -62,7 +60,7 @@ def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, s
 
 
 def is_http_url(url: str) -> bool:
-    """Whether there is anything to connect to."""
+    """Whether the URL is valid for HTTP and has a host."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -71,7 +69,7 @@ def is_http_url(url: str) -> bool:
 
 
 def display_url(url: str) -> str:
-    """A URL fit for a message: no user, no query, since both may hold a secret."""
+    """A URL for messages: without user and query, which may contain secrets."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""

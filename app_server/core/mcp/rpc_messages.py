@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 as MCP servers write it, read leniently. Pure: bytes in, values out.
+"""Parses the JSON-RPC 2.0 of MCP servers, leniently. Pure: bytes in, values out.
 
-A line that is no message is None: servers print banners and stack traces where only messages belong.
-Notifications are None as well, since none of them changes what a conversation was promised.
+An invalid line yields None: servers print banners and stack traces among their messages. Notifications yield None too,
+because this client uses none of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pydantic_core import from_json, to_json
 
 from app_server.core.bounds import MAX_DEPTH, MAX_VALUES, too_many_values
-from app_server.core.mcp.contract import Answer, Incoming, Refusal, Request
-from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
+from app_server.core.mcp.interfaces import Incoming, McpError, McpReply, McpServerRequest
+from app_server.core.mcp.server_limits import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
 from protocol.base import Json
 
 METHOD_NOT_FOUND = -32601
@@ -23,16 +23,16 @@ _TEXT_IN_HEAD = re.compile(rb'"text"\s*:\s*"([^"\\]*(?:\\(?:u[0-9a-fA-F]{4}|[^u]
 
 
 def encode(message: Json) -> bytes:
-    """One line, its end included."""
+    """One line, including its end."""
     try:
         return to_json(message) + b"\n"
-    except ValueError:  # a lone surrogate in what the model wrote
+    except ValueError:  # a lone surrogate in the model's arguments
         return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def parse(data: bytes) -> Iterator[Incoming]:
-    """The messages of one line or body. Batches are taken apart, as the older protocol versions allow them. Of one with
-    more structure than is parsed, what `oversized` makes of its head.
+    """The messages of one line or body. Splits batches, which older protocol versions allow. For a message with too
+    many values, yields the result of `oversized`.
     """
     if too_many_values(data):
         left = oversized(data[:KEPT_HEAD_BYTES], len(data), f"{MAX_VALUES} values")
@@ -47,7 +47,7 @@ def parse(data: bytes) -> Iterator[Incoming]:
 
 
 def parse_json(data: bytes) -> Json:
-    """The value, or None where it is none. Text that is no Unicode is replaced, not refused."""
+    """The value, or None for invalid JSON. Replaces invalid Unicode."""
     try:
         return from_json(data, allow_inf_nan=False)
     except ValueError:
@@ -60,7 +60,7 @@ def parse_json(data: bytes) -> Json:
 
 
 def _mended(value: Json, depth: int) -> Json:
-    """The same with lone surrogates replaced. Raises ValueError where it is nested too deeply."""
+    """The value with lone surrogates replaced. Raises ValueError if it is nested too deeply."""
     if depth == 0:
         raise ValueError
     match value:
@@ -79,8 +79,7 @@ def _nothing(name: str) -> Json:
 
 
 def oversized(head: bytes, size: int, limit: str = f"{MAX_MESSAGE_BYTES} bytes") -> Incoming | None:
-    """What is left of a message that was too large to keep: the beginning of its text, or why there is
-    nothing."""
+    """A replacement for a message that is too large: a result with the beginning of its text, or an error."""
     found = _ID_IN_HEAD.search(head[:1024])
     if found is None or not head.lstrip().startswith(b"{"):
         return None
@@ -90,8 +89,8 @@ def oversized(head: bytes, size: int, limit: str = f"{MAX_MESSAGE_BYTES} bytes")
         begun = parse_json(b'["' + text[1] + b'"]')
         if begun:
             note = f"{begun[0]}\n[cut here: the answer had {size} bytes]"
-            return Answer(number, {"content": [{"type": "text", "text": note}]})
-    return Refusal(number, f"the answer of {size} bytes is over the limit of {limit}")
+            return McpReply(number, {"content": [{"type": "text", "text": note}]})
+    return McpError(number, f"the answer of {size} bytes is over the limit of {limit}")
 
 
 def _message(value: Json) -> Incoming | None:
@@ -101,38 +100,38 @@ def _message(value: Json) -> Incoming | None:
     if isinstance(method, str):
         if isinstance(key, bool) or not isinstance(key, int | str):
             return None
-        return Request(key, method, value.get("params"))
-    if type(key) is not int:  # ours are integers, so any other id answers nothing
+        return McpServerRequest(key, method, value.get("params"))
+    if type(key) is not int:  # our ids are integers, so any other id matches no request
         return None
     if "result" in value:
-        return Answer(key, value["result"])
+        return McpReply(key, value["result"])
     if "error" in value:
-        return _refusal(key, value["error"])
+        return _error_of(key, value["error"])
     return None
 
 
-def _refusal(key: int, error: Json) -> Refusal:
+def _error_of(key: int, error: Json) -> McpError:
     if not isinstance(error, dict):
-        return Refusal(key, "Mcp error: the server gave no reason")
+        return McpError(key, "Mcp error: the server gave no reason")
     code = error.get("code")
     text = f"Mcp error: {code}: {error.get('message')}"
     if error.get("data") is not None:
         text += f"({to_json(error['data']).decode()})"
-    return Refusal(key, text[:MAX_ERROR_CHARS], code if type(code) is int else None)
+    return McpError(key, text[:MAX_ERROR_CHARS], code if type(code) is int else None)
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines and bounds what is kept of one. Feed it chunks of bounded size.
+    """Splits a byte stream into lines and limits the memory for one line. Feed it chunks of bounded size.
 
-    For each line that ends it yields the messages in it, or None where there is none, so that whoever reads can count
-    the lines. A line over the limit becomes what `oversized` makes of its head.
+    For each complete line it yields the messages in it, or None without one, so that the caller can yield to other
+    tasks per line. For a line over the limit, it yields the result of `oversized`.
     """
 
     __slots__ = ("_dropped", "_line", "_size")
 
     def __init__(self) -> None:
         self._line = bytearray()
-        """One growing buffer: a list of one-byte pieces would take forty times as much."""
+        """One growing buffer: a list of one-byte pieces would take forty times as much memory."""
         self._size = 0
         self._dropped = False
 

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.core.mcp.contract import McpFailure
-from app_server.core.mcp.failures import GITHUB_URL, duration_text, start_failure, timed_out, tool_call_error
-from app_server.core.mcp.surroundings import (
+from app_server.core.mcp.failure_texts import (
+    GITHUB_URL,
+    duration_text,
+    start_failure,
+    timed_out,
+    tool_call_error,
+)
+from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.launch_env import (
     display_url,
     find_program,
     process_environment,

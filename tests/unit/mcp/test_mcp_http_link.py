@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
 from protocol.base import Json
 from protocol.mcp import McpAuthStatus
 from tests.unit.mcp.conftest import Rig, http, until
@@ -41,8 +41,8 @@ def official() -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_official_server_is_understood(rig: Rig, official: dict[str, str], kind: str) -> None:
-    async def answer(request: ElicitationRequest) -> ElicitationAnswer:
-        return ElicitationAnswer("accept", {"n": 3})
+    async def answer(request: ElicitationRequest) -> ElicitationResult:
+        return ElicitationResult("accept", {"n": 3})
 
     rig.elicit = answer
     async with rig.opened(http(official[kind])) as mcp:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.bounds import MAX_VALUES
-from app_server.core.mcp.contract import Answer, Incoming, Refusal, Request
-from app_server.core.mcp.limits import MAX_BATCH, MAX_MESSAGE_BYTES
-from app_server.core.mcp.messages import LineSplitter, encode, oversized, parse, parse_json
+from app_server.core.mcp.interfaces import Incoming, McpError, McpReply, McpServerRequest
+from app_server.core.mcp.rpc_messages import LineSplitter, encode, oversized, parse, parse_json
+from app_server.core.mcp.server_limits import MAX_BATCH, MAX_MESSAGE_BYTES
 
 
 def read(data: bytes, size: int = 1 << 16) -> list[Incoming]:
@@ -45,22 +45,22 @@ def test_what_is_no_message_is_passed_over(line: bytes) -> None:
 
 
 def test_answers_refusals_and_requests_are_told_apart() -> None:
-    assert read(b'{"id":1,"result":null}\n') == [Answer(1, None)]
+    assert read(b'{"id":1,"result":null}\n') == [McpReply(1, None)]
     assert read(b'{"id":1,"error":{"code":-5,"message":"no","data":[1]}}\n') == [
-        Refusal(1, "Mcp error: -5: no([1])", -5)
+        McpError(1, "Mcp error: -5: no([1])", -5)
     ]
-    assert read(b'{"id":1,"error":"no"}\n') == [Refusal(1, "Mcp error: the server gave no reason")]
-    assert read(b'{"id":"a","method":"ping"}\n') == [Request("a", "ping")]
+    assert read(b'{"id":1,"error":"no"}\n') == [McpError(1, "Mcp error: the server gave no reason")]
+    assert read(b'{"id":"a","method":"ping"}\n') == [McpServerRequest("a", "ping")]
 
 
 def test_a_batch_is_taken_apart() -> None:
-    assert read(b'[{"id":1,"result":1},{"id":2,"result":2}]\n') == [Answer(1, 1), Answer(2, 2)]
+    assert read(b'[{"id":1,"result":1},{"id":2,"result":2}]\n') == [McpReply(1, 1), McpReply(2, 2)]
 
 
 @given(st.integers(1, 40))
 def test_where_the_chunks_are_cut_does_not_matter(size: int) -> None:
     data = b'noise\n{"id":1,"result":"a"}\n\n{"id":2,"result":"\xc3\xa4"}\n'
-    assert read(data, size) == [Answer(1, "a"), Answer(2, "ä")]
+    assert read(data, size) == [McpReply(1, "a"), McpReply(2, "ä")]
 
 
 def test_text_that_is_no_unicode_is_replaced() -> None:
@@ -71,7 +71,7 @@ def test_text_that_is_no_unicode_is_replaced() -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_raise(data: bytes) -> None:
     for message in parse(data):
-        assert isinstance(message, Answer | Refusal | Request)
+        assert isinstance(message, McpReply | McpError | McpServerRequest)
 
 
 def test_of_a_message_that_is_too_large_the_beginning_of_the_text_is_left() -> None:
@@ -83,7 +83,7 @@ def test_of_a_message_that_is_too_large_the_beginning_of_the_text_is_left() -> N
         }
     )
     (message,) = read(line.encode() + b"\n")
-    assert isinstance(message, Answer)
+    assert isinstance(message, McpReply)
     assert message.id == 3
     text = message.result["content"][0]["text"]
     assert text.startswith("éxxx")
@@ -94,20 +94,20 @@ def test_of_a_message_that_is_too_large_the_beginning_of_the_text_is_left() -> N
 def test_a_cut_inside_an_escape_leaves_whole_characters() -> None:
     head = b'{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"ab\\"c\\u00e'
     message = oversized(head, 99)
-    assert isinstance(message, Answer)
+    assert isinstance(message, McpReply)
     assert message.result["content"][0]["text"].startswith('ab"c\n')
 
 
 def test_a_message_that_is_too_large_and_has_no_text_fails_its_request() -> None:
     message = oversized(b'{"jsonrpc":"2.0","id":3,"result":{"structuredContent"', 99)
-    assert isinstance(message, Refusal)
+    assert isinstance(message, McpError)
     assert message.id == 3
 
 
 def test_a_message_of_too_many_values_fails_its_request() -> None:
     values = b"[]," * MAX_VALUES
     assert read(b'{"jsonrpc":"2.0","id":3,"result":[' + values + b"1]}\n") == [
-        Refusal(3, f"the answer of {len(values) + 37} bytes is over the limit of {MAX_VALUES} values")
+        McpError(3, f"the answer of {len(values) + 37} bytes is over the limit of {MAX_VALUES} values")
     ]
 
 
@@ -131,7 +131,7 @@ def test_one_byte_at_a_time_takes_no_more_memory_than_the_bytes() -> None:
 
 
 def test_garbage_that_is_too_large_answers_nothing() -> None:
-    assert read(b"a" * (MAX_MESSAGE_BYTES + 10) + b'\n{"id":1,"result":1}\n') == [Answer(1, 1)]
+    assert read(b"a" * (MAX_MESSAGE_BYTES + 10) + b'\n{"id":1,"result":1}\n') == [McpReply(1, 1)]
 
 
 def test_what_utf8_cannot_carry_is_still_sent() -> None:

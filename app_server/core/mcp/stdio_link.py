@@ -1,7 +1,7 @@
-"""A server as a child process: one JSON message a line on its stdin and stdout, its stderr read and dropped.
+"""A link to a server process: one JSON message per line on its stdin and stdout.
 
-Ending one goes in steps: close its stdin, wait, SIGTERM, wait, kill the whole tree. Each wait is short,
-because a conversation's end waits for it.
+Steps to end a process: close its stdin, wait, SIGTERM, wait, kill the whole tree. Each wait is short, because the end
+of the conversation waits for it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from app_server.core.config.types import McpStdioTransport
-from app_server.core.mcp.contract import McpProcess, ProcessSpawner, Take
-from app_server.core.mcp.limits import OUTGOING_QUEUE, STDERR_LINES
-from app_server.core.mcp.messages import LineSplitter, encode
-from app_server.core.mcp.surroundings import find_program, process_environment
+from app_server.core.mcp.interfaces import McpProcess, OnMessage, ProcessSpawner
+from app_server.core.mcp.launch_env import find_program, process_environment
+from app_server.core.mcp.rpc_messages import LineSplitter, encode
+from app_server.core.mcp.server_limits import OUTGOING_QUEUE, STDERR_LINES
 from app_server.core.yielding import YieldBudget
 from protocol.base import Json
 
@@ -30,18 +30,18 @@ _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError
 
 
 class StdioLink:
-    """The streams of one process, cut into messages."""
+    """A link over the standard streams of one process."""
 
     def __init__(self, name: str, process: McpProcess) -> None:
         self._name = name
         self._process = process
         self._outgoing, self._waiting = anyio.create_memory_object_stream[bytes](OUTGOING_QUEUE)
 
-    async def run(self, take: Take) -> None:
+    async def receive(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_write, self._process.stdin, self._waiting)
             group.start_soon(self._drain, self._process.stderr)
-            await self._read(take)
+            await self._read_messages(on_message)
             group.cancel_scope.cancel()
 
     async def send(self, message: Json) -> None:
@@ -52,26 +52,26 @@ class StdioLink:
         with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._outgoing.send_nowait(encode(message))
 
-    def agreed(self, version: str) -> None:
-        """Nothing on a pipe depends on the version."""
+    def set_protocol_version(self, version: str) -> None:
+        """The version makes no difference on a pipe."""
 
     def close(self) -> None:
         self._outgoing.close()
         self._waiting.close()
 
-    async def _read(self, take: Take) -> None:
+    async def _read_messages(self, on_message: OnMessage) -> None:
         lines, budget = LineSplitter(), YieldBudget()
         with contextlib.suppress(*_GONE):
             while True:
                 chunk = await self._process.stdout.receive()
                 for message in lines.feed(chunk):
                     if message is not None:
-                        take(message)
+                        on_message(message)
                     await budget.spend(0)
                 await budget.spend(len(chunk))
 
     async def _drain(self, stream: ByteReceiveStream) -> None:
-        """A server that finds its stderr full stands still."""
+        """Reads stderr to its end, because a server blocks when the pipe is full."""
         left = STDERR_LINES
         with contextlib.suppress(*_GONE):
             while True:
@@ -93,7 +93,7 @@ async def _write(stream: ByteSendStream, waiting: MemoryObjectReceiveStream[byte
 async def open_stdio(
     name: str, transport: McpStdioTransport, user: Mapping[str, str], cwd: str, spawner: ProcessSpawner
 ) -> AsyncIterator[StdioLink]:
-    """Starts the process and ends it on the way out. Raises OSError where it cannot be started."""
+    """Starts the process, and ends it on exit. Raises OSError if it cannot start."""
     env = process_environment(transport, user)
     place = str(transport.cwd) if transport.cwd is not None else cwd
     program = find_program(transport.command, env, place)
@@ -108,7 +108,7 @@ async def open_stdio(
 
 
 async def _end(process: McpProcess) -> None:
-    """In a shield: every wait in here is bounded."""
+    """Runs in a shield: every wait in here is bounded."""
     with anyio.move_on_after(EOF_GRACE_SECONDS), contextlib.suppress(*_GONE):
         await process.stdin.aclose()
         await process.wait()

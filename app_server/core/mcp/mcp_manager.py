@@ -1,7 +1,7 @@
-"""All MCP servers of one conversation: started together in the background, asked as one.
+"""All MCP servers of one conversation: starts them in the background and combines their tools and resources.
 
-Owned by the session: `run` is a task of its group, and cancelling that task ends every server. Nothing here
-emits events or knows of turns; calls return values.
+The session owns the manager: `run_servers` is a task of its group, and cancelling that task ends every server. The
+manager emits no events and knows no turns; calls return values.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import anyio
 
 from app_server.core.bounds import nested_too_deeply
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
-from app_server.core.mcp.client import RequestFailed, entries
-from app_server.core.mcp.contract import McpFailure
-from app_server.core.mcp.failures import UNEXPECTED, StartFailure, tool_call_error
-from app_server.core.mcp.limits import MAX_RESOURCES
+from app_server.core.mcp.failure_texts import UNEXPECTED, StartFailure, tool_call_error
+from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.mcp_client import McpRequestFailed, entries
+from app_server.core.mcp.mcp_server import McpRuntime, McpServer
 from app_server.core.mcp.offer import McpTool, model_tools
 from app_server.core.mcp.resources import (
     LIST_RESOURCES,
@@ -32,13 +32,13 @@ from app_server.core.mcp.resources import (
     templates_output,
 )
 from app_server.core.mcp.results import McpCallOutcome, parse_result
-from app_server.core.mcp.server import McpServer, McpSurroundings
+from app_server.core.mcp.server_limits import MAX_RESOURCES
 from protocol.base import Json
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, McpInvocation, Resource, ResourceTemplate
 
 READY_GRACE_SECONDS = 2.0
-"""A server needs a moment beyond its limit to be given up properly."""
+"""Time beyond a server's startup limit for its orderly end."""
 
 
 class McpManager:
@@ -47,63 +47,62 @@ class McpManager:
     def __init__(
         self,
         servers: Mapping[str, McpServerConfig],
-        around: McpSurroundings,
+        runtime: McpRuntime,
         reserved_names: Collection[str] = (),
     ) -> None:
-        """`reserved_names` are the built-in tools', which no server's tool may take."""
+        """`reserved_names` are the names of built-in tools, which are not available for servers' tools."""
         self._configs = dict(sorted(servers.items()))
         self._servers = {
-            name: McpServer(config, around) for name, config in self._configs.items() if config.enabled
+            name: McpServer(config, runtime) for name, config in self._configs.items() if config.enabled
         }
         self._reserved = frozenset(reserved_names)
         self._tools: dict[str, McpTool] | None = None
         self._notices: tuple[str, ...] = ()
         self._scope = anyio.CancelScope()
-        self._begun = False
+        self._started = False
         self._ended = anyio.Event()
 
     @property
     def configured(self) -> bool:
-        """Is there any server to be started?"""
+        """Whether any server is enabled."""
         return bool(self._servers)
 
-    async def run(self) -> None:
+    async def run_servers(self) -> None:
         """Starts every server at once and serves them until cancelled or closed."""
-        self._begun = True
+        self._started = True
         try:
             with self._scope:
                 async with anyio.create_task_group() as group:
                     for server in self._servers.values():
-                        group.start_soon(server.run, name=f"mcp {server.config.name}")
+                        group.start_soon(server.run_server, name=f"mcp {server.config.name}")
                     await anyio.sleep_forever()
         finally:
             self._ended.set()
 
     async def close(self) -> None:
-        """Ends every server and waits until their processes are gone. For whoever started `run`."""
+        """Ends every server and waits for the exit of their processes. For the owner of `run_servers`."""
         self._scope.cancel()
-        if self._begun:
+        if self._started:
             await self._ended.wait()
 
     async def ready(self) -> None:
-        """Returns once every server has started or failed to; each has its own limit for that."""
+        """Waits until every server has started or failed to, each within its own limit."""
         limits = [server.config.startup_timeout_sec for server in self._servers.values()]
         with anyio.move_on_after(max(limits, default=0.0) + READY_GRACE_SECONDS):
             for server in self._servers.values():
                 await server.settled.wait()
 
     def failures(self) -> tuple[StartFailure, ...]:
-        """Servers that did not start, so far."""
+        """Servers that failed to start, so far."""
         return tuple(server.failure for server in self._servers.values() if server.failure is not None)
 
     def notices(self) -> tuple[str, ...]:
-        """What else a user should know of the servers, so far: tools that were left out."""
+        """Other messages for the user about the servers, so far: omitted tools."""
         self.tools()
         return tuple(text for server in self._servers.values() for text in server.notices) + self._notices
 
     def tools(self) -> Mapping[str, McpTool]:
-        """What the model is offered, by qualified name, sorted. Does not change any more once all are
-        ready."""
+        """The tools for the model by qualified name, sorted. The result is final once all servers are ready."""
         if self._tools is not None:
             return self._tools
         offered = [tool for server in self._servers.values() for tool in server.tools]
@@ -113,14 +112,14 @@ class McpManager:
         return tools
 
     def invocation(self, name: str, arguments: Json) -> McpInvocation | None:
-        """For the events around a call; None where there is no such tool."""
+        """For the begin and end events of a call; None if there is no such tool."""
         tool = self.tools().get(name)
         return (
             None if tool is None else McpInvocation(server=tool.server, tool=tool.tool, arguments=arguments)
         )
 
     async def call(self, name: str, arguments: Json) -> McpCallOutcome:
-        """Calls a tool by its qualified name. Whatever goes wrong is in the outcome."""
+        """Calls a tool by its qualified name. The outcome includes any error."""
         begun = anyio.current_time()
         tool = self.tools().get(name)
         result: CallToolResult | None = None
@@ -128,12 +127,12 @@ class McpManager:
         if tool is not None:
             try:
                 result, error = await self._call(tool, arguments), None
-            except RequestFailed as failed:
+            except McpRequestFailed as failed:
                 error = tool_call_error(tool.server, tool.tool, failed.causes)
         return McpCallOutcome(result, error, anyio.current_time() - begun)
 
     async def list_resources(self, arguments: ListArguments) -> str:
-        """The answer of `list_mcp_resources`. Raises McpFailure with the text for the model."""
+        """The output of `list_mcp_resources`. Raises McpFailure with the text for the model."""
         check_cursor(arguments)
         if arguments.server is None:
             every = await self.all_resources()
@@ -143,7 +142,7 @@ class McpManager:
         return resources_output(arguments.server, [(arguments.server, one) for one in found], cursor)
 
     async def list_templates(self, arguments: ListArguments) -> str:
-        """The answer of `list_mcp_resource_templates`. Raises McpFailure with the text for the model."""
+        """The output of `list_mcp_resource_templates`. Raises McpFailure with the text for the model."""
         check_cursor(arguments)
         if arguments.server is None:
             every = await self.all_templates()
@@ -153,19 +152,19 @@ class McpManager:
         return templates_output(arguments.server, [(arguments.server, one) for one in found], cursor)
 
     async def read_resource(self, arguments: ReadArguments) -> str:
-        """The answer of `read_mcp_resource`. Raises McpFailure with the text for the model."""
+        """The output of `read_mcp_resource`. Raises McpFailure with the text for the model."""
         server, uri = arguments.server, arguments.uri
         try:
             result = await self._server(server, READ_RESOURCE).request(READ_RESOURCE, {"uri": uri})
             contents = parse_contents(entries(READ_RESOURCE, result, "contents"))
-        except RequestFailed as error:
+        except McpRequestFailed as error:
             raise McpFailure(
                 f"{READ_RESOURCE} failed: {READ_RESOURCE} failed for `{server}` ({uri}): {error}"
             ) from error
         return read_output(server, uri, contents)
 
     async def all_resources(self) -> dict[str, tuple[Resource, ...]]:
-        """Of every server that offers some; one that fails counts as offering none."""
+        """The resources of every server; a server that fails has none."""
         raw = await self._collect_all(LIST_RESOURCES, "resources")
         return {name: parse_resources(found) for name, found in raw.items()}
 
@@ -174,11 +173,11 @@ class McpManager:
         return {name: parse_templates(found) for name, found in raw.items()}
 
     def auth_statuses(self) -> dict[str, McpAuthStatus]:
-        """Whether a server wants a login, for every configured one."""
+        """Whether each configured server requires a login."""
         return {name: self._auth_status(name, config) for name, config in self._configs.items()}
 
     async def snapshot(self) -> McpListToolsResponseEvent:
-        """Everything that the servers offer, for a client that asks."""
+        """Tools, resources and login states of all servers, for clients."""
         await self.ready()
         return McpListToolsResponseEvent(
             tools={name: tool.definition for name, tool in self.tools().items()},
@@ -189,14 +188,14 @@ class McpManager:
 
     async def _call(self, tool: McpTool, arguments: Json) -> CallToolResult:
         if arguments is not None and not isinstance(arguments, dict):
-            raise RequestFailed(f"invalid type: {_kind(arguments)}, expected a map")
+            raise McpRequestFailed(f"invalid type: {_kind(arguments)}, expected a map")
         if nested_too_deeply(arguments):
-            raise RequestFailed("the arguments are nested too deeply")
+            raise McpRequestFailed("the arguments are nested too deeply")
         params = {"name": tool.tool} | ({} if arguments is None else {"arguments": arguments})
         raw = await self._servers[tool.server].request("tools/call", params)
         result = parse_result(raw)
         if result is None:
-            raise RequestFailed(f"tools/call failed: {UNEXPECTED}")
+            raise McpRequestFailed(f"tools/call failed: {UNEXPECTED}")
         return result
 
     async def _page(self, arguments: ListArguments, method: str, key: str) -> tuple[list[Json], str | None]:
@@ -205,7 +204,7 @@ class McpManager:
         try:
             result = await self._server(arguments.server, method).request(method, params)
             found = entries(method, result, key)
-        except RequestFailed as error:
+        except McpRequestFailed as error:
             raise McpFailure(f"{method} failed: {method} failed for `{arguments.server}`: {error}") from error
         cursor = result.get("nextCursor")
         return found[:MAX_RESOURCES], cursor if isinstance(cursor, str) else None
@@ -216,7 +215,7 @@ class McpManager:
         async def collect(name: str, server: McpServer) -> None:
             try:
                 found[name] = await server.collect(method, key, MAX_RESOURCES)
-            except RequestFailed:
+            except McpRequestFailed:
                 return
 
         async with anyio.create_task_group() as group:

@@ -1,9 +1,8 @@
-"""A server over streamable HTTP: every message is a POST, answered by one JSON body or by a stream of events.
+"""A link over streamable HTTP: every message is a POST, and the response is one JSON body or a stream of events.
 
-Imports httpx, so it is itself imported only where such a server is configured, and in a worker thread.
-Redirects are not followed: the request carries a token. The optional stream that a server may open by itself
-is not asked for, since nothing that comes on it is used; questions to the user arrive on the stream of the
-call that they belong to.
+It imports httpx, so it is imported only if such a server is configured, and in a worker thread. It does not follow
+redirects, because requests carry a token. It does not open the optional stream for messages that the server initiates,
+because it would use none of them; elicitations arrive on the stream of their call.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from app_server.core.config.types import McpHttpTransport
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.http.types import TrustUnavailable
-from app_server.core.mcp.contract import McpFailure, Refusal, Take
-from app_server.core.mcp.failures import AUTH_REQUIRED
-from app_server.core.mcp.limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
-from app_server.core.mcp.messages import encode, oversized, parse
-from app_server.core.mcp.surroundings import display_url, is_http_url, request_headers
+from app_server.core.mcp.failure_texts import AUTH_REQUIRED
+from app_server.core.mcp.interfaces import McpError, McpFailure, OnMessage
+from app_server.core.mcp.launch_env import display_url, is_http_url, request_headers
+from app_server.core.mcp.rpc_messages import encode, oversized, parse
+from app_server.core.mcp.server_limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
 from app_server.core.threads import run_in_thread
 from app_server.core.yielding import YieldBudget
 from protocol.base import Json
@@ -36,7 +35,7 @@ MAX_CONNECTIONS = 16
 
 
 class _SessionOver(Exception):
-    """The server no longer knows this session."""
+    """The server no longer recognises this session."""
 
 
 class HttpLink:
@@ -51,9 +50,9 @@ class HttpLink:
         self._over = anyio.Event()
         self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](OUTGOING_QUEUE)
 
-    async def run(self, take: Take) -> None:
+    async def receive(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._dispatch, take)
+            group.start_soon(self._dispatch, on_message)
             await self._over.wait()
             group.cancel_scope.cancel()
 
@@ -65,30 +64,32 @@ class HttpLink:
         with contextlib.suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._outgoing.send_nowait(message)
 
-    def agreed(self, version: str) -> None:
+    def set_protocol_version(self, version: str) -> None:
         self._version = version
 
     async def close(self) -> None:
-        """Tells the server that the session is over, where it gave one out."""
+        """Ends the session at the server, if the server has created one."""
         self._outgoing.close()
         self._waiting.close()
         if self._session is not None and not self._over.is_set():
             with anyio.move_on_after(FAREWELL_SECONDS), contextlib.suppress(httpx.HTTPError):
                 await self._client.delete(self._url, headers=self._headers())
 
-    async def _dispatch(self, take: Take) -> None:
+    async def _dispatch(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
             async for message in self._waiting:
                 if message.get("method") == "notifications/initialized":
-                    await self._post(message, take)  # nothing else is allowed before it has arrived
+                    await self._post(
+                        message, on_message
+                    )  # the server must receive it before any other message
                     continue
                 if message.get("method") == "notifications/cancelled":
                     scope = self._posts.pop(message["params"]["requestId"], None)
                     if scope is not None:
                         scope.cancel()
-                group.start_soon(self._post, message, take)
+                group.start_soon(self._post, message, on_message)
 
-    async def _post(self, message: Json, take: Take) -> None:
+    async def _post(self, message: Json, on_message: OnMessage) -> None:
         key = message.get("id") if "method" in message else None
         scope = anyio.CancelScope()
         if key is not None:
@@ -99,15 +100,15 @@ class HttpLink:
                 async with self._client.stream(
                     "POST", self._url, content=encode(message), headers=self._headers()
                 ) as response:
-                    reason = await self._read(response, take) or reason
+                    reason = await self._read_messages(response, on_message) or reason
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
-            reason = f"cannot reach {display_url(self._url)}: {_kind(error)}"
+            reason = f"cannot reach {display_url(self._url)}: {_error_text(error)}"
         except _SessionOver:
-            self._over.set()  # which releases whoever waits, this request included
+            self._over.set()  # ends the link, which fails all pending requests
             return
         if key is not None:
             self._posts.pop(key, None)
-            take(Refusal(key, reason))  # counts only where no answer came before it
+            on_message(McpError(key, reason))  # ignored if a reply came before it
 
     def _headers(self) -> dict[str, str]:
         headers = {}
@@ -117,8 +118,8 @@ class HttpLink:
             headers[VERSION_HEADER] = self._version
         return headers
 
-    async def _read(self, response: httpx.Response, take: Take) -> str | None:
-        """Hands over what a response holds; gives the reason where it is a refusal."""
+    async def _read_messages(self, response: httpx.Response, on_message: OnMessage) -> str | None:
+        """Passes the messages of a response on; returns the reason if the response is an error."""
         if response.status_code == httpx.codes.NOT_FOUND and self._session is not None:
             raise _SessionOver
         if response.status_code == httpx.codes.UNAUTHORIZED:
@@ -130,13 +131,13 @@ class HttpLink:
             self._session = session
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and response.is_success:
-            return await _read_events(response, take)
+            return await _read_events(response, on_message)
         if kind == "application/json":
-            await _read_body(response, take)
+            await _read_body(response, on_message)
         return None if response.is_success else f"{display_url(self._url)} answered {response.status_code}"
 
 
-async def _read_body(response: httpx.Response, take: Take) -> None:
+async def _read_body(response: httpx.Response, on_message: OnMessage) -> None:
     budget, body = YieldBudget(), bytearray()
     size = 0
     async for chunk in response.aiter_raw():
@@ -147,35 +148,35 @@ async def _read_body(response: httpx.Response, take: Take) -> None:
     if size > MAX_MESSAGE_BYTES:
         left = oversized(bytes(body[:KEPT_HEAD_BYTES]), size)
         if left is not None:
-            take(left)
+            on_message(left)
         return
     for message in parse(bytes(body)):
-        take(message)
+        on_message(message)
 
 
-async def _read_events(response: httpx.Response, take: Take) -> str | None:
+async def _read_events(response: httpx.Response, on_message: OnMessage) -> str | None:
     decoder, budget = SseDecoder(MAX_MESSAGE_BYTES), YieldBudget()
     try:
         async for chunk in response.aiter_raw():
             for start in range(0, len(chunk), PIECE_BYTES):
                 piece = chunk[start : start + PIECE_BYTES]
-                await _take_frames(decoder.feed(piece), take, budget)
+                await _handle_frames(decoder.feed(piece), on_message, budget)
                 await budget.spend(len(piece))
-        await _take_frames(decoder.close(), take, budget)
+        await _handle_frames(decoder.close(), on_message, budget)
     except EventTooLong:
         return f"an event of its answer is over the limit of {MAX_MESSAGE_BYTES} bytes"
     return None
 
 
-async def _take_frames(frames: Iterable[SseFrame], take: Take, budget: YieldBudget) -> None:
+async def _handle_frames(frames: Iterable[SseFrame], on_message: OnMessage, budget: YieldBudget) -> None:
     for frame in frames:
         for message in parse(frame.data):
-            take(message)
+            on_message(message)
         await budget.spend(0)
 
 
-def _kind(error: Exception) -> str:
-    """What went wrong, without what the library quotes of the request."""
+def _error_text(error: Exception) -> str:
+    """The error, without what the library quotes from the request."""
     match error:
         case httpx.ConnectTimeout():
             return "connecting took too long"
@@ -191,8 +192,8 @@ def _kind(error: Exception) -> str:
 async def open_http(
     name: str, transport: McpHttpTransport, user: Mapping[str, str]
 ) -> AsyncIterator[HttpLink]:
-    """Raises McpFailure where the table asks for something that is missing, or the user's environment for certificates
-    or a proxy that cannot be used.
+    """Raises McpFailure if the server's settings need something that is missing, or if certificates or the proxy from
+    the user's environment are invalid.
     """
     if not is_http_url(transport.url):
         raise McpFailure("its url is no URL of HTTP")
