@@ -12,7 +12,7 @@ from dataclasses import field
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.auth.manager import AuthManager, AuthMethod
+from app_server.core.auth.auth_manager import AuthManager, AuthMethod
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
@@ -31,9 +31,9 @@ from app_server.core.notify.program import NotifyProgram
 from app_server.core.opening import Surroundings
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
-from app_server.core.telemetry.events import ConversationFacts
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.export import TelemetryExport, open_export
+from app_server.core.telemetry.telemetry_events import ConversationFacts
 from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.identity import ClientProfile, UserAgent
 from protocol.ids import ConversationId
@@ -152,7 +152,7 @@ class EngineAdapters:
         def completed(turn_id: str, said: Sequence[str], last: str | None) -> None:
             if config.notify:
                 message = turn_complete(conversation_id, turn_id, str(config.cwd), said, last)
-                self._background.start_soon(self._program(config.notify).send, message, name="notify")
+                self._background.start_soon(self._program(config.notify).notify, message, name="notify")
 
         return completed
 

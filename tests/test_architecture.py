@@ -40,7 +40,7 @@ CORE = (
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
     {"launcher"},
-    {"sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
+    {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
     {"errors", "lazy", "threads", "yielding"},
     {"bounds"},
@@ -67,7 +67,9 @@ PURE_MODULES = {
     "app_server.core.config": {
         *("built_in_providers", "features", "layers", "resolve", "settings_reader", "types"),
     },
-    "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
+    "app_server.core.context": {
+        *("command_output", "compacted_history", "environment_context", "history", "opening_messages"),
+    },
     "app_server.core.files": {"fuzzy", "wildmatch"},
     "app_server.core.http": {"address", "content", "proxies", "sse", "types"},
     "app_server.core.mcp": {"tool_names"},
@@ -79,7 +81,7 @@ PURE_MODULES = {
         *("changes", "diff", "hunks", "line_diff", "parse", "patch_error", "patch_plan", "planner", "safety"),
         *("seek", "shell_forms", "text", "turn_diff"),
     },
-    "app_server.core.rollout": {"lines", "names", "policy"},
+    "app_server.core.rollout": {"persistence_policy", "rollout_names", "stored_lines"},
     "app_server.core.sandbox": {"denial", "macos", "plan"},
     "app_server.core.session": {"review_format", "state"},
     "app_server.core.turn": {"assemble", "coalesce", "items", "settings", "token_counts"},

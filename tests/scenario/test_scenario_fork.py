@@ -22,10 +22,10 @@ from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.client import ModelClient
 from app_server.core.model.settings import ClientIdentity
 from app_server.core.opening import Fork, Opened, Surroundings
-from app_server.core.rollout.names import journal_path
+from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from protocol.ids import ConversationId
 from protocol.ops import ShutdownOp
 from tests.support.scripted_model import reply, says, script

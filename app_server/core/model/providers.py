@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
-from app_server.core.auth.manager import AuthMethod, Credentials
+from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.errors import MissingVariable, NoBaseUrl
 from app_server.core.model.settings import ClientIdentity

@@ -19,7 +19,7 @@ from app_server.core.model.client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.session.elicitations import Elicitations
-from app_server.core.telemetry.contract import ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox
 from protocol.records import dataclass

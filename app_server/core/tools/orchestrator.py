@@ -21,7 +21,7 @@ from app_server.core.approvals.consent import EVERYTHING, CommandSubject, Consen
 from app_server.core.approvals.decide import CommandRequest, Verdict, decide, may_ask_after_denial, refusal
 from app_server.core.approvals.programs import ProgramSearch, exposed_folders
 from app_server.core.approvals.repository import git_is_plain
-from app_server.core.context.output import command_output, command_result
+from app_server.core.context.command_output import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment

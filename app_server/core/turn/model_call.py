@@ -31,7 +31,7 @@ from app_server.core.model.events import (
 from app_server.core.model.prompt import Prompt
 from app_server.core.model.retry import backoff
 from app_server.core.model.settings import RequestSettings
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter

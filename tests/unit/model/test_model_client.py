@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.auth.manager import AuthMethod, Credentials
+from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.types import Fault, HttpFailure

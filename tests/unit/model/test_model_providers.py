@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from app_server.core.auth.manager import AuthMethod, Credentials
+from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.errors import MissingVariable, NoBaseUrl
 from app_server.core.model.providers import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure, origin

@@ -21,9 +21,9 @@ from app_server.core.config.types import (
     OtelProtocol,
     ProviderConfig,
 )
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
-from app_server.core.telemetry.events import ConversationFacts, EventTelemetry, timestamp
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.export import NoExport, open_export
+from app_server.core.telemetry.telemetry_events import ConversationFacts, EventTelemetry, timestamp
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.policy import ReasoningEffort

@@ -1,7 +1,6 @@
-"""The user's own prompts: every `*.md` of a folder is one, called by the name of its file.
+"""Finds the user's custom prompts: every `*.md` file of a folder, named by its file name.
 
-Reads the folder and gives values. What cannot be read, is no regular file or is no UTF-8 is left out, so that one bad
-file does not cost the others.
+It omits files that are unreadable, not regular or not UTF-8, so that one bad file does not affect the others.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from pathlib import Path
 from protocol.events.lookups import CustomPrompt
 
 FOLDER = "prompts"
-"""Below the home of the server."""
+"""Relative to the home of the server."""
 MAX_BYTES = 1024 * 1024
 FENCE = "---"
 HINT_KEYS = ("argument-hint", "argument_hint")
 
 
 def discover_prompts(folder: Path) -> tuple[CustomPrompt, ...]:
-    """The prompts of a folder, sorted by name. Blocks for as long as the disk does."""
+    """The prompts of a folder, sorted by name. Blocks: call it in a thread."""
     try:
         entries = sorted(folder.iterdir())
     except OSError:
@@ -47,7 +46,7 @@ def _prompt(path: Path) -> CustomPrompt | None:
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The settings between the fences at the top, and what follows them. Without a closing fence all is content."""
+    """The settings between the `---` lines at the top, and the rest. Without a closing line, everything is content."""
     lines = text.splitlines(keepends=True)
     if not lines or lines[0].strip() != FENCE:
         return {}, text
@@ -68,7 +67,7 @@ def _unquoted(value: str) -> str:
 
 
 def _text(path: Path) -> str | None:
-    """The content of a regular file; never waits for a pipe that somebody put there."""
+    """The content of a regular file; never blocks on a FIFO."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -86,7 +85,7 @@ def _text(path: Path) -> str | None:
 
 
 def _is_text(value: str) -> bool:
-    """A name of bytes that are no UTF-8 cannot be told to a client."""
+    """Whether the name is valid Unicode: clients cannot receive other names."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,8 +1,7 @@
-"""Who the user is to the model provider: status, API key login, logout, and credentials that are still good.
+"""The user's login at the model provider: status, API key login, logout, and valid credentials.
 
-Keeps nothing in memory that is in auth.json. A refresh happens once however many requests ask for it, and a
-login that another process renewed in the meantime is used instead of renewed again. Logging in with a
-browser is `login`.
+It caches nothing of auth.json. Concurrent requests share one refresh, and a login that another process has refreshed
+meanwhile is not refreshed again. `login` implements the browser login.
 """
 
 from __future__ import annotations
@@ -23,15 +22,13 @@ from app_server.core.errors import AuthError
 from protocol.records import dataclass
 
 EXPIRY_MARGIN_SECONDS = 300.0
-"""A token that ends sooner than this is renewed before use: a turn's requests may take minutes."""
+"""A token that expires sooner is refreshed before use: a turn's requests may take minutes."""
 
 REFRESH_INTERVAL = timedelta(days=8)
-"""Tokens that do not say when they end are renewed this often."""
+"""Tokens without an expiry time are refreshed at this interval."""
 
 REFRESH_SECONDS = 15.0
-"""As long as an interrupt may have to wait for a renewal under way; the issuer answers in well under a
-second.
-"""
+"""Timeout of a refresh, which an interrupt may have to wait for; the issuer responds in well under a second."""
 
 REVOKE_SECONDS = 5.0
 
@@ -39,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class AuthMethod(StrEnum):
-    """The spelling is that of the wire."""
+    """The values are those of the wire."""
 
     API_KEY = "apikey"
     CHATGPT = "chatgpt"
@@ -47,11 +44,11 @@ class AuthMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request to the model provider carries."""
+    """The credentials of a request to the model provider."""
 
     bearer: str = field(repr=False)
     account_id: str | None
-    """Of ChatGPT logins; sent along in a header."""
+    """For ChatGPT logins; sent in a header."""
     method: AuthMethod
 
 
@@ -59,13 +56,13 @@ class Credentials:
 class AuthStatus:
     method: AuthMethod | None
     token: str | None = field(repr=False)
-    """Only where it was asked for."""
+    """Only if requested."""
     requires_openai_auth: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LoginRules:
-    """What the user's settings allow."""
+    """Which logins the user's settings allow."""
 
     forced_method: str | None = None
     """`chatgpt` or `api`; None allows both."""
@@ -76,7 +73,7 @@ class LoginRules:
         return self.forced_method in (None, wanted)
 
     def require(self, method: AuthMethod) -> None:
-        """Raises AuthError when the settings ask for the other way in."""
+        """Raises AuthError if the settings require the other method."""
         if self.allows(method):
             return
         this, other = ("API key", "ChatGPT") if method is AuthMethod.API_KEY else ("ChatGPT", "API key")
@@ -98,7 +95,7 @@ class AuthManager:
         self.home = home
         self.issuer = issuer
         self.rules = rules or LoginRules()
-        """Replaced by the composition root when the settings change."""
+        """The account request handlers replace it when the settings change."""
         self._clock = clock
         self._env_api_key = env_api_key
         self._renewal = anyio.Lock()
@@ -106,7 +103,7 @@ class AuthManager:
     async def status(
         self, *, requires_openai_auth: bool, include_token: bool = False, refresh: bool = False
     ) -> AuthStatus:
-        """For a client that asks whether somebody is logged in. Never raises: no credentials is an answer."""
+        """The login status for clients. Never raises: without credentials, the status has no method."""
         if not requires_openai_auth:
             return AuthStatus(None, None, requires_openai_auth=False)
         try:
@@ -122,40 +119,37 @@ class AuthManager:
         return AuthStatus(credentials.method, token, requires_openai_auth=True)
 
     async def credentials(self) -> Credentials | None:
-        """What to send now, renewed first where it is about to end; None when nobody is logged in."""
+        """Valid credentials, refreshed if they expire soon; None without a login."""
         stored = self._stored()
         if stored.api_key is None and stored.tokens is not None and self._is_ending(stored):
             try:
                 return await self.refresh(_of_tokens(stored.tokens))
             except AuthError:
-                # The issuer may be out of reach while the token is still good for a while.
+                # The issuer may be unreachable while the token is still valid.
                 if self._has_ended(stored.tokens):
                     raise
         return self._credentials_of(stored)
 
     async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
-        """New credentials after the provider refused some, or None when there is nothing that could be
-        renewed.
+        """New credentials after the provider rejected some; None without a refreshable login.
 
-        With `refused`, credentials that differ from it by now are returned as they are: somebody else was
-        faster. Raises AuthError when the issuer does not renew the login.
+        With `refused`, stored credentials that differ from it are returned without a refresh: another task or process
+        has refreshed them. Raises AuthError if the refresh fails.
         """
         before = refused or self._credentials_of(self._stored())
         async with self._renewal:
-            # What the issuer granted must be stored, or the login is lost: it outlives cancellation.
+            # Shielded: new tokens from the issuer must be stored, or the login is lost.
             with anyio.move_on_after(REFRESH_SECONDS, shield=True):
                 return await self._renew(before)
-        raise AuthError("the login server did not answer in time")
+        raise AuthError("the login server did not response in time")
 
     def method(self) -> AuthMethod | None:
-        """How somebody is logged in, as far as the disk says; nobody is asked."""
+        """The stored login method, without any request."""
         credentials = self._usable_now()
         return credentials.method if credentials else None
 
     def identity(self) -> IdClaims | None:
-        """Who a ChatGPT login belongs to, by its own account; None for API keys and when nobody is logged
-        in.
-        """
+        """The claims of a ChatGPT login; None for API keys and without a login."""
         stored = self._stored()
         if stored.api_key is not None or stored.tokens is None:
             return None
@@ -163,7 +157,7 @@ class AuthManager:
         return replace(claims, account_id=stored.tokens.account_id or claims.account_id)
 
     def login_with_api_key(self, api_key: str) -> None:
-        """Store a key in place of whatever is stored. Raises AuthError."""
+        """Replaces the stored login by an API key. Raises AuthError."""
         self.rules.require(AuthMethod.API_KEY)
         key = api_key.strip()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
@@ -171,9 +165,7 @@ class AuthManager:
         write_auth(self.home, StoredAuth(api_key=key))
 
     def store_login(self, tokens: Tokens, api_key: str | None) -> None:
-        """Store what a browser login yielded. Raises AuthError when it is of a workspace that is not
-        allowed.
-        """
+        """Stores the result of a browser login. Raises AuthError if its workspace is not allowed."""
         self.rules.require(AuthMethod.CHATGPT)
         account = read_id_token(tokens.id_token).account_id
         if not self._is_allowed_workspace(tokens):
@@ -186,7 +178,7 @@ class AuthManager:
         write_auth(self.home, auth)
 
     async def logout(self) -> bool:
-        """Forget the login, here first, then at the issuer if it can be reached; whether there was one."""
+        """Deletes the login, then revokes it at the issuer if possible. Returns whether there was one."""
         stored = read_auth(self.home)
         was_there = delete_auth(self.home)
         if stored is not None and stored.tokens is not None and stored.tokens.refresh_token:
@@ -207,20 +199,20 @@ class AuthManager:
         try:
             tokens = await self.issuer.refresh(stored.tokens)
         except AuthError:
-            # A refresh token is used up by use: another process may just have used it and stored the next.
+            # A refresh token is valid once: another process may just have used it and stored the next one.
             current = self._credentials_of(self._stored())
             if now is not None and current is not None and current.bearer != now.bearer:
                 return current
             raise
         written = read_auth(self.home)
         if written is None or written.tokens != stored.tokens:
-            # Somebody logged out or in while the issuer was thinking: that counts, not this.
+            # A logout or login during the refresh takes precedence.
             return self._credentials_of(self._stored())
         write_auth(self.home, replace(written, tokens=tokens, last_refresh=self._now()))
         return _of_tokens(tokens)
 
     def _stored(self) -> StoredAuth:
-        """What is stored and allowed; a key from the environment stands in where nothing is."""
+        """The stored login if allowed, else an API key from the environment."""
         stored = read_auth(self.home) or StoredAuth()
         if not self.rules.allows(AuthMethod.API_KEY):
             stored = replace(stored, api_key=None)

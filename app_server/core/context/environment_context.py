@@ -1,6 +1,6 @@
-"""What the model is told about where it works, once in full and then only what changed. Pure.
+"""The environment context for the model: first in full, then only the changes. Pure.
 
-The XML-like form is the reference's, so that a conversation begun in one can go on in the other.
+The XML-like form is that of codex 0.58, so that conversations can move between both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ OPEN, CLOSE = "<environment_context>", "</environment_context>"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
-    """A turn's surroundings; None: not said (in a difference: unchanged)."""
+    """The environment of a turn. None means omitted; in a difference, unchanged."""
 
     cwd: str | None
     approval_policy: AskForApproval | None
@@ -39,7 +39,7 @@ class EnvironmentContext:
 
 
 def difference(before: EnvironmentContext, after: EnvironmentContext) -> EnvironmentContext | None:
-    """Only what changed; the shell never does. None: nothing changed."""
+    """The changed fields, except the shell, which never changes. None if nothing changed."""
     changed = EnvironmentContext(
         cwd=after.cwd if after.cwd != before.cwd else None,
         approval_policy=after.approval_policy if after.approval_policy != before.approval_policy else None,

@@ -1,9 +1,9 @@
-"""How this server runs git: so that nothing of an untrusted repository is executed.
+"""Builds git commands that execute nothing of an untrusted repository.
 
-Configuration of a repository can name programs in a dozen places. What takes a value is overridden on the
-command line, which beats every file; what cannot be overridden by name (filters, merge and diff drivers) is
-kept out by running only commands that never use it: no `add`, `status`, `checkout` or diff of the working
-tree. The repository is named, not discovered, so `core.worktree` and planted bare repositories have no say.
+A repository's configuration can name programs in a dozen places. The command line overrides settings with fixed names.
+Filters, merge drivers and diff drivers have arbitrary names, so this server runs only commands that never use them: no
+`add`, `status`, `checkout` or diff of the working tree. The command line names the repository, so that git does not
+discover one: `core.worktree` and planted bare repositories have no effect.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OVERRIDES = (
 
 @dataclass(frozen=True, slots=True)
 class GitCommand:
-    """One run of git: what is executed, in which environment and folder."""
+    """One git command: arguments, environment and folder."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -59,11 +59,11 @@ class GitCommand:
 
 @dataclass(frozen=True, slots=True)
 class GitProgram:
-    """The git to run, and what of the server's environment it gets."""
+    """The git program, and what it inherits of the server's environment."""
 
     path: str = "git"
     search_path: str = "/usr/local/bin:/usr/bin:/bin"
-    """PATH: git finds its own parts by itself, but not where nothing is set."""
+    """PATH: git finds its own subcommands without it, but some need a PATH."""
     excludes_file: Path | None = None
     """The user's own list of files to ignore everywhere."""
 
@@ -102,7 +102,7 @@ class GitProgram:
             "GIT_EDITOR": "false",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_NO_REPLACE_OBJECTS": "1",
-            # Objects that a partial clone lacks are not fetched: it would take a transport, thus a program.
+            # No fetch of objects that a partial clone lacks: a transport is a program that the repository may name.
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_ALLOW_PROTOCOL": "none",
         }

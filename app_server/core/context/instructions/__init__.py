@@ -1,4 +1,4 @@
-"""What the model is told about its work, in files beside this one; they are our own words."""
+"""Instructions for the model: the files beside this one, in our own words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from importlib.resources import files
 
 
 @cache
-def prompt(name: str) -> str:
+def instruction_text(name: str) -> str:
     """The text of `name`.md."""
     return files(__name__).joinpath(f"{name}.md").read_text("utf-8")

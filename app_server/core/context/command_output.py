@@ -1,6 +1,6 @@
-"""A command's output as the model is shown it: head and tail of what is long, and how it ended. Pure.
+"""A command's output for the model: head and tail of a long output, and the exit status. Pure.
 
-The numbers are the reference's, so that a model sees the same in both.
+The limits are those of codex 0.58, so that a model sees the same in both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HEAD_BYTES = MAX_BYTES // 2
 
 
 def shorten(text: str) -> str:
-    """`text` itself where it is short; otherwise its beginning and end with a note of what is missing."""
+    """`text` if it is short; otherwise its head and tail, with a note about the omitted part."""
     size, total = len(text.encode("utf-8", "replace")), _count_lines(text)
     if size <= MAX_BYTES and total <= MAX_LINES:
         return text
@@ -40,7 +40,7 @@ def _head_and_tail(text: str, size: int, total: int) -> str:
 
 
 def _split_newlines(text: str) -> list[str]:
-    """Lines ended by a line feed only: a progress bar's carriage returns make no lines."""
+    """Splits at line feeds only: the carriage returns of a progress bar do not end a line."""
     lines = [line + "\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
@@ -59,14 +59,14 @@ def _last_bytes(text: str, limit: int) -> str:
 
 
 def command_output(text: str, *, timed_out: bool, seconds: float) -> str:
-    """What a command printed, with a line ahead of it where it ran out of time."""
+    """The output of a command, preceded by a line about the timeout if it timed out."""
     if timed_out:
         text = f"command timed out after {int(seconds * 1000)} milliseconds\n{text}"
     return shorten(text)
 
 
 def command_result(output: str, exit_code: int, seconds: float) -> str:
-    """The JSON text that answers a shell call."""
+    """The output of a shell call as JSON text."""
     duration = _tenth(seconds)
     body = json.dumps(output, ensure_ascii=False)
     return f'{{"output":{body},"metadata":{{"exit_code":{exit_code},"duration_seconds":{duration}}}}}'

@@ -1,15 +1,15 @@
-"""The messages that open a conversation: the developer's words, AGENTS.md, the environment. Pure.
+"""The opening messages of a conversation: developer instructions, AGENTS.md, the environment. Pure.
 
-Also tells them apart later: a preview or a compaction wants the user's own words, not these.
+It also recognises them later: previews and compactions use only the user's own messages.
 """
 
 from __future__ import annotations
 
-from app_server.core.context.environment import OPEN, EnvironmentContext, user_text
+from app_server.core.context.environment_context import OPEN, EnvironmentContext, user_text
 from protocol.responses import InputText, MessageItem, ResponseItem
 
 AGENTS_HEAD = "# AGENTS.md instructions for "
-_OLD_AGENTS_HEAD = "<user_instructions>"  # how earlier recordings wrote it
+_OLD_AGENTS_HEAD = "<user_instructions>"  # in earlier rollouts
 
 
 def project_instructions(cwd: str, text: str) -> MessageItem:
@@ -34,6 +34,6 @@ def opening_messages(
 
 
 def is_session_prefix(text: str) -> bool:
-    """Whether a user message was written by the server to set the scene."""
+    """Whether the server wrote this user message as part of the opening."""
     head = text.lstrip()
     return head.startswith((OPEN, AGENTS_HEAD, _OLD_AGENTS_HEAD))

@@ -1,7 +1,6 @@
-"""What a conversation reports, and the way of reporting that costs nothing because there is nowhere to.
+"""The telemetry interface of a conversation, and an implementation that does nothing.
 
-The session calls these methods wherever something happens; whether anything is built or sent is decided once, by
-which of the classes it was given.
+The session calls these methods unconditionally; the implementation decides whether events are built and sent.
 """
 
 from __future__ import annotations

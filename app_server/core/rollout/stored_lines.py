@@ -1,7 +1,7 @@
-"""Stored bytes to stored records, one line at a time. Whatever is no record is None; nothing raises.
+"""Parses stored lines into records, one at a time. Returns None for an invalid record; never raises.
 
-Lines as this server writes them can be cut up without being parsed; all others (another order of keys,
-spaces, a byte order mark, a record glued to a torn one) are parsed whole.
+Lines in the form that this server writes are split without parsing; all others (another order of keys, spaces, a byte
+order mark, a record after an incomplete one) are parsed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NOTHING: tuple[bytes, bytes, None] = (b"", b"", None)
 
 
 def cut_line(line: bytes) -> tuple[bytes, bytes, bytes | None]:
-    """A line in its usual form, cut up: the kind of record, the payload and the payload's `type`.
+    """Splits a line in its usual form: the kind of record, the payload and the payload's `type`.
 
-    Three times nothing if it has another form. The payload is not known to be JSON yet.
+    Empty values if it has another form. The payload is not validated.
     """
     match = _CANONICAL.fullmatch(line)
     return match.groups() if match else _NOTHING  # type: ignore[return-value]  # the groups of the pattern
 
 
 def parse_line(line: bytes) -> RolloutLine | None:
-    """The record in a line of any form."""
+    """The record of a line in any form."""
     try:
         stored = parse_rollout_line(parse_record(line))
     except RecursionError:
@@ -43,7 +43,7 @@ def parse_line(line: bytes) -> RolloutLine | None:
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """An item that was told of when the rollout was `after` bytes long."""
+    """An item that was emitted when the rollout had `after` bytes."""
 
     after: int
     payload: bytes

@@ -1,7 +1,7 @@
-"""The catalogue: which event has which attributes. Pure; where events go is the sink's business.
+"""Builds telemetry events with their attributes. Pure; a sink exports them.
 
-Names and attributes are those that dashboards for this family of agents already know. Attributes without a value are
-left out. The text of a prompt is given away only where the user allowed it.
+Names and attributes are those of codex 0.58, which dashboards know. Attributes without a value are omitted. Events
+contain the text of a prompt only if the user's settings allow it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from protocol.records import dataclass
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024
-"""Of arguments, outputs and error texts."""
+"""Maximum length of arguments, outputs and error texts."""
 
 Attribute = str | int
 Sink = Callable[[str, float, Mapping[str, Attribute]], None]
-"""Takes the name of an event, its time in seconds since 1970, and its attributes."""
+"""Receives the name of an event, its time in seconds since 1970, and its attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationFacts:
-    """What every event of a conversation carries."""
+    """The attributes of every event of a conversation."""
 
     conversation_id: str
     app_version: str
@@ -33,7 +33,7 @@ class ConversationFacts:
     """The client, as it describes itself."""
     model: str
     slug: str
-    """The family that the model belongs to."""
+    """The name of the model's family."""
     auth_mode: str | None = None
     account_id: str | None = None
     account_email: str | None = field(default=None, repr=False)
@@ -41,7 +41,7 @@ class ConversationFacts:
 
 @dataclass(frozen=True, slots=True)
 class EventTelemetry:
-    """Builds the events of one conversation and hands them to a sink."""
+    """Builds the events of one conversation and passes them to a sink."""
 
     sink: Sink = field(repr=False)
     facts: ConversationFacts

@@ -1,6 +1,4 @@
-"""What of a conversation is kept in its rollout. Deltas, command output and progress are not: they can be
-told again from the items, or no longer matter.
-"""
+"""Which events a rollout stores. Not deltas, command output and progress: items contain them, or they are obsolete."""
 
 from __future__ import annotations
 
@@ -24,5 +22,5 @@ PERSISTED_EVENTS: Final = frozenset(
 
 
 def is_persisted(event: EventMsg) -> bool:
-    """Whether an event of this kind is stored, to be shown again on a resume."""
+    """Whether an event of this kind is stored, for display after a resume."""
     return event.type in PERSISTED_EVENTS

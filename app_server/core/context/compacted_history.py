@@ -1,23 +1,24 @@
-"""A history made shorter: the opening messages, what the user said, and a summary of the rest. Pure."""
+"""Builds a compacted history: the opening messages, the user's messages, and a summary of the rest. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_server.core.context.environment import user_text
-from app_server.core.context.instructions import is_session_prefix
-from app_server.core.context.tokens import BYTES_PER_TOKEN, estimate_tokens, within_tokens
+from app_server.core.context.environment_context import user_text
+from app_server.core.context.opening_messages import is_session_prefix
+from app_server.core.context.token_estimates import BYTES_PER_TOKEN, estimate_tokens, within_tokens
 from protocol.responses import InputText, MessageItem, OutputText, ResponseItem
 
 USER_MESSAGES_MAX_TOKENS = 20_000
-"""How much of the user's own words a compacted history keeps, newest first; the reference keeps as much."""
+"""Maximum size of the user's messages in a compacted history, newest first; the same as in codex 0.58."""
 
 NO_SUMMARY = "(no summary available)"
 
 
 class SummaryMessage(MessageItem):
-    """The summary of what came before, in the place of a message of the user's. The model and the wire see a message
-    like any other; the type is the mark, which no text of a user's can imitate."""
+    """A summary of the earlier history, as a user message. It looks like any other message to the model and on the
+    wire. Only its type marks it, so that a user's text cannot imitate it.
+    """
 
 
 def summary_message(text: str) -> SummaryMessage:
@@ -25,7 +26,7 @@ def summary_message(text: str) -> SummaryMessage:
 
 
 def collect_user_messages(items: Sequence[ResponseItem]) -> list[str]:
-    """The user's own texts, oldest first: not the opening messages, not an earlier summary."""
+    """The user's own texts, oldest first, without the opening messages and earlier `SummaryMessage`s."""
     out = []
     for item in items:
         if isinstance(item, MessageItem) and item.role == "user" and not isinstance(item, SummaryMessage):
@@ -57,7 +58,7 @@ def build_compacted_history(
 
 
 def with_marked_summary(items: Sequence[ResponseItem], summary: str) -> list[ResponseItem]:
-    """A compacted history as another program stored it, the summary in it marked: it stands last."""
+    """A compacted history from another program, with its last message marked as the summary if the text is equal."""
     places = [n for n, item in enumerate(items) if _says(item, summary)]
     marked = list(items)
     if places:
@@ -70,6 +71,6 @@ def _says(item: ResponseItem, text: str) -> bool:
 
 
 def estimate_history(items: Sequence[ResponseItem], instructions: str) -> int:
-    """What a request with this history is likely to cost, in tokens."""
+    """The estimated size of a request with this history, in tokens."""
     size = sum(len(item.to_json()) for item in items) + len(instructions)
     return -(-size // BYTES_PER_TOKEN)

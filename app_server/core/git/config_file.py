@@ -1,6 +1,6 @@
-"""Parses the text of git configuration files, as far as this server asks: sections, keys, values.
+"""Parses git configuration files: sections, keys and values.
 
-Includes are not followed. What cannot be parsed ends the reading; what came before it counts.
+It does not follow includes. Parsing stops at a syntax error; the entries before it count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _skip_blank(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """A value from its first character to the end of its line, and where that is."""
+    """A value from its first character to the end of its line, and the index of that end."""
     out: list[str] = []
     keep = 0
     quoted = False

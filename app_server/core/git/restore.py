@@ -1,7 +1,7 @@
-"""Puts a working tree back to a ghost snapshot: files are rewritten, new ones removed; index and HEAD stay.
+"""Restores a working tree from a ghost snapshot: rewrites files and removes new ones; keeps the index and HEAD.
 
-Nothing is checked out by git, whose filters and hooks the repository could name. New files that git ignores
-stay: they are as likely somebody's build as the turn's.
+It does not use git's checkout, which runs filters and hooks that the repository names. It keeps new files that git
+ignores: they may be build results from outside the turn.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from app_server.core.errors import GitError
-from app_server.core.git.ghost import prefix_of, shown
+from app_server.core.git.ghost import displayable, prefix_of
 from app_server.core.git.index import LIST_INDEX, SUBMODULE, SYMLINK, Worktree, compare, parse_index
 from app_server.core.git.repository import Repository, find_repository
 from app_server.core.git.snapshot import Git, index_mtime_ns, list_untracked, split_paths
@@ -30,7 +30,7 @@ _TREE_ENTRY = re.compile(rb"(\d{6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
 
 @dataclass(frozen=True, slots=True)
 class TreeFile:
-    """A file as the snapshot has it."""
+    """A file of the snapshot."""
 
     path: bytes
     mode: int
@@ -38,7 +38,7 @@ class TreeFile:
 
 
 async def restore_snapshot(git: Git, folder: Path, ghost: GhostCommit) -> None:
-    """Make the files below `folder` what they were. Raises `GitError`; what was done until then stays."""
+    """Restores the files below `folder`. If it raises `GitError`, the changes until then remain."""
     repository = find_repository(folder)
     if repository is None:
         raise GitError("the current directory is not a Git repository")
@@ -57,7 +57,7 @@ async def restore_snapshot(git: Git, folder: Path, ghost: GhostCommit) -> None:
             for path in (*split_paths(untracked), *tracked)
             if path.startswith(prefix) and path not in wanted and not _existed(ghost, path)
         ]
-        # First out of the way: a new folder may stand where a file was.
+        # Removal comes first: a new folder may occupy the path of a file.
         await run_in_thread(_remove, repository.root, new)
         for start in range(0, len(missing), OBJECTS_AT_ONCE):
             await _rewrite(git, repository, missing[start : start + OBJECTS_AT_ONCE])
@@ -73,8 +73,8 @@ def _tree_files(listing: bytes) -> Iterable[TreeFile]:
 
 
 def _existed(ghost: GhostCommit, path: bytes) -> bool:
-    """Whether an untracked file was there before, by itself or in a folder that was."""
-    name = shown(path)
+    """Whether an untracked file existed before, by itself or in an untracked folder."""
+    name = displayable(path)
     return name in ghost.preexisting_untracked_files or any(
         name.startswith(folder + "/") or name == folder + "/" for folder in ghost.preexisting_untracked_dirs
     )
@@ -83,7 +83,7 @@ def _existed(ghost: GhostCommit, path: bytes) -> bool:
 def _missing(
     root: Path, wanted: Mapping[bytes, TreeFile], index: bytes, index_mtime_ns: int
 ) -> list[TreeFile]:
-    """The files of the snapshot that are not there as they were. What the index vouches for is not read."""
+    """The files of the snapshot that are missing or changed. Does not read files that match the index."""
     worktree = Worktree(root)
     entries = parse_index(index)
     kept = {(e.path, e.mode, e.object_id) for e in compare(worktree, entries, index_mtime_ns).kept}
@@ -132,7 +132,7 @@ def _write_all(root: Path, files: Sequence[TreeFile], output: bytes) -> None:
 
 
 def _write(root: Path, file: TreeFile, data: bytes) -> None:
-    """Put a file in place at once, through folders only: links on the way make room."""
+    """Replaces a file atomically; replaces links in its path by folders."""
     place = os.path.join(os.fsencode(root), file.path)
     _make_folders(os.fsencode(root), file.path.rpartition(b"/")[0])
     beside = place + b".restored"
@@ -162,7 +162,7 @@ def _make_folders(root: bytes, folder: bytes) -> None:
 
 
 def _remove(root: Path, paths: Iterable[bytes]) -> None:
-    """Remove files, and the folders that they leave empty."""
+    """Removes files, and the folders that become empty."""
     worktree = Worktree(root)
     base = os.fsencode(root)
     for path in paths:

@@ -1,8 +1,6 @@
-"""Runs one git command to its end: bounded in time and output, and gone with its whole process group
-otherwise.
+"""Runs one git command with limits for time and output, and kills its process group if it exceeds them.
 
-This is the default of a seam: whoever can run git inside the read-only sandbox passes a `RunGit` of their
-own.
+This is the default `RunGit`; a caller that can run git inside the read-only sandbox passes another one.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import anyio
 import anyio.abc
 
 from app_server.core.errors import GitError
-from app_server.core.git.safe import GitCommand
+from app_server.core.git.git_program import GitCommand
 from protocol.records import dataclass
 
 DEFAULT_TIMEOUT = 30.0
@@ -26,7 +24,7 @@ MAX_ERROR_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class GitResult:
-    """How a command ended and what it printed."""
+    """The exit code and the output of a command."""
 
     exit_code: int
     stdout: bytes
@@ -34,11 +32,11 @@ class GitResult:
 
 
 RunGit = Callable[[GitCommand, bytes], Awaitable[GitResult]]
-"""Runs a command with this on its stdin. Raises `GitError` if it cannot run or does not end in time."""
+"""Runs a command with this stdin. Raises `GitError` if it cannot run or exceeds its limits."""
 
 
 async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFAULT_TIMEOUT) -> GitResult:
-    """The `RunGit` that starts a process of its own."""
+    """The `RunGit` that starts a child process."""
     try:
         process = await anyio.open_process(
             command.argv,
@@ -49,7 +47,7 @@ async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFA
             env=command.env,
             start_new_session=True,
         )
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread to wait in
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the system starts no more threads
         raise GitError(f"git cannot be run: {error.__class__.__name__}") from error
     try:
         with anyio.fail_after(timeout):
@@ -79,7 +77,7 @@ async def _feed(stream: anyio.abc.ByteSendStream, data: bytes) -> None:
     try:
         await stream.send(data)
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass  # It ended without reading everything; its exit code says why.
+        pass  # The command ended without reading everything; its exit code tells the reason.
     finally:
         with anyio.CancelScope(shield=True):
             await stream.aclose()
@@ -91,7 +89,7 @@ async def _collect(stream: anyio.abc.ByteReceiveStream, into: bytearray, limit: 
 
 
 async def _end(process: anyio.abc.Process) -> None:
-    """Leave nothing behind: neither the process, nor what it started, nor its pipes."""
+    """Ends the process and its descendants, and closes its pipes."""
     with anyio.move_on_after(2, shield=True):
         if process.returncode is None:
             try:

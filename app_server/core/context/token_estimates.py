@@ -1,9 +1,9 @@
-"""Sizes of text in tokens, by a rule of thumb, and text cut to such a size. Pure."""
+"""Estimates the size of text in tokens, and truncates text to such a size. Pure."""
 
 from __future__ import annotations
 
 BYTES_PER_TOKEN = 4
-"""Good enough for budgets in any language."""
+"""An approximation that is sufficient for budgets in any language."""
 
 
 def estimate_tokens(text: str) -> int:
@@ -11,7 +11,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def within_tokens(text: str, tokens: int) -> str:
-    """`text` where it fits, else its beginning and its end with a note of how much is missing between them."""
+    """`text` if it fits, else its head and tail, with a note about the number of omitted tokens."""
     dropped = estimate_tokens(text) - tokens
     if dropped <= 0:
         return text

@@ -1,8 +1,6 @@
-"""Where rollouts lie and how they are named: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation
-id>.jsonl`.
+"""Paths and names of rollouts: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation id>.jsonl`.
 
-A journal lies beside its rollout, under a name that no listing takes for a rollout. Nothing here touches
-the disk.
+A journal is in the same folder, under a name that listings do not match. Nothing here accesses the disk.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _KEY = re.compile(rf"({_STAMP})\|({_ID})")
 
 @dataclass(frozen=True, slots=True, order=True)
 class RolloutName:
-    """What a rollout's file name says. Names sort by time, then by id."""
+    """The parts of a rollout's file name. Names sort by time, then by id."""
 
     stamp: str
     conversation_id: ConversationId
@@ -36,12 +34,12 @@ class RolloutName:
 
     @property
     def key(self) -> str:
-        """The name as a cursor spells it."""
+        """The name as a cursor."""
         return f"{self.stamp}|{self.conversation_id}"
 
 
 def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:
-    """Where a conversation that begins now is stored."""
+    """The path for a new conversation."""
     name = RolloutName(local_time.strftime("%Y-%m-%dT%H-%M-%S"), conversation_id)
     return home / SESSIONS / local_time.strftime("%Y/%m/%d") / name.file_name
 
@@ -61,5 +59,5 @@ def journal_path(rollout: Path) -> Path:
 
 
 def utc_timestamp(moment: datetime) -> str:
-    """A moment as stored lines spell it: UTC with milliseconds."""
+    """A timestamp in the form of stored lines: UTC with milliseconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
