@@ -17,15 +17,15 @@ from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
-from app_server.core.http.lazy import LazyHttp
+from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, ProcessSpawner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
-from app_server.core.model.client import ModelClient
 from app_server.core.model.families import find_family
+from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_list import ModelList, list_models
-from app_server.core.model.settings import ClientIdentity
+from app_server.core.model.request_settings import ClientIdentity
 from app_server.core.notify.message import turn_complete
 from app_server.core.notify.program import NotifyProgram
 from app_server.core.opening import Surroundings

@@ -74,8 +74,8 @@ PURE_MODULES = {
     "app_server.core.http": {"address", "content", "proxies", "sse", "types"},
     "app_server.core.mcp": {"tool_names"},
     "app_server.core.model": {
-        *("chat_api", "chat_request", "events", "failures", "families", "payload"),
-        *("rate_limits", "reply_size", "request", "responses_api", "retry"),
+        *("api_failures", "chat_api", "chat_request", "families", "model_events", "payload"),
+        *("rate_limits", "reply_size", "responses_api", "responses_request", "retry"),
     },
     "app_server.core.patch": {
         *("changes", "diff", "hunks", "line_diff", "parse", "patch_error", "patch_plan", "planner", "safety"),

@@ -25,7 +25,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.info import read_git_info
 from app_server.core.git.snapshot import Git
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.client import ModelClient
+from app_server.core.model.model_client import ModelClient
 from app_server.core.opening import (
     Fork,
     GivenHistory,

@@ -15,12 +15,12 @@ from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
-from app_server.core.http.lazy import LazyHttp
+from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
-from app_server.core.model.client import ModelClient
-from app_server.core.model.settings import ClientIdentity
+from app_server.core.model.model_client import ModelClient
+from app_server.core.model.request_settings import ClientIdentity
 from app_server.core.opening import Fork, Opened, Surroundings
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.elicitations import Elicitations

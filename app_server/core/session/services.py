@@ -15,7 +15,7 @@ from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.model.client import ModelClient
+from app_server.core.model.model_client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.session.elicitations import Elicitations

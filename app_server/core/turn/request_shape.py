@@ -8,7 +8,7 @@ from app_server.core.config.types import Config
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.model.settings import RequestSettings
+from app_server.core.model.request_settings import RequestSettings
 from app_server.core.turn.settings import Settings, Turn
 from protocol.records import dataclass
 from protocol.responses import ResponseItem

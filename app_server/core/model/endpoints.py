@@ -1,4 +1,4 @@
-"""From a provider's configuration to the address and the headers of a request. Pure."""
+"""Derives the URL and the headers of a request from a provider's configuration. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import urlencode, urlsplit
 
 from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.model.errors import MissingVariable, NoBaseUrl
-from app_server.core.model.settings import ClientIdentity
+from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
+from app_server.core.model.request_settings import ClientIdentity
 from protocol.records import dataclass
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -33,13 +33,13 @@ class CredentialSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to send a request, and dressed how. Both may hold secrets."""
+    """The URL and the headers of a request. Both may contain secrets."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     """Names in lower case."""
     secret: str | None = field(default=None, repr=False)
-    """What must not be shown to anybody, should it come back in an answer."""
+    """The credential, to be redacted if a response quotes it."""
 
 
 def endpoint(

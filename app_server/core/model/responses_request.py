@@ -1,4 +1,4 @@
-"""The body of a request to the Responses API. Pure, and linear in the history with a small constant."""
+"""Builds the body of a request to the Responses API. Pure; the cost is linear in the new items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from app_server.core.model.settings import RequestSettings
+from app_server.core.model.request_settings import RequestSettings
 from app_server.core.model.shell_outputs import command_calls, plain_output, wants_plain_outputs
 from protocol.base import Json
 from protocol.responses import (
@@ -33,15 +33,15 @@ def responses_body(
     prompt: Prompt, settings: RequestSettings, family: ModelFamily, cache: ItemBytes, *, stored: bool
 ) -> bytes:
     """`stored`: the provider keeps the conversation and wants its own item ids back."""
-    head, tail = cache.around(
+    head, tail = cache.envelope(
         *(settings, family, stored, prompt.instructions, prompt.parallel_tool_calls, prompt.output_schema),
         *prompt.tools,
-        write=lambda: _around(prompt, settings, family, stored=stored),
+        write=lambda: _envelope(prompt, settings, family, stored=stored),
     )
     return b'%b,"input":[%b],%b' % (head, b",".join(_input(prompt, cache, stored=stored)), tail)
 
 
-def _around(
+def _envelope(
     prompt: Prompt, settings: RequestSettings, family: ModelFamily, *, stored: bool
 ) -> tuple[bytes, bytes]:
     reasoning = reasoning_options(settings, family)
@@ -62,7 +62,7 @@ def _around(
 
 
 def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[str, Json] | None:
-    """How hard to think and what to tell of it; None for models that do not reason."""
+    """The reasoning effort and the kind of summary; None for models without reasoning."""
     supported = settings.supports_reasoning_summaries
     if not (family.supports_reasoning_summaries if supported is None else supported):
         return None
@@ -114,7 +114,7 @@ _OURS = frozenset((GhostSnapshot, OtherItem))
 
 
 def sendable(items: Sequence[ResponseItem]) -> list[ResponseItem]:
-    """What a model may be sent; snapshots and unknown items are ours alone."""
+    """The items for the model, without snapshots and unknown items."""
     return [item for item in items if type(item) not in _OURS]
 
 

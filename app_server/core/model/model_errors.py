@@ -1,7 +1,7 @@
-"""What can go wrong with a request to a model, in words for a user.
+"""The errors of requests to a model, with texts for the user.
 
-Clients look for some of these texts; those stay as they are. `retryable` tells the turn loop whether another
-attempt could end differently. Requests have been retried by the client before any of these is raised.
+Clients match some of these texts, which must not change. `retryable` tells the turn loop whether another attempt may
+succeed. `model_client` has retried the request before it raises any of these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app_server.core.errors import ModelError, StreamDisconnected
 from protocol.events.tokens import RateLimitSnapshot
 
 LONGEST_EXCERPT = 800
-"""Of what a provider said: enough for any JSON error, short of a whole HTML page."""
+"""Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""
 
 DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
 CLOSED_EARLY = "stream closed before response.completed"
@@ -37,7 +37,7 @@ class Unauthorized(ModelError):
 
 
 class RetryLimitReached(ModelError):
-    """Overloaded or rate limited, as often as it was asked."""
+    """The provider was overloaded or rate limited on every attempt."""
 
     retryable = True
 
@@ -48,7 +48,7 @@ class RetryLimitReached(ModelError):
 
 
 class WaitTooLong(ModelError):
-    """The provider asks for more patience than a turn should have."""
+    """The provider requests a longer wait than a turn accepts."""
 
     def __init__(self, status: int, seconds: float) -> None:
         super().__init__(
@@ -58,7 +58,7 @@ class WaitTooLong(ModelError):
 
 
 class ProviderFailing(ModelError):
-    """Status 500, as often as it was asked."""
+    """The provider returned status 500 on every attempt."""
 
     retryable = True
 
@@ -121,22 +121,22 @@ class NotAnEventStream(ModelError):
         )
 
 
-class AnswerTooLarge(ModelError):
-    """More than is taken of one answer. Another attempt would bring it again."""
+class ResponseTooLarge(ModelError):
+    """The response exceeds a size limit. Another attempt would exceed it again."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"The model's provider sent {what}; the rest of its answer was not read.")
 
 
-class AnswerUnreadable(ModelError):
-    """The answer cannot be decoded, and the next one would come in the same way."""
+class ResponseUnreadable(ModelError):
+    """The response cannot be decoded, and neither could the next one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The model's provider sent {reason}.")
 
 
 class ConnectionFailed(ModelError):
-    """Nobody answered."""
+    """No connection, or no response."""
 
     def __init__(self, origin: str, reason: str, *, retryable: bool = True) -> None:
         super().__init__(f"No connection to {origin}: {reason}")

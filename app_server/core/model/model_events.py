@@ -1,4 +1,4 @@
-"""What a model says while it answers, whichever API it was asked through."""
+"""The events of a model's response, the same for all APIs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protocol.responses import ResponseItem
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The provider has begun to answer."""
+    """The response has begun."""
 
     response_id: str | None
 
@@ -23,7 +23,7 @@ class OutputItemAdded:
 
 @dataclass(frozen=True, slots=True)
 class OutputItemDone:
-    """An item is complete. It may never have been added, and no delta of it may have come."""
+    """An item is complete. There may have been no `OutputItemAdded` and no delta for it."""
 
     item: ResponseItem
 
@@ -52,14 +52,14 @@ class ReasoningContentDelta:
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """What the response's headers said of the account's limits; it comes before anything else."""
+    """The account's limits from the response headers; always the first event."""
 
     snapshot: RateLimitSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The answer is whole. Nothing follows."""
+    """The response is complete. No event follows."""
 
     response_id: str | None
     usage: TokenUsage | None

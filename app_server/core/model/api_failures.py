@@ -1,4 +1,4 @@
-"""What a provider reported, as one of our errors: the table of statuses and error codes. Pure."""
+"""Maps a provider's statuses and error codes to errors of this package. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.model.errors import (
+from app_server.core.model.model_errors import (
     CONTEXT_FULL,
     AccessBlocked,
     InvalidPrompt,
@@ -59,7 +59,7 @@ def reported_failure(error: Json) -> ModelError:
 
 
 def known_failure(code: str, message: str) -> ModelError | None:
-    """The codes for which another attempt would be in vain."""
+    """The error for a code that makes a retry useless; None for other codes."""
     match code:
         case "context_length_exceeded":
             return ContextWindowExceeded(CONTEXT_FULL)
@@ -90,18 +90,18 @@ def delay_in(message: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """A response that is no answer: whether to ask again, when, and what to raise otherwise."""
+    """A failed response: whether and when to retry, and the error to raise otherwise."""
 
     error: ModelError
     again: bool = False
     delay: float | None = None
-    """Seconds that the provider asks for; None leaves it to the back-off."""
+    """The wait in seconds that the provider requests; None for the back-off."""
     status: int | None = None
     """Of the response, where one came."""
 
 
 def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> RequestFailure:
-    """What a status other than 2xx means. Header names are in lower case."""
+    """The failure for a status other than 2xx. Header names are in lower case."""
     text = body.decode("utf-8", "replace")
     details = mapping((_quiet_object(body) or {}).get("error"))
     kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]

@@ -1,4 +1,4 @@
-"""What a turn decides about its requests, and who is asking."""
+"""The settings of a turn's requests, and the identity of the client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSettings:
-    """How the model is to be asked. Settings that its family does not know are left out of the request."""
+    """Settings of a request. A request omits settings that the model's family does not support."""
 
     model: str
     conversation_id: str
@@ -16,7 +16,7 @@ class RequestSettings:
     summary: ReasoningSummary = ReasoningSummary.AUTO
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
-    """The user's word on it; None leaves it to the model's family."""
+    """The user's setting; None for the default of the model's family."""
     subagent: str | None = None
     """What the request is for, where it is not the user's turn: `review`, `compact`."""
     live_chat: bool = False

@@ -1,7 +1,7 @@
-"""Asks a model: sends a prompt, retries the request where that may help, streams the answer as events.
+"""Sends a prompt to a model, retries the request if that may help, and streams the response as events.
 
-Requests are retried here, before an answer has begun. A stream that breaks later is the turn's to begin
-again, since only the turn knows what has come of it. Cancelling ends any wait at once.
+The client retries requests until a response begins. If a stream breaks later, the turn retries, because only the turn
+knows which events it has processed. Cancellation ends any wait at once.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from app_server.core.auth.auth_manager import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
 from app_server.core.http.types import Fault, Http, HttpFailure, HttpRequest, HttpResponse
+from app_server.core.model.api_failures import RequestFailure, request_failure
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
-from app_server.core.model.errors import (
+from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, origin
+from app_server.core.model.families import find_family
+from app_server.core.model.item_bytes import ItemBytes
+from app_server.core.model.model_errors import (
     ConnectionFailed,
     CredentialsUnavailable,
     HeadersTimedOut,
     NotAnEventStream,
     Unauthorized,
 )
-from app_server.core.model.events import ModelEvent, RateLimits
-from app_server.core.model.failures import RequestFailure, request_failure
-from app_server.core.model.families import find_family
-from app_server.core.model.item_bytes import ItemBytes
+from app_server.core.model.model_events import ModelEvent, RateLimits
 from app_server.core.model.prompt import Prompt
-from app_server.core.model.providers import CredentialSource, Endpoint, endpoint, is_azure, origin
 from app_server.core.model.rate_limits import rate_limits
-from app_server.core.model.request import responses_body
+from app_server.core.model.request_settings import ClientIdentity, RequestSettings
 from app_server.core.model.responses_api import ResponsesDecoder
+from app_server.core.model.responses_request import responses_body
 from app_server.core.model.retry import backoff
-from app_server.core.model.settings import ClientIdentity, RequestSettings
 from app_server.core.model.stream import EventStream
 
 log = logging.getLogger(__name__)
@@ -53,12 +53,12 @@ BODY_LIMIT = 64 * 1024
 BODY_SECONDS = 10.0
 
 
-Watch = Callable[[int, float, int | None, str | None], None]
-"""Is told of each attempt at a request: its number from 0, its seconds, the status of an answer, what went wrong."""
+OnAttempt = Callable[[int, float, int | None, str | None], None]
+"""Receives each attempt of a request: its number from 0, its duration in seconds, the response status, the error."""
 
 
 class ModelClient:
-    """One conversation's way to its provider."""
+    """The connection of one conversation to its provider."""
 
     def __init__(
         self,
@@ -69,22 +69,22 @@ class ModelClient:
         identity: ClientIdentity,
         login: CredentialSource | None = None,
         rng: Callable[[], float] = random.random,
-        watch: Watch | None = None,
+        watch: OnAttempt | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self.provider = provider
         self._http, self._env, self._identity = http, env, identity
         self._rng, self._sleep = rng, sleep
         self._login = login if provider.requires_openai_auth else None
-        """A login is shown to the providers that it was made for, not to any that somebody configured."""
+        """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
         self._watch = watch
         self._items = ItemBytes()
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
-        """An answer that has begun. Entering and iterating raise ModelError."""
+        """The events of a response. Entering and iterating raise ModelError."""
         async with AsyncExitStack() as stack:
-            answer = await self._answer(stack, prompt, settings)
+            answer = await self._open_response(stack, prompt, settings)
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
             events = self._events(answer, chunks, settings)
             yield events
@@ -100,7 +100,9 @@ class ModelClient:
         first: list[ModelEvent] = [RateLimits(rate_limits(answer.headers))]
         return EventStream(chunks, ResponsesDecoder(), first)
 
-    async def _answer(self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings) -> HttpResponse:
+    async def _open_response(
+        self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings
+    ) -> HttpResponse:
         body = self._body(prompt, settings)
         login = await self._credentials()
         renewed = reconnected = False
@@ -110,7 +112,7 @@ class ModelClient:
             async with AsyncExitStack() as opened:
                 began = anyio.current_time()
                 outcome = await self._attempt(opened, target, body)
-                self._tell(attempt, anyio.current_time() - began, outcome)
+                self._report_attempt(attempt, anyio.current_time() - began, outcome)
                 if not isinstance(outcome, RequestFailure | HttpFailure):
                     stack.push_async_exit(opened.pop_all())
                     return outcome
@@ -133,7 +135,7 @@ class ModelClient:
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(backoff(attempt, self._rng) if outcome.delay is None else outcome.delay)
 
-    def _tell(
+    def _report_attempt(
         self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure
     ) -> None:
         if self._watch is None:

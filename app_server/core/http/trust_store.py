@@ -1,6 +1,6 @@
-"""Which certificates are believed: one store for all that this server asks the web.
+"""The trusted certificates: one store for all HTTP requests of this server.
 
-Only the environment that is passed in counts. `ssl.create_default_context` would look at the process's own.
+It uses only the given environment; `ssl.create_default_context` would read the environment of the process.
 """
 
 from __future__ import annotations
