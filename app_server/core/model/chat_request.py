@@ -137,14 +137,19 @@ def _thoughts(items: Sequence[ResponseItem]) -> dict[int, str]:
             else ""
         )
         place = next(
-            (at for at in (n + 1, n - 1) if at > start and at < len(items) and _is_message(items[at])), None
+            (
+                at
+                for at in (n + 1, n - 1)
+                if at > start and at < len(items) and _can_carry_reasoning(items[at])
+            ),
+            None,
         )
         if text and place is not None:
             thoughts[place] = thoughts.get(place, "") + text
     return thoughts
 
 
-def _is_message(item: ResponseItem) -> bool:
+def _can_carry_reasoning(item: ResponseItem) -> bool:
     if isinstance(item, MessageItem):
         return item.role == "assistant"
     return isinstance(item, FunctionCall | CustomToolCall | LocalShellCall)
