@@ -31,9 +31,9 @@ from app_server.apis.v1 import routes as v1
 from app_server.apis.v1.handlers.handshake import adopt_introduction
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.manager import ConversationManager
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch

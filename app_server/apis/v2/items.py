@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from app_server.apis.v2.inbound import shown_inputs
-from app_server.core.commands import quote
 from app_server.core.session.review_format import findings_block
+from app_server.core.shell import quote
 from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus

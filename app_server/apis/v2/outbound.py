@@ -143,7 +143,7 @@ class ThreadAdapter:
         """A turn that is over is read from the disk."""
         for each in ended:
             if self._is_running(turn_id):
-                self._fold.take(SessionEvent("", turn_id, each))
+                self._fold.apply(SessionEvent("", turn_id, each))
             message = review_message(EndedItem(each.item, each.started_at_ms, each.at_ms, each.cut))
             if message is not None:
                 self._items.take(turn_id, ItemStarted(message.item, each.at_ms))
@@ -157,7 +157,7 @@ class ThreadAdapter:
         if self._is_running(turn_id):
             return
         self._fold = TurnFold()
-        self._fold.take(SessionEvent("", turn_id, event))
+        self._fold.apply(SessionEvent("", turn_id, event))
         self._news.turn_started()
         shown = shown_turn(self._fold.turns[-1], turn.TurnItemsView.NOT_LOADED)
         started = turn.TurnStartedNotification.model_construct(thread_id=self._thread_id, turn=shown)
@@ -175,7 +175,7 @@ class ThreadAdapter:
             error = event.error or _UNEXPLAINED
             event = replace(event, error=error)
             self._error(turn_id, turn_error(error), will_retry=False)
-        self._fold.take(SessionEvent("", turn_id, event))
+        self._fold.apply(SessionEvent("", turn_id, event))
         shown = ended_turn(self._fold.turns[-1])
         completed = turn.TurnCompletedNotification.model_construct(thread_id=self._thread_id, turn=shown)
         self._lines.add(methods.TURN_COMPLETED, completed)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app_server.core.rollout.disk import open_for_reading
-from app_server.core.rollout.lines import parse_line
+from app_server.core.rollout.stored_lines import parse_line
 from protocol.rollout import TurnContextItem
 
 BLOCK = 256 * 1024

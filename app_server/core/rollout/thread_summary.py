@@ -11,12 +11,12 @@ from pathlib import Path
 
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.disk import describe, open_for_reading
-from app_server.core.rollout.errors import RolloutUnreadable
 from app_server.core.rollout.head import Revision, read_summary
-from app_server.core.rollout.lines import cut_line
 from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.names import ARCHIVED, parse_rollout_name
 from app_server.core.rollout.objects import parse_object, parse_record
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_names import ARCHIVED, parse_rollout_name
+from app_server.core.rollout.stored_lines import cut_line
 from protocol.base import Json
 from protocol.ids import ConversationId
 from protocol.origins import SessionOrigin

@@ -68,7 +68,7 @@ class TurnIndex:
         if line is None:
             return
         before = self._reader.copy()
-        for event in self._reader.take(*line):
+        for event in self._reader.read_line(*line):
             self._take_event(event, raw, before)
 
     def closed(self, rest: RawLine | None) -> tuple[TurnPlace, ...]:

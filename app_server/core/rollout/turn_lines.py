@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from app_server.core.rollout.lines import cut_line
 from app_server.core.rollout.objects import parse_object, parse_record
 from app_server.core.rollout.reader import CHUNK_BYTES, MAX_LINE_BYTES
 from app_server.core.rollout.stored_events import TURN_ITEM
+from app_server.core.rollout.stored_lines import cut_line
 from app_server.core.rollout.turn_events import Line
 from protocol.records import dataclass
 

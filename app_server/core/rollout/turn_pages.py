@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 from app_server.core.errors import ConversationError
 from app_server.core.rollout.disk import describe, open_for_reading
-from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace
@@ -188,9 +188,9 @@ def _fold(fd: int, places: Sequence[TurnPlace]) -> dict[str, TurnRecord]:
     for raw in raw_lines(fd, first.number, first.begin, max(place.end for place in places)):
         line = turn_line(raw)
         if line is not None:
-            fold.take_all(reader.take(*line))
+            fold.apply_all(reader.read_line(*line))
     if any(place.to_the_end for place in places):
-        fold.take_all(reader.finish())
+        fold.apply_all(reader.finish())
     records = {record.id: record for record in fold.turns}
     return {place.id: _with_ids(records[place.id], place.items) for place in places}
 

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, assert_never
 
-from app_server.core.context.compaction import message_text
-from app_server.core.context.environment import difference
+from app_server.core.context.compacted_history import message_text
+from app_server.core.context.environment_context import difference
 from app_server.core.session import queries
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.regular import RegularTask

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from app_server.core.context.compaction import message_text
+from app_server.core.context.compacted_history import message_text
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker

@@ -171,7 +171,7 @@ class Session:
                 group.start_soon(self.services.outbox.run, name="outbox")
                 group.start_soon(self._serve, name="operations")
                 if self.services.mcp.configured:
-                    group.start_soon(self.services.mcp.run, name="mcp")
+                    group.start_soon(self.services.mcp.run_servers, name="mcp")
                     group.start_soon(self._tell_of_servers, name="mcp start")
                 await self.ended.wait()
                 group.cancel_scope.cancel()

@@ -18,8 +18,8 @@ from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.handlers import account, configuration, models
 from app_server.apis.v2.setup_routes import setup_routes
 from app_server.apis.warm_up import ProviderModels
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
 from app_server.identity import ClientProfile

@@ -13,8 +13,8 @@ import pytest
 from app_server.core.config import types
 from app_server.core.config.features import FEATURES, WITHOUT_EFFECT
 from app_server.core.config.layers import Layered
-from app_server.core.config.reader import Table
-from app_server.core.config.resolve import Surroundings, resolve
+from app_server.core.config.resolve import ResolveInputs, resolve
+from app_server.core.config.settings_reader import SettingsReader
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = re.compile(r"^## Settings$(.*?)^## ", re.DOTALL | re.MULTILINE)
@@ -32,8 +32,8 @@ DOCUMENT = (ROOT / "docs/configuration.md").read_text()
 CLASSES = (
     types.Config,
     types.ProviderConfig,
-    types.StdioTransport,
-    types.HttpTransport,
+    types.McpStdioTransport,
+    types.McpHttpTransport,
     types.McpServerConfig,
     types.ShellEnvironmentPolicy,
     types.HistoryConfig,
@@ -65,14 +65,14 @@ def documented() -> Iterator[str]:
 def read_keys(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The keys that reading a configuration looks at."""
     read: set[str] = set()
-    value = Table._value
+    value = SettingsReader._value
 
-    def recorded(table: Table, key: str) -> object:
+    def recorded(table: SettingsReader, key: str) -> object:
         read.add(key)
         return value(table, key)
 
-    monkeypatch.setattr(Table, "_value", recorded)
-    resolve(Layered(EXAMPLE, None), Surroundings(Path("/"), Path("/"), {}))
+    monkeypatch.setattr(SettingsReader, "_value", recorded)
+    resolve(Layered(EXAMPLE, None), ResolveInputs(Path("/"), Path("/"), {}))
     return read
 
 

@@ -10,7 +10,7 @@ import pytest
 from app_server.apis.v2.thread_view import session_source, thread_view
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.archive import archive_rollout
-from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.thread_summary import ThreadOrigin, find_thread, read_thread_summary
 from protocol.base import Json
 from protocol.origins import SessionOrigin

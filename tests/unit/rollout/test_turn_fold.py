@@ -58,7 +58,7 @@ items = st.one_of(
         st.lists(inputs, min_size=1, max_size=2).map(tuple),
         st.none() | words,
         st.none() | st.lists(inputs, min_size=1, max_size=2).map(tuple),
-    ),
+    ).filter(lambda message: message.sent != message.content),
     st.builds(AgentMessage, ids, st.lists(texts, max_size=1).map(tuple), st.none() | st.just("final_answer")),
     st.builds(
         Reasoning,
@@ -148,7 +148,7 @@ def stored(events: list[SessionEvent], *, identity: bool) -> list[Line]:
 
 def folded(events: list[SessionEvent]) -> list[TurnRecord]:
     fold = TurnFold()
-    fold.take_all(events)
+    fold.apply_all(events)
     return fold.turns
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.turn_events import TurnReader, turn_events
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
@@ -100,7 +100,7 @@ def whole(data: bytes) -> list[TurnRecord]:
         file.write(data)
         file.flush()
         found = (turn_line(raw) for raw in raw_lines(file.fileno(), 0, 0, len(data)))
-        fold.take_all(turn_events(THREAD, [each for each in found if each is not None]))
+        fold.apply_all(turn_events(THREAD, [each for each in found if each is not None]))
     return fold.turns
 
 
@@ -190,7 +190,7 @@ def test_an_old_file_is_read_by_its_end_alone(tmp_path: Path, monkeypatch: pytes
     with open_history(path, THREAD, indexes) as history:
         history.turns(PageRequest(limit=1))
     read: list[int] = []
-    pread, take = os.pread, TurnReader.take
+    pread, take = os.pread, TurnReader.read_line
 
     def counted(fd: int, length: int, offset: int) -> bytes:
         found = pread(fd, length, offset)
@@ -204,7 +204,7 @@ def test_an_old_file_is_read_by_its_end_alone(tmp_path: Path, monkeypatch: pytes
         return take(reader, number, kind, payload)
 
     monkeypatch.setattr(os, "pread", counted)
-    monkeypatch.setattr(TurnReader, "take", counted_take)
+    monkeypatch.setattr(TurnReader, "read_line", counted_take)
     with open_history(path, THREAD, indexes) as history:
         page = history.turns(PageRequest(limit=2, newest_first=True))
     assert [words(turn) for turn in page.rows] == [[f"question {n}", f"answer {n}"] for n in (499, 498)]

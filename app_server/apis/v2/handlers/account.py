@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from app_server.apis.services import ConfigSource
-from app_server.core.auth.manager import AuthManager, AuthMethod
+from app_server.core.auth.auth_manager import AuthManager, AuthMethod
 from protocol.records import dataclass
 from protocol.v2.account import (
     Account,

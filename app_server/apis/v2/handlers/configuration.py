@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.positions import page_by_position
 from app_server.core.config.effective import LayerKind, SettingsLayer, effective_settings
-from app_server.core.config.features import FEATURES, Stage
+from app_server.core.config.features import FEATURES, FeatureStage
 from app_server.core.config.toml_file import CONFIG_FILE, read_config_file
 from app_server.core.config.types import RequestOverrides
 from protocol.base import Json
@@ -48,9 +48,9 @@ from protocol.v2.skills import SkillsListEntry, SkillsListParams, SkillsListResp
 
 PERMISSION_PROFILES = (":read-only", ":workspace", ":danger-full-access")
 STAGES = {
-    Stage.STABLE: ExperimentalFeatureStage.STABLE,
-    Stage.BETA: ExperimentalFeatureStage.BETA,
-    Stage.EXPERIMENTAL: ExperimentalFeatureStage.UNDER_DEVELOPMENT,
+    FeatureStage.STABLE: ExperimentalFeatureStage.STABLE,
+    FeatureStage.BETA: ExperimentalFeatureStage.BETA,
+    FeatureStage.EXPERIMENTAL: ExperimentalFeatureStage.UNDER_DEVELOPMENT,
 }
 MODES = (
     CollaborationModeMask(name="Plan", mode=ModeKind.PLAN, reasoning_effort="medium"),

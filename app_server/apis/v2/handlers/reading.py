@@ -13,7 +13,7 @@ from app_server.apis.v2.thread_ids import parse_thread_id, thread_not_loaded
 from app_server.apis.v2.thread_view import thread_view, whole_turns
 from app_server.conversations.status import ConversationStatus
 from app_server.core.errors import RolloutNotFound
-from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.thread_summary import ThreadSummary, find_thread, read_thread_summary
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import (
