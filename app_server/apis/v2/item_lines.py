@@ -143,9 +143,9 @@ class ItemLines:
             self._delta(opened, row.method, event.delta)
 
     def _output(self, opened: OpenItem, text: str) -> None:
-        patch = isinstance(opened.item, FileChange)
-        row = methods.ITEM_FILE_CHANGE_OUTPUT_DELTA if patch else methods.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA
-        self._delta(opened, row.method, text)
+        if isinstance(opened.item, FileChange):
+            return  # what it prints is for the model; clients see its changes
+        self._delta(opened, methods.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method, text)
 
     def _delta(self, opened: OpenItem | None, method: str, text: str, index: bytes = b"") -> None:
         if opened is None:

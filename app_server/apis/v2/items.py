@@ -118,7 +118,7 @@ def review_text(output: ReviewOutputEvent | None) -> str:
 
 
 def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.CommandExecutionThreadItem:
-    running = item.status is ItemStatus.IN_PROGRESS
+    ran = item.status not in (ItemStatus.IN_PROGRESS, ItemStatus.DECLINED)
     return wire.CommandExecutionThreadItem.model_construct(
         **at,
         command=command_line(item.command),
@@ -127,9 +127,9 @@ def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.Comm
         source=_SOURCES[item.source],
         status=_COMMAND_STATUS[item.status],
         command_actions=command_actions(item.parsed, item.cwd),
-        aggregated_output=None if running else item.output or None,
+        aggregated_output=item.output or None if ran else None,
         exit_code=item.exit_code,
-        duration_ms=_ms(item.seconds),
+        duration_ms=_ms(item.seconds) if ran else None,
     )
 
 

@@ -46,8 +46,8 @@ class ThreadNews:
         self._limits = RateLimitSnapshot()
 
     def turn_started(self) -> None:
-        """A new turn has changed nothing yet, and its usage is said even if it is what it was."""
-        self._diff, self._usage = "", None
+        """A new turn has changed nothing yet."""
+        self._diff = ""
 
     def take(self, turn_id: str | None, event: Notice, *, raw: bool) -> None:
         match event:
