@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server import PROTOCOL_VERSION
+from app_server import STORED_VERSION
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.route import Route
@@ -154,7 +154,7 @@ def _surroundings(settings: ServerSettings) -> Surroundings:
     return Surroundings(
         home=settings.home,
         environment=settings.environment,
-        version=PROTOCOL_VERSION,
+        version=STORED_VERSION,
         shell_path=_shell(settings.environment),
         now=lambda: datetime.now().astimezone(),
         clock=time.monotonic,

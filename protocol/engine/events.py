@@ -94,6 +94,8 @@ class ItemCompleted:
     at_ms: int
     cut: bool = False
     """The item did not come to its end: its turn was interrupted, or the attempt it belonged to is made anew."""
+    announced: bool = True
+    """False for words that joined a turn: the conversation API does not tell of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app_server import STORED_VERSION
 from app_server.apis.v2 import spelling
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import AdapterFactory
@@ -54,7 +55,7 @@ class LoadedThreads:
             updated_at=opened_at,
             origin=ThreadOrigin(
                 cwd=settings.cwd,
-                cli_version=self.agent.version,
+                cli_version=STORED_VERSION,
                 originator=self.agent.originator,
                 source=SessionOrigin.VSCODE,
             ),

@@ -99,7 +99,9 @@ def _item(event: ItemCompleted, turn_id: str | None, *, identity: bool) -> Seque
     shows_raw = isinstance(item, Reasoning) and item.show_content
     older = legacy_events(item, raw_reasoning=shows_raw)
     if not identity:
-        return [_stored(each, {}) for each in older]
+        # codex 0.58 stores words that joined a turn as an entry of the history only.
+        hidden = isinstance(item, UserMessage) and not event.announced
+        return () if hidden else [_stored(each, {}) for each in older]
     if not older or not _is_covered_by_legacy(item):
         # The line of the last legacy event contains the whole item; without legacy events, the item has its own line.
         whole = {"turn_id": turn_id, **times, "item": item_to_value(item)}

@@ -148,14 +148,14 @@ class TurnEmitter:
         if open_item is not None and isinstance(open_item.item, CommandExecution | FileChange):
             self.update(replace(open_item.item, status=ItemStatus.DECLINED))
 
-    def complete(self, item: Item) -> None:
+    def complete(self, item: Item, *, announced: bool = True) -> None:
         open_item = self._open.pop(item.id)
-        self.emit(ItemCompleted(item, open_item.started_ms, self._now_ms()))
+        self.emit(ItemCompleted(item, open_item.started_ms, self._now_ms(), announced=announced))
 
     def show(self, item: Item, *, announced: bool = True) -> None:
         """An item that begins and ends at once."""
         self.start(item, announced=announced)
-        self.complete(item)
+        self.complete(item, announced=announced)
 
     def cut_text(self) -> None:
         """The attempt is made anew: what the model was writing is completed with what there is of it."""
