@@ -18,7 +18,7 @@ from protocol.export import examples
 from protocol.ops import OPERATIONS, Op
 from protocol.v1.methods import TABLE
 from tests.support.pipes import Piped
-from tests.support.published import BUNDLE, fits
+from tests.support.published import SCHEMAS, fits
 
 pytestmark = pytest.mark.process
 
@@ -157,7 +157,9 @@ class Broken:
 
 @cache
 def definitions() -> Json:
-    return json.loads(BUNDLE.read_text(encoding="utf-8"))["definitions"]
+    return json.loads((SCHEMAS / "app_server_protocol.schemas.json").read_text(encoding="utf-8"))[
+        "definitions"
+    ]
 
 
 def ways_to_break(model: type[Model]) -> Iterator[Broken]:

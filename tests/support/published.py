@@ -12,9 +12,18 @@ from jsonschema import Draft7Validator
 
 from protocol.base import Json
 from protocol.events.msg import EVENTS
-from protocol.v1.methods import EVENT_PREFIX, TABLE
+from protocol.table import Api, Table
+from protocol.v1.methods import EVENT_PREFIX
+from protocol.v1.methods import TABLE as CONVERSATIONS
+from protocol.v2.methods import TABLE as THREADS
 
-BUNDLE = Path(__file__).resolve().parents[2] / "schema" / "app_server_protocol.schemas.json"
+SCHEMAS = Path(__file__).resolve().parents[2] / "schema"
+BUNDLES = {
+    CONVERSATIONS.api: SCHEMAS / "app_server_protocol.schemas.json",
+    THREADS.api: SCHEMAS / "v2" / "app_server_protocol.experimental.schemas.json",
+}
+UNPUBLISHED = ("rawResponseItem/completed",)
+"""Notifications of the thread API that have no schema."""
 ERROR_KEYS = {"code", "message", "data"}
 
 
@@ -27,18 +36,18 @@ class Entry(Protocol):
 
 
 @cache
-def _definitions() -> Json:
-    return json.loads(BUNDLE.read_text(encoding="utf-8"))["definitions"]
+def _definitions(api: Api) -> Json:
+    return json.loads(BUNDLES[api].read_text(encoding="utf-8"))["definitions"]
 
 
 @cache
-def _validator(name: str) -> Draft7Validator:
-    return Draft7Validator({"definitions": _definitions(), "$ref": f"#/definitions/{name}"})
+def _validator(name: str, api: Api) -> Draft7Validator:
+    return Draft7Validator({"definitions": _definitions(api), "$ref": f"#/definitions/{name}"})
 
 
-def fits(name: str, value: Json) -> list[str]:
+def fits(name: str, value: Json, api: Api = CONVERSATIONS.api) -> list[str]:
     """Where `value` differs from the published type of that name."""
-    errors = _validator(name).iter_errors(value)
+    errors = _validator(name, api).iter_errors(value)
     return [f"{name}: {'/'.join(map(str, error.path))} {error.message[:200]}" for error in errors]
 
 
@@ -48,17 +57,27 @@ def departures(message: Json, log: Sequence[Entry]) -> list[str]:
         return []
     match message:
         case {"method": str(method), "id": _, **rest} if rest.keys() <= {"params"}:
-            asked = TABLE.server_requests.get(method)
+            table = _table(method)
+            asked = table.server_requests.get(method)
             return (
                 [f"no server request {method}"]
                 if asked is None
-                else fits(asked.params.__name__, rest["params"])
+                else fits(asked.params.__name__, rest["params"], table.api)
             )
-        case {"method": str(method), "params": params} if message.keys() == {"method", "params"}:
+        case {"method": str(method)} if method in UNPUBLISHED:
+            return []
+        case {"method": str(method), "params": params} if message.keys() - {"emittedAtMs"} == {
+            "method",
+            "params",
+        }:
             return _notification(method, params)
         case {"id": id, "result": result} if message.keys() == {"id", "result"}:
-            row = TABLE.client_requests.get(_method_of(id, log) or "")
-            return ["an answer to no request"] if row is None else fits(row.result.__name__, result)
+            asked_for = _method_of(id, log) or ""
+            table = _table(asked_for)
+            row = table.client_requests.get(asked_for)
+            return (
+                ["an answer to no request"] if row is None else fits(row.result.__name__, result, table.api)
+            )
         case {"id": _, "error": {"code": int(), "message": str()} as error}:
             return [] if error.keys() <= ERROR_KEYS and message.keys() == {"id", "error"} else ["odd error"]
     return ["no message of the protocol"]
@@ -66,8 +85,9 @@ def departures(message: Json, log: Sequence[Entry]) -> list[str]:
 
 def _notification(method: str, params: Json) -> list[str]:
     if not method.startswith(EVENT_PREFIX):
-        row = TABLE.server_notifications.get(method)
-        return [f"no notification {method}"] if row is None else fits(row.params.__name__, params)
+        table = _table(method)
+        row = table.server_notifications.get(method)
+        return [f"no notification {method}"] if row is None else fits(row.params.__name__, params, table.api)
     event = params["msg"]
     if params.keys() != {"id", "msg", "conversationId"}:
         return [f"an event has the fields {sorted(params)}"]
@@ -78,6 +98,12 @@ def _notification(method: str, params: Json) -> list[str]:
     if not problems and kind.model_validate(event).to_value() != event:
         problems.append(f"{kind.__name__} has fields that its model does not know, or lacks some")
     return problems
+
+
+def _table(method: str) -> Table:
+    """That of the API which has the method; of the newer one where both have it."""
+    only_there = method in THREADS.server_notifications.keys() - CONVERSATIONS.server_notifications.keys()
+    return THREADS if "/" in method or only_there else CONVERSATIONS
 
 
 def _method_of(id: Json, log: Sequence[Entry]) -> str | None:

@@ -1,0 +1,196 @@
+"""The thread API over the engine: turns, approvals, interrupts, words that join a turn, reading, two APIs at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Client, Refused
+from tests.support.scripted_model import Hold, begins_to_say, failure, reply, says, script, word
+from tests.support.world import MakeWorld, World
+
+pytestmark = pytest.mark.anyio
+
+
+def words(text: str) -> list[Json]:
+    return [{"type": "text", "text": text}]
+
+
+async def start(client: Client, **params: Json) -> str:
+    thread: str = (await client.call("thread/start", params))["thread"]["id"]
+    return thread
+
+
+async def turn(client: Client, thread: str, text: str = "hi") -> str:
+    started = await client.call("turn/start", {"threadId": thread, "input": words(text)})
+    id: str = started["turn"]["id"]
+    return id
+
+
+async def ended(client: Client, turn_id: str) -> Json:
+    found = await client.expect(
+        lambda m: m.get("method") == "turn/completed" and m["params"]["turn"]["id"] == turn_id
+    )
+    return found["params"]["turn"]
+
+
+def seen(w: World) -> list[str]:
+    """The methods of what was sent, without what may come at any time."""
+    quiet = ("account/rateLimits/updated", "thread/status/changed", "thread/tokenUsage/updated")
+    return [m["method"] for m in w.client.received() if "method" in m and m["method"] not in quiet]
+
+
+async def test_a_turn_from_its_start_to_its_end(world: MakeWorld) -> None:
+    async with world(reply(says("hello"))) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        done = await ended(w.client, id)
+        assert (done["status"], done["error"]) == ("completed", None)
+        assert [item["type"] for item in done["items"]] == ["agentMessage"]
+        listed = await w.client.call("thread/items/list", {"threadId": thread})
+        assert [entry["item"]["type"] for entry in listed["data"]] == ["userMessage", "agentMessage"]
+        assert {entry["turnId"] for entry in listed["data"]} == {id}
+    assert seen(w)[:3] == ["thread/started", "turn/started", "item/started"]
+    assert seen(w)[-1] == "turn/completed"
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "made"), [("accept", "completed", True), ("decline", "declined", False)]
+)
+async def test_a_command_is_asked_about(world: MakeWorld, decision: str, status: str, made: bool) -> None:
+    replies = reply(script("echo > made")), reply(says("done"))
+    async with world(*replies, config={"approval_policy": "untrusted"}) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        question = await w.client.expect("item/commandExecution/requestApproval")
+        assert question["params"]["threadId"] == thread
+        waiting = await w.client.call("thread/read", {"threadId": thread})
+        assert waiting["thread"]["status"] == {"type": "active", "activeFlags": ["waitingOnApproval"]}
+        await w.client.answer(question, {"decision": decision})
+        assert (await ended(w.client, id))["status"] == "completed"
+        ends = [m["params"]["item"] for m in w.client.received() if m.get("method") == "item/completed"]
+        commands = [item for item in ends if item["type"] == "commandExecution"]
+        assert [item["status"] for item in commands] == [status]
+        resolved = [m["params"] for m in w.client.received() if m.get("method") == "serverRequest/resolved"]
+        assert resolved == [{"threadId": thread, "requestId": question["id"]}]
+        assert (w.workspace / "made").exists() is made
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"decision": "approved"}, {"decision": "ACCEPT"}, {"decision": ["accept"]}]
+)
+async def test_only_a_plain_yes_of_this_api_is_a_yes(world: MakeWorld, answer: Json) -> None:
+    replies = reply(script("echo > made")), reply(says("done"))
+    async with world(*replies, config={"approval_policy": "untrusted"}) as w:
+        id = await turn(w.client, await start(w.client))
+        await w.client.answer(await w.client.expect("item/commandExecution/requestApproval"), answer)
+        await ended(w.client, id)
+        assert not (w.workspace / "made").exists()
+
+
+async def test_an_interrupt_ends_the_turn_and_closes_the_question(world: MakeWorld) -> None:
+    replies = reply(script("echo > made")), reply(says("next"))
+    async with world(*replies, config={"approval_policy": "untrusted"}) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        question = await w.client.expect("item/commandExecution/requestApproval")
+        assert await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id}) == {}
+        assert (await ended(w.client, id))["status"] == "interrupted"
+        await w.client.answer(question, {"decision": "accept"})
+        after = await turn(w.client, thread, "go on")
+        assert (await ended(w.client, after))["status"] == "completed"
+        assert not (w.workspace / "made").exists(), "a yes that comes too late"
+        with pytest.raises(Refused, match="no active turn"):
+            await w.client.call("turn/interrupt", {"threadId": thread, "turnId": after})
+
+
+async def test_words_join_the_turn_that_runs(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(begins_to_say(), word("a"), hold, says("a b")), reply(says("both"))) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread, "first")
+        await w.client.expect("item/agentMessage/delta")
+        steered = await w.client.call(
+            "turn/steer", {"threadId": thread, "expectedTurnId": id, "input": words("second")}
+        )
+        assert steered == {"turnId": id}
+        with pytest.raises(Refused):
+            await w.client.call(
+                "turn/steer", {"threadId": thread, "expectedTurnId": thread, "input": words("lost?")}
+            )
+        hold.release()
+        assert (await ended(w.client, id))["status"] == "completed"
+    assert w.model.requests[1].texts()[-1] == "second"
+
+
+async def test_a_failed_turn_says_why(world: MakeWorld) -> None:
+    async with world(failure(400, {"error": {"message": "no such model"}})) as w:
+        id = await turn(w.client, await start(w.client))
+        done = await ended(w.client, id)
+        assert done["status"] == "failed"
+        assert "no such model" in done["error"]["message"]
+
+
+async def test_joining_a_thread_shows_the_turn_that_runs(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(begins_to_say(), word("half"), hold, says("half and half"))) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        await w.client.expect("item/agentMessage/delta")
+        joined = (await w.client.call("thread/resume", {"threadId": thread}))["thread"]
+        assert [(each["id"], each["status"]) for each in joined["turns"]] == [(id, "inProgress")]
+        assert [item["type"] for item in joined["turns"][0]["items"]] == ["userMessage", "agentMessage"]
+        hold.release()
+        await ended(w.client, id)
+        read = (await w.client.call("thread/read", {"threadId": thread, "includeTurns": True}))["thread"]
+        assert read["turns"][0]["items"][-1]["text"] == "half and half"
+
+
+async def test_a_thread_goes_on_after_a_restart(world: MakeWorld, tmp_path: Path) -> None:
+    async with world(reply(says("first"))) as w:
+        thread = await start(w.client, approvalPolicy="never", sandbox="read-only")
+        first = await turn(w.client, thread)
+        await ended(w.client, first)
+    async with world(reply(says("second"))) as w:
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert (resumed["approvalPolicy"], resumed["sandbox"]["type"]) == ("never", "readOnly")
+        assert [each["id"] for each in resumed["thread"]["turns"]] == [first]
+        second = await turn(w.client, thread, "go on")
+        await ended(w.client, second)
+        listed = await w.client.call("thread/turns/list", {"threadId": thread, "sortDirection": "asc"})
+        assert [each["id"] for each in listed["data"]] == [first, second]
+    assert w.model.requests[0].texts() == ["hi", "go on"]
+
+
+async def test_two_apis_follow_one_conversation(world: MakeWorld) -> None:
+    async with world(reply(says("hello")), reply(says("again"))) as w:
+        thread = await start(w.client)
+        await w.client.listen(thread)
+        id = await turn(w.client, thread)
+        await ended(w.client, id)
+        assert [e["message"] for e in w.client.events("agent_message")] == ["hello"]
+        await w.client.say(thread, "from the other")
+        await w.client.expect("turn/completed")
+        await w.client.expect("task_complete")
+        assert [e["message"] for e in w.client.events("agent_message")] == ["hello", "again"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "words_of_the_error"),
+    [
+        ("turn/start", {"input": []}, "thread not found"),
+        ("thread/resume", {}, "no rollout found"),
+        ("thread/read", {}, "thread not loaded"),
+    ],
+)
+async def test_unknown_threads_are_errors(
+    world: MakeWorld, method: str, params: Json, words_of_the_error: str
+) -> None:
+    nobody = "01a1fc42-4317-7560-83f3-f16344e5fd73"
+    async with world() as w:
+        with pytest.raises(Refused, match=words_of_the_error):
+            await w.client.call(method, {"threadId": nobody, **params})
+        with pytest.raises(Refused, match="invalid thread id"):
+            await w.client.call(method, {"threadId": "../../etc", **params})
