@@ -25,7 +25,7 @@ from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
 from tests.fuzz.mutation import EXAMPLES, thorough
-from tests.fuzz.tree_model import Grant, Model, in_any, inside, plain
+from tests.fuzz.tree_model import Grant, Model, in_any, inside, locked_inodes, plain
 from tests.fuzz.trees import (
     Entry,
     Layout,
@@ -51,7 +51,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", rea
 
 RACE_ROUNDS = 10
 SETTLES_WITHIN = 20.0
-few = settings(thorough, max_examples=max(EXAMPLES // 20, 20))
+few = settings(thorough, max_examples=max(EXAMPLES // 40, 20))
 number = count()
 
 Seen = dict[str, Entry]
@@ -99,8 +99,8 @@ class Play:
         seen, held = self.tree.look(), [""]
         with anyio.move_on_after(SETTLES_WITHIN):
             while True:
-                earlier, seen = seen, self.tree.look()
-                held = self.model.held(seen) if seen is not None else held
+                earlier, locked, seen = seen, locked_inodes(), self.tree.look()
+                held = self.model.held(seen, locked) if seen is not None else held
                 if seen is not None and seen == earlier and not held:
                     return seen
                 await anyio.lowlevel.checkpoint()
@@ -196,6 +196,17 @@ def _led_to(path: str) -> list[str]:
     Named("a"),
     Named("x", ("x/y",)),
     [Run(0, (Op("aside", "a/conf", "a"), Op("aside", "a/d", "a"), Op("replace", "a/real", "a/n")))],
+)
+@example(
+    # What holds a name for one conversation is copied by a command of the other.
+    Layout("home", frozenset({"x/z"}), frozenset()),
+    Named("x/z"),
+    Named("a/b"),
+    [
+        Race(Run(0, (Op("mode", "a/b/c/f", "a"),)), Run(1, (Op("aside", "a/b/c", "a"),))),
+        Rename(0, Named("a/b/c"), anew=False),
+        Run(0, (Op("write", "a/b/c/f", "a"),)),
+    ],
 )
 async def test_commands_change_what_the_roots_of_their_conversation_allow(
     bench: Bench, tmp_path: Path, layout: Layout, first: Named, second: Named, taken: list[Step]

@@ -107,10 +107,15 @@ class Model:
                 one.known[path] = Root(os.path.realpath(path), links, doubtful)
                 self._roots.add(one.known[path].real)
 
-    def held(self, seen: Mapping[str, Entry]) -> list[str]:
-        """The empty directories by which the server keeps names in roots from coming into being."""
+    def held(self, seen: Mapping[str, Entry], locked: set[int]) -> list[str]:
+        """The empty directories by which the server keeps names in roots from coming into being: while it needs one, it
+        has it locked. A copy that a command made is left until the next command needs the name. `locked` is what was
+        locked before the look.
+        """
         found = [f"{root}/{name}" for root in self._roots for name in FENCED]
-        return [path for path in found if path in seen and _is_placeholder(seen, path)]
+        return [
+            path for path in found if path in seen and _is_placeholder(seen, path) and seen[path][1] in locked
+        ]
 
     def grant(self, who: int, seen: Mapping[str, Entry], *, writes: bool) -> Grant:
         """For a command that is planned now."""
@@ -147,6 +152,7 @@ class Model:
             path: seen[path]
             for path in pointers
             if in_any(path, writable) and path in seen and plain(os.path.dirname(path))
+            if not _is_placeholder(seen, path)
         }
 
 
@@ -168,3 +174,11 @@ def _is_placeholder(seen: Mapping[str, Entry], path: str) -> bool:
     mode, changed_ns = seen[path][0], seen[path][6]
     assert isinstance(mode, int)
     return stat.S_ISDIR(mode) and changed_ns == PLACEHOLDER_NS and len(below(seen, path)) == 1
+
+
+def locked_inodes() -> set[int]:
+    """The inodes of what anybody has locked."""
+    with open("/proc/locks", encoding="ascii") as file:
+        return {
+            int(line.split("FLOCK", 1)[1].split()[3].rpartition(":")[2]) for line in file if "FLOCK" in line
+        }
