@@ -146,7 +146,7 @@ def scene(tmp_path: Path) -> MakeScene:
         def emit(event: EngineEvent) -> None:
             said.extend(adapter.messages(SessionEvent("1", "turn-1", event)))
             if isinstance(event, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent):
-                assert broker.knows(event.call_id)  # registered before it is asked
+                assert broker.is_open(event.call_id)  # registered before it is asked
                 made.while_asked()
                 broker.resolve(event.call_id, made.answers.pop(0))
 

@@ -46,5 +46,5 @@ async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
 
 async def run(tool: Tool, scene: Scene, call_id: str = "c1", **arguments: Json) -> str:
     """What the model is told. Raises ToolFailure."""
-    output = await tool.run(ToolCall(call_id, tool.name, json.dumps(arguments)), scene.turn)
+    output = await tool.invoke(ToolCall(call_id, tool.name, json.dumps(arguments)), scene.turn)
     return output.payload.content

@@ -255,7 +255,7 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
     async def keep(call_id: str, pty: PtySession) -> None:
         await terminals.make_room()
         item = CommandExecution(id=call_id, command=("cat",), cwd="/", parsed=())
-        terminals.keep(item, "turn", pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
+        terminals.add(item, "turn", pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
 
     made = []
     for n in range(MOST + 1):

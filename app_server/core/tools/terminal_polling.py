@@ -1,4 +1,4 @@
-"""Looking at a terminal for as long as a call may take, and telling the client and the model what was seen."""
+"""Reads a terminal for as long as one call may take, and reports the output to the client and the model."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from app_server.core.tools.terminals import Terminal
 from protocol.records import dataclass
 
 SHORTEST_MS, LONGEST_MS = 250, 60_000
-"""How long one look may take, whatever the model asks for."""
+"""Limits of the time that one call may wait."""
 MAX_TOKENS = 10_000
-"""What the model is shown of one look where it does not say."""
+"""The part of a snapshot that the model gets if it sets no limit."""
 CHUNK_ID = 6
-"""Digits of the name that each look is given."""
+"""Digits of the id of a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What was seen of a terminal during one call."""
+class TerminalSnapshot:
+    """The output of a terminal during one call, and whether it has ended."""
 
     terminal: Terminal
     output: bytes
     seconds: float
     exit_code: int | None
-    """None: it goes on."""
+    """None: it is still running."""
 
     @property
     def denied(self) -> bool:
@@ -43,8 +43,8 @@ class Look:
         )
 
 
-async def watch(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> Look:
-    """Until the command ends or the time is up; the client is told of output as it comes."""
+async def poll_terminal(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> TerminalSnapshot:
+    """Read until the command ends or the time is up; output is emitted as it arrives."""
     deltas = OutputDeltas(terminal.item.id, lambda output: turn.items.emit_under(terminal.turn_id, output))
     seen = HeadTail(SESSION_CAP)
     pty, began = terminal.pty, anyio.current_time()
@@ -54,29 +54,31 @@ async def watch(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> Look:
         chunk = await pty.next(max(until - anyio.current_time(), 0))
         if chunk:
             seen.add(chunk)
-            terminal.said.add(chunk)
-            deltas.take(Stream.STDOUT, chunk)
+            terminal.output.add(chunk)
+            deltas.emit_output(Stream.STDOUT, chunk)
         if last:
-            return Look(terminal, seen.value(), anyio.current_time() - began, pty.exit_code)
+            return TerminalSnapshot(terminal, seen.value(), anyio.current_time() - began, pty.exit_code)
 
 
-async def finish(look: Look, max_tokens: float | None, turn: ToolTurn) -> ToolOutput:
-    """What the model is told of one look. A command that has ended is told of, too, and forgotten."""
-    if look.exit_code is not None:
-        await turn.terminals.drop(look.terminal.number)
-        end_terminal(look.terminal, turn)
-    text = _told(look, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens))
-    return text_output(shorten(text), success=look.exit_code in (None, 0))
+async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, turn: ToolTurn) -> ToolOutput:
+    """The output for the model. If the command has ended, its item ends and the terminal is closed."""
+    if snapshot.exit_code is not None:
+        await turn.terminals.drop(snapshot.terminal.number)
+        end_terminal(snapshot.terminal, turn)
+    text = render_snapshot(
+        snapshot, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)
+    )
+    return text_output(shorten(text), success=snapshot.exit_code in (None, 0))
 
 
-def _told(look: Look, chunk_id: str, max_tokens: int) -> str:
-    text = decode(look.output)
+def render_snapshot(snapshot: TerminalSnapshot, chunk_id: str, max_tokens: int) -> str:
+    text = decode(snapshot.output)
     shown = within_tokens(text, max_tokens)
-    lines = [f"Chunk ID: {chunk_id}", f"Wall time: {look.seconds:.4f} seconds"]
-    if look.exit_code is None:
-        lines.append(f"Process running with session ID {look.terminal.number}")
+    lines = [f"Chunk ID: {chunk_id}", f"Wall time: {snapshot.seconds:.4f} seconds"]
+    if snapshot.exit_code is None:
+        lines.append(f"Process running with session ID {snapshot.terminal.number}")
     else:
-        lines.append(f"Process exited with code {look.exit_code}")
+        lines.append(f"Process exited with code {snapshot.exit_code}")
     if shown != text:
         lines.append(f"Original token count: {estimate_tokens(text)}")
     return "\n".join([*lines, "Output:", shown])
