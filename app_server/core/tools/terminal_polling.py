@@ -51,7 +51,7 @@ async def poll_terminal(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> 
     until = began + min(max(yield_ms, SHORTEST_MS), LONGEST_MS) / 1000
     while True:
         last = pty.exit_code is not None or anyio.current_time() >= until
-        chunk = await pty.next(max(until - anyio.current_time(), 0))
+        chunk = await pty.read_some(max(until - anyio.current_time(), 0))
         if chunk:
             seen.add(chunk)
             terminal.output.add(chunk)
