@@ -48,7 +48,7 @@ def _confine(plan: SandboxPlan, confinement: Confinement) -> dict[str, Value]:
         "landlock": confinement.landlock,
         "roots": [_encode(root) for root in plan.writable_roots],
         "pinned": [_encode(place) for place in plan.pinned],
-        "fences": [_encode(fence) for fence in plan.fences],
+        "protected": [_encode(path) for path in plan.protected],
         "reserved": [_encode(name) for name in plan.reserved] if confinement.namespaces else [],
         "home": _encode(plan.home),
         "secrets": [_encode(name) for name in plan.secrets],

@@ -105,8 +105,8 @@ class PatchFlow:
         if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
             return None
         roots = tuple(allowed.writable_roots)
-        fences = git_fences([place.real for place in plan.places()], roots)
-        return Territory(roots, (*allowed.fences, *allowed.reserved, allowed.home, *fences))
+        protected = git_fences([place.real for place in plan.places()], roots)
+        return Territory(roots, (*allowed.protected, *allowed.reserved, allowed.home, *protected))
 
     async def _request_approval(
         self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None, grant_root: str | None = None
