@@ -1,4 +1,4 @@
-"""The handshake of a connection, which all APIs share: who the client is, and what begins once that is known."""
+"""The handshake of a connection, which all APIs share: it records the client and starts the warm-up."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Handshake:
     warm_up: WarmUp
 
     def accept(self, name: str, version: str, *, elicitation: bool) -> None:
-        """The client has introduced itself, which it may do once. Raises RpcError."""
+        """Accept an `initialize`. Raises RpcError if the client has initialized already."""
         if self.client.initialized:
             raise invalid_request("Already initialized", "already_initialized")
         self.client.initialized = True
         self.client.elicitation = elicitation
-        self.user_agent.introduce(name, version)
+        self.user_agent.set_client(name, version)
         self.warm_up.start()

@@ -1,4 +1,4 @@
-"""The routes of the conversation API: every row of its table, with what serves it and what that works with."""
+"""The routes of the conversation API: every row of its table with its handler and context."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from protocol.v1 import methods
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
-    config, live, greeted = services.config, services.conversations, services.handshake
+    config, live, connection = services.config, services.conversations, services.handshake
     account = accounts.AccountContext(config, services.auth, services.logins, services.outgoing)
     command = commands.CommandContext(config, services.runner)
-    conversation = conversations.ConversationContext(config, live, services.outgoing, greeted.warm_up)
+    conversation = conversations.ConversationContext(config, live, services.outgoing, connection.warm_up)
     file = files.FileContext(services.search, services.git)
     listener = listeners.ListenerContext(live, services.new_id)
     model = models.ModelContext(config, services.models)
     return (
-        route(methods.INITIALIZE, handshake.initialize, greeted),
-        route(methods.GET_USER_AGENT, handshake.get_user_agent, greeted),
+        route(methods.INITIALIZE, handshake.initialize, connection),
+        route(methods.GET_USER_AGENT, handshake.get_user_agent, connection),
         route(methods.USER_INFO, accounts.user_info, account),
         route(methods.NEW_CONVERSATION, conversations.new_conversation, conversation),
         route(methods.RESUME_CONVERSATION, conversations.resume_conversation, conversation),

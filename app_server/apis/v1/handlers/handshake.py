@@ -1,9 +1,9 @@
-"""`initialize`, and the user agent that comes of it."""
+"""`initialize` and `getUserAgent`."""
 
 from __future__ import annotations
 
 from app_server.apis.handshake import Handshake
-from app_server.identity import Introduction
+from app_server.identity import EarlyInitialize
 from protocol.table import NoParams
 from protocol.v1.initialize import (
     ClientCapabilities,
@@ -18,10 +18,10 @@ async def initialize(handshake: Handshake, params: InitializeParams) -> Initiali
     return InitializeResponse(user_agent=handshake.user_agent.text())
 
 
-def adopt_introduction(handshake: Handshake, early: Introduction) -> None:
-    """Go on from an `initialize` that was answered before."""
-    said = early.capabilities
-    capabilities = None if said is None else ClientCapabilities.model_validate(said)
+def adopt_early_initialize(handshake: Handshake, early: EarlyInitialize) -> None:
+    """Adopt an `initialize` that the early handshake has answered."""
+    raw = early.capabilities
+    capabilities = None if raw is None else ClientCapabilities.model_validate(raw)
     _accept(handshake, early.name, early.version, capabilities)
 
 

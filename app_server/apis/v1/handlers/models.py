@@ -1,4 +1,4 @@
-"""`model/list`: the models that can be chosen, ours and those of the configured provider where it can be asked."""
+"""`model/list`: the known models, and those of the configured provider if it responds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ModelContext:
 
 
 async def model_list(context: ModelContext, params: ModelListParams) -> ModelListResponse:
-    """Pages by position; a provider that does not answer costs only its own models."""
+    """Pages by position. If the provider fails, only its models are missing."""
     entries = [_known(model, first=n == 0) for n, model in enumerate(KNOWN_MODELS)]
     names = {entry.model for entry in entries}
     entries += [_named(name) for name in await _provider_models(context) if name not in names]
