@@ -24,12 +24,14 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     """None for full access. The writable root is the turn's directory, never one that the model names."""
     plan = writable_scope(turn)
     settings = turn.settings
-    turn.exposed_folders.update(exposed_folders(settings.cwd, () if plan is None else plan.writable_roots))
-    if len(turn.terminals):
-        for terminal in await turn.terminals.end_outdated(rights_of(plan)):
+    turn.commands.exposed_folders.update(
+        exposed_folders(settings.cwd, () if plan is None else plan.writable_roots)
+    )
+    if len(turn.commands.terminals):
+        for terminal in await turn.commands.terminals.end_outdated(rights_of(plan)):
             end_terminal(terminal, turn)
     if plan is not None and NOTICE not in turn.notices:
-        state = await turn.runner.sandbox_state()
+        state = await turn.commands.runner.sandbox_state()
         turn.notices.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
@@ -39,7 +41,7 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
 def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
     """The plan for the roots of the conversation. Emits one warning for each root that cannot be granted."""
     settings = turn.settings
-    plan = turn.runner.plan(settings.sandbox_policy, settings.cwd, turn.roots)
+    plan = turn.commands.runner.plan(settings.sandbox_policy, settings.cwd, turn.commands.roots)
     for notice in plan.notices if plan is not None else ():
         if notice not in turn.notices:
             turn.notices.add(notice)

@@ -15,7 +15,7 @@ Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
 def policy_rights(turn: ToolTurn) -> Rights:
     """The rights that the turn's policy grants without approval. Reads the disk."""
-    return rights_of(turn.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd))
+    return rights_of(turn.commands.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd))
 
 
 async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> bool:
@@ -24,7 +24,7 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
     Callers come here only if the policy requires approval. A policy that never asks therefore ignores session
     approvals.
     """
-    if turn.approved.covers(consent):
+    if turn.approvals.remembered.covers(consent):
         tool = "apply_patch" if isinstance(question, ApplyPatchApprovalRequestEvent) else "shell"
         turn.report_decision(tool, question.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
         return True
@@ -33,7 +33,7 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
         case ReviewDecision.APPROVED:
             return True
         case ReviewDecision.APPROVED_FOR_SESSION:
-            turn.approved.remember(consent)
+            turn.approvals.remembered.remember(consent)
             return True
         case ReviewDecision.DENIED | ReviewDecision.ABORT:
             return False

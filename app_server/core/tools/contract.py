@@ -66,6 +66,31 @@ class TurnSettings:
 
 
 @dataclass(slots=True)
+class CommandServices:
+    """What tools need to run commands and write patches; the same for all turns of a conversation."""
+
+    runner: CommandRunner
+    roots: ConversationRoots
+    """The real paths of writable roots in this conversation."""
+    terminals: Terminals
+    """Commands of the conversation that keep running between calls."""
+    shell_path: str
+    """The user's shell, for tools that take a shell line."""
+    exposed_folders: set[str] = field(default_factory=set)
+    """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalServices:
+    """What tools need to request approvals; the same for all turns of a conversation."""
+
+    broker: ApprovalBroker
+    remembered: ApprovalMemory
+    store: Callable[[], Awaitable[None]]
+    """Returns once all events emitted so far are stored; a decision takes effect only after that."""
+
+
+@dataclass(slots=True)
 class ToolTurn:
     """What a tool can use of its turn."""
 
@@ -73,26 +98,15 @@ class ToolTurn:
     settings: TurnSettings
     config: Config
     items: TurnEvents
-    broker: ApprovalBroker
-    approved: ApprovalMemory
-    runner: CommandRunner
-    roots: ConversationRoots
-    """The real paths of writable roots in this conversation."""
+    commands: CommandServices
+    approvals: ApprovalServices
     mcp: McpManager
     diffs: TurnDiffTracker
-    store: Callable[[], Awaitable[None]]
-    """Returns once all events emitted so far are stored; a decision takes effect only after that."""
     clock: Callable[[], float]
     """Monotonic seconds."""
     new_id: Callable[[], str]
     """A random UUID as text."""
-    terminals: Terminals
-    """Commands of the conversation that keep running between calls."""
-    shell_path: str
-    """The user's shell, for tools that take a shell line."""
     telemetry: ConversationTelemetry = NO_TELEMETRY
-    exposed_folders: set[str] = field(default_factory=set)
-    """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
     notices: set[str] = field(default_factory=set)
     """Warnings that this conversation has emitted; each is emitted once."""
 
@@ -101,10 +115,10 @@ class ToolTurn:
 
     async def request_approval(self, call_id: str, event: Question) -> ReviewDecision:
         """Ask the user. If the decision is to abort, the turn is cancelled and this never returns."""
-        decision = await self.broker.request_decision(call_id, self.id, lambda: self.emit(event))
+        decision = await self.approvals.broker.request_decision(call_id, self.id, lambda: self.emit(event))
         tool = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
         self.report_decision(tool, call_id, decision, by_user=True)
-        await self.store()
+        await self.approvals.store()
         return decision
 
     def report_decision(

@@ -111,7 +111,7 @@ async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
     """Returns the output for the model. Raises ToolFailure if nothing was run."""
 
     async def execute(spec: CommandSpec) -> ExecResult:
-        return await turn.runner.run(spec, OutputDeltas(command.call_id, turn.emit).emit_output)
+        return await turn.commands.runner.run(spec, OutputDeltas(command.call_id, turn.emit).emit_output)
 
     result = await run_with_approval(command, turn, execute)
     turn.items.complete(finished_command(command.item(), result))
@@ -212,9 +212,11 @@ class CommandApproval:
     @cached_property
     def _programs(self) -> ProgramSearch:
         settings = self._turn.settings
-        plan = self._turn.runner.plan(settings.sandbox_policy, settings.cwd, self._turn.roots)
+        plan = self._turn.commands.runner.plan(
+            settings.sandbox_policy, settings.cwd, self._turn.commands.roots
+        )
         exposed = exposed_folders(settings.cwd, () if plan is None else plan.writable_roots)
-        return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.exposed_folders))
+        return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.commands.exposed_folders))
 
     def _spec(self, plan: SandboxPlan | None) -> CommandSpec:
         """The spec for the runner: with the turn's environment, without credentials."""
@@ -225,7 +227,7 @@ class CommandApproval:
             exact_cwd=True,
             env=command_environment(
                 turn.config.shell_environment_policy,
-                turn.runner.environment_for_commands,
+                turn.commands.runner.environment_for_commands,
                 plan=plan,
                 withheld=turn.config.credential_variables(),
             ),

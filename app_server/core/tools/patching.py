@@ -137,7 +137,7 @@ class PatchFlow:
         # Only a confined writer may finish what a killed writer left: it has no more rights than any command.
         # The id is new, because the call's id comes from the model and would be part of names of temporary files.
         document = plan.document(self.turn.new_id(), recover=allowed is not None)
-        path = await run_in_thread(_spool, Path(self.turn.runner.home), document)
+        path = await run_in_thread(_spool, Path(self.turn.commands.runner.home), document)
         try:
             spec = CommandSpec(
                 argv=("/bin/sh", "-c", 'exec "$@" < "$0"', path, *writer_command(sys.executable)),
@@ -146,7 +146,9 @@ class PatchFlow:
                 timeout_ms=TIMEOUT_MS,
                 sandbox=allowed,
             )
-            return await self.turn.runner.run(spec, OutputDeltas(self.call_id, self.turn.emit).emit_output)
+            return await self.turn.commands.runner.run(
+                spec, OutputDeltas(self.call_id, self.turn.emit).emit_output
+            )
         finally:
             os.unlink(path)
 

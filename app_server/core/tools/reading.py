@@ -50,7 +50,7 @@ async def _run_reader(
             timeout_ms=TIMEOUT_MS,
             sandbox=await confinement(turn),
         )
-        result = await turn.runner.run(spec, on_output)
+        result = await turn.commands.runner.run(spec, on_output)
     except CoreError as error:
         raise ToolFailure(str(error)) from error
     if result.timed_out:

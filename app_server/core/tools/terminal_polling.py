@@ -63,7 +63,7 @@ async def poll_terminal(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> 
 async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, turn: ToolTurn) -> ToolOutput:
     """The output for the model. If the command has ended, its item ends and the terminal is closed."""
     if snapshot.exit_code is not None:
-        await turn.terminals.drop(snapshot.terminal.number)
+        await turn.commands.terminals.drop(snapshot.terminal.number)
         end_terminal(snapshot.terminal, turn)
     text = render_snapshot(
         snapshot, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)

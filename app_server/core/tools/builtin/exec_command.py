@@ -64,10 +64,10 @@ class ExecCommandTool:
 
         async def execute(spec: CommandSpec) -> TerminalSnapshot:
             began, policy = turn.clock(), policy_rights(turn)
-            if (surplus := await turn.terminals.make_room()) is not None:
+            if (surplus := await turn.commands.terminals.make_room()) is not None:
                 end_terminal(surplus, turn)
-            pty = await turn.runner.open_session(spec)
-            terminal = turn.terminals.add(
+            pty = await turn.commands.runner.open_session(spec)
+            terminal = turn.commands.terminals.add(
                 command.item(),
                 turn.items.turn_id,
                 pty,
@@ -79,21 +79,21 @@ class ExecCommandTool:
             )
             snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
             if snapshot.denied or pty.failure is not None:
-                await turn.terminals.forget(terminal.number)
+                await turn.commands.terminals.forget(terminal.number)
             if pty.failure is not None:
                 raise LaunchError(pty.failure)
             return snapshot
 
         snapshot = await run_with_approval(command, turn, execute)
         if snapshot.exit_code is not None:
-            await turn.terminals.forget(snapshot.terminal.number)
+            await turn.commands.terminals.forget(snapshot.terminal.number)
         else:
             snapshot.terminal.begun = turn.items.detach(command.call_id)
         return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
 
 
 def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) -> Command:
-    shell = arguments.shell or turn.shell_path
+    shell = arguments.shell or turn.commands.shell_path
     flag = "-c" if arguments.login is False else "-lc"
     return Command(
         call_id=call_id,

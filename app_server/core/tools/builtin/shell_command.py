@@ -27,6 +27,6 @@ class ShellCommandTool:
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ShellCommandArguments)
-        argv = (turn.shell_path, "-lc", arguments.command)
+        argv = (turn.commands.shell_path, "-lc", arguments.command)
         command = as_command(call.call_id, argv, arguments, turn.settings.cwd)
         return await run_or_patch(command, turn)

@@ -35,7 +35,7 @@ class ViewImageTool:
         arguments = parse_arguments(call.arguments, ViewImageArguments)
         path = os.path.join(turn.settings.cwd, arguments.path)
         # Commands use the same directory: the one that the name led to when the conversation got it.
-        real = os.path.join(turn.roots.real(turn.settings.cwd), arguments.path)
+        real = os.path.join(turn.commands.roots.real(turn.settings.cwd), arguments.path)
         data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
         try:
             url = await run_in_thread(data_url, data)

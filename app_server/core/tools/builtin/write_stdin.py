@@ -44,9 +44,9 @@ class WriteStdinTool:
         arguments = parse_arguments(call.arguments, WriteStdinArguments)
         number = arguments.session_id
         await confinement(turn)  # ends terminals with more rights than this turn's policy grants
-        terminal = turn.terminals.find(number)
+        terminal = turn.commands.terminals.find(number)
         if terminal is None:
-            raise ToolFailure(f"write_stdin failed: {turn.terminals.why_missing(number)}")
+            raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
         if text := arguments.chars or "":
             await check_input(text, terminal, turn)
             await terminal.pty.write(text.encode())
