@@ -12,28 +12,28 @@ from dataclasses import field
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.auth.manager import AuthManager, AuthMethod
+from app_server.core.auth.auth_manager import AuthManager, AuthMethod
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
-from app_server.core.http.lazy import LazyHttp
-from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest, ProcessSpawner
-from app_server.core.mcp.manager import McpManager
-from app_server.core.mcp.server import McpSurroundings
+from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, ProcessSpawner
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
-from app_server.core.model.client import ModelClient
 from app_server.core.model.families import find_family
+from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_list import ModelList, list_models
-from app_server.core.model.settings import ClientIdentity
+from app_server.core.model.request_settings import ClientIdentity
 from app_server.core.notify.message import turn_complete
 from app_server.core.notify.program import NotifyProgram
 from app_server.core.opening import ProcessEnvironment
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
-from app_server.core.telemetry.events import ConversationFacts
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.export import TelemetryExport, open_export
+from app_server.core.telemetry.telemetry_events import ConversationFacts
 from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.identity import ClientProfile, UserAgent
 from protocol.ids import ConversationId
@@ -112,11 +112,11 @@ class EngineAdapters:
         return self._client.elicitation
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
-        async def elicit(request: ElicitationRequest) -> ElicitationAnswer:
+        async def elicit(request: ElicitationRequest) -> ElicitationResult:
             answer = await elicitations.ask(request.server, request.message, request.requested_schema)
-            return ElicitationAnswer(answer.action, answer.content)
+            return ElicitationResult(answer.action, answer.content)
 
-        around = McpSurroundings(
+        around = McpRuntime(
             environment=self._environment,
             cwd=str(config.cwd),
             spawner=self._spawner,
@@ -152,7 +152,7 @@ class EngineAdapters:
         def completed(turn_id: str, user_messages: Sequence[str], last: str | None) -> None:
             if config.notify:
                 message = turn_complete(conversation_id, turn_id, str(config.cwd), user_messages, last)
-                self._background.start_soon(self._program(config.notify).send, message, name="notify")
+                self._background.start_soon(self._program(config.notify).notify, message, name="notify")
 
         return completed
 

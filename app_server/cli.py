@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app_server import __version__
+from app_server import PROTOCOL_VERSION
 from app_server.logs import set_up_logging
 
 
@@ -25,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run_demo(yes=args.yes)
         case "generate-json-schema" | "generate-ts":
             return _generate(args.command, Path(args.out), experimental=args.experimental)
+        case "login":
+            return _login_status()
         case _:
             return _serve(args)
 
@@ -58,11 +60,13 @@ def parser() -> argparse.ArgumentParser:
         parents=[common],
         description="A JSON-RPC app server over stdio with a whole coding agent inside.",
     )
-    out.add_argument("--version", action="version", version=f"codex-cli {__version__}")
+    out.add_argument("--version", action="version", version=f"codex-cli {PROTOCOL_VERSION}")
     commands = out.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("app-server", parents=[common], help="serve stdio; the same as no command")
     demo = commands.add_parser("demo", help="play a conversation with a scripted model: no key, no network")
     demo.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
+    login = commands.add_parser("login", help="say whether there is a login")
+    login.add_argument("what", choices=("status",))
     for name, what in (("generate-json-schema", "JSON Schemas"), ("generate-ts", "TypeScript types")):
         generate = commands.add_parser(name, help=f"write the protocol's {what}")
         generate.add_argument("--out", "-o", required=True, metavar="DIR")
@@ -87,6 +91,19 @@ def _serve(args: argparse.Namespace) -> int:
     from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
 
     return serve_stdio(args)
+
+
+def _login_status() -> int:
+    """Launchers ask this before they spawn a server: 0 where there is a login, 1 where there is none."""
+    from app_server.core.auth.storage import read_auth  # noqa: PLC0415  a server needs none of it here
+    from app_server.startup.launch import server_home  # noqa: PLC0415
+
+    auth = read_auth(server_home(os.environ))
+    if auth is None or (auth.api_key is None and auth.tokens is None):
+        print("Not logged in", file=sys.stderr)  # noqa: T201
+        return 1
+    print("Logged in using an API key" if auth.api_key else "Logged in using ChatGPT", file=sys.stderr)  # noqa: T201
+    return 0
 
 
 def _generate(command: str, out: Path, *, experimental: bool) -> int:

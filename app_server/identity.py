@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app_server import __version__
+from app_server import PROTOCOL_VERSION
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class ClientProfile:
     """Supports elicitation requests of MCP servers."""
     experimental_api: bool = False
     """Opted in to experimental methods and fields."""
+    opted_out: frozenset[str] = frozenset()
+    """Methods of notifications that it does not want."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class EarlyInitialize:
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
     system = os.uname()
     return UserAgent(
-        version=__version__,
+        version=PROTOCOL_VERSION,
         system=f"{system.sysname} {system.release}",
         machine=system.machine,
         terminal=environment.get("TERM_PROGRAM") or environment.get("TERM") or "unknown",

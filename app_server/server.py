@@ -13,7 +13,7 @@ import pwd
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,18 +21,19 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server import __version__
+from app_server import PROTOCOL_VERSION
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
+from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v1 import routes as v1
 from app_server.apis.v1.handlers.handshake import adopt_early_initialize
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.manager import ConversationManager
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.manager import AuthManager
 from app_server.core.config.types import CliOverrides
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
@@ -96,7 +97,13 @@ async def _serve_client(
     )
     async with runner, anyio.create_task_group() as background:
         services, engine = _compose(settings, outgoing, runner, background)
-        router = MethodRouter(v1.routes(services), services.handshake.client)
+
+        def threads() -> Iterable[Route]:
+            from app_server.apis.v2.routes import routes  # noqa: PLC0415 - only for clients that speak it
+
+            return routes(services)
+
+        router = MethodRouter(v1.routes(services), services.handshake.client, threads)
         try:
             if early is not None:
                 adopt_early_initialize(services.handshake, early)
@@ -147,7 +154,7 @@ def _process_environment(settings: ServerSettings) -> ProcessEnvironment:
     return ProcessEnvironment(
         home=settings.home,
         environment=settings.environment,
-        version=__version__,
+        version=PROTOCOL_VERSION,
         shell_path=_shell(settings.environment),
         now=lambda: datetime.now().astimezone(),
         clock=time.monotonic,

@@ -1,1 +1,1 @@
-"""What is said: the shapes of every message, and nothing that sends, stores or decides."""
+"""The protocol: the types of all messages, without I/O and without decisions."""

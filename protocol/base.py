@@ -1,4 +1,4 @@
-"""The model bases: how a shape is spelled on the wire, and the null policy, once.
+"""The base classes of all models: the spelling of fields on the wire, and the handling of nulls.
 
 Two spellings exist: `WireModel` is camelCase (requests and results), `EngineModel` is snake_case (events,
 operations, stored lines). An optional field is written as null unless it is declared with `omit_none()`.
@@ -21,7 +21,7 @@ Json = Any
 class Model(BaseModel):
     """What every shape has in common: frozen, tolerant of unknown fields, dumped compactly."""
 
-    # Unknown fields are ignored, which is pydantic's default; `RootModel` refuses to have that said.
+    # Unknown fields are ignored, pydantic's default; `RootModel` does not accept an explicit `extra` setting.
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     def to_json(self) -> bytes:

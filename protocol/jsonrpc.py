@@ -1,5 +1,4 @@
-"""One message of the wire: the envelopes, the error codes, and the way between a message and one line of
-bytes.
+"""JSON-RPC messages: the envelopes, the error codes, and conversion from and to one line of bytes.
 
 It is JSON-RPC without the `jsonrpc` member (accepted, never written) and without batches. Reading is strict
 where two readers could disagree: duplicate keys, numbers that are no JSON, ids that are neither text nor a
@@ -50,7 +49,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The other side's answer to a request of ours."""
+    """The client's response to a request of the server."""
 
     id: RequestId
     result: Json
@@ -58,7 +57,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """The other side's refusal of a request of ours."""
+    """The client's error response to a request of the server."""
 
     id: RequestId
     code: int
@@ -70,8 +69,7 @@ Message = Request | Notification | Response | ErrorAnswer
 
 
 class ParseError(Exception):
-    """A line that is no message. `id` is the request's, where one could be read, so that it can be
-    answered."""
+    """A line that is not a valid message. `id` is that of the request, if readable, for the error response."""
 
     def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:
         super().__init__(message)
@@ -89,8 +87,7 @@ class _DuplicateKeyError(ValueError):
 
 
 def parse_message(line: bytes) -> Message:
-    """The message that one line (without its line end) holds, or `ParseError`; nothing else is ever
-    raised."""
+    """The message in one line (without its line end). Raises `ParseError` and nothing else."""
     try:
         value = _decode(line.removeprefix(_BOM).decode("utf-8"))
     except UnicodeDecodeError:
@@ -145,8 +142,7 @@ def _read_id(value: dict[str, Json]) -> RequestId | None:
 
 
 def _refuse_ambiguous(line: bytes) -> ErrorAnswer:
-    """What becomes of a message with a duplicate key: a request is refused, an answer is read as a
-    refusal."""
+    """Handles a message with a duplicate key: rejects a request, and treats a response as an error response."""
     try:
         pairs = _decode_pairs(line.removeprefix(_BOM).decode("utf-8"))
     except (ValueError, RecursionError):  # the key was found before the line turned out to be no JSON
@@ -212,7 +208,7 @@ def dump_response(id: RequestId, result: bytes = b"{}") -> bytes:
 
 
 def dump_error(id: RequestId | None, code: int, message: str, data: Json = None) -> bytes:
-    """An answer that refuses; `id` is null where the request's could not be read."""
+    """An error response; `id` is null if that of the request is not readable."""
     body = b'{"code":' + str(code).encode()
     if data is not None:
         body += b',"data":' + json.dumps(data, separators=(",", ":"), default=str).encode()

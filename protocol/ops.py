@@ -1,4 +1,4 @@
-"""What the engine is told: operations, each submitted under an id that its events carry back."""
+"""The operations of the engine, each submitted under an id that its events contain."""
 
 from enum import StrEnum
 from typing import Annotated, Final, Literal, get_args

@@ -31,7 +31,7 @@ R = TypeVar("R", bound=WireModel)
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest(Generic[P, R]):
-    """Something that a client asks. `extension` marks what the reference protocol does not have."""
+    """A request of a client. `extension` marks a method that codex 0.58 does not have."""
 
     method: str
     params: type[P]
@@ -50,7 +50,7 @@ class ClientRequest(Generic[P, R]):
 
 @dataclass(frozen=True, slots=True)
 class ClientNotification:
-    """Something that a client says without expecting an answer."""
+    """A notification of a client."""
 
     method: str
     doc: str
@@ -58,7 +58,7 @@ class ClientNotification:
 
 @dataclass(frozen=True, slots=True)
 class ServerNotification(Generic[P]):
-    """Something that the server says, besides the events of conversations."""
+    """A notification of the server, besides the events of conversations."""
 
     method: str
     params: type[P]
@@ -67,7 +67,7 @@ class ServerNotification(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest(Generic[P, R]):
-    """Something that the server asks its client."""
+    """A request of the server to its client."""
 
     method: str
     params: type[P]
@@ -83,7 +83,7 @@ AnyServerRequest = ServerRequest[Json, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Everything that one API says, by method, in the order in which it is documented."""
+    """All methods of one API, in the order of the documentation."""
 
     api: Api
     client_requests: Mapping[str, AnyClientRequest]

@@ -1,4 +1,4 @@
-"""What is wrong with a request, in words for the person who wrote the client.
+"""Explains what is wrong with a request, for the author of the client.
 
 Every message begins with "Invalid request: " and names the field; none quotes what was sent, except the
 name of an unknown method, cut short.

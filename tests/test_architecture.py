@@ -40,9 +40,9 @@ CORE = (
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model"},
     {"launcher"},
-    {"commands", "sandbox", "patch", "auth", "git", "files", "notify", "prompts", "telemetry"},
-    {"config", "http"},
-    {"errors", "lazy", "shell_tree", "threads", "yielding"},
+    {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
+    {"config", "http", "shell"},
+    {"errors", "lazy", "threads", "yielding"},
     {"bounds"},
 )
 
@@ -54,30 +54,38 @@ WIRE = (*(f"protocol.{api}" for api in APIS), "protocol.jsonrpc", "protocol.name
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
 
-PURE_FOLDERS = {"protocol", "app_server.core.commands"}
+PURE_FOLDERS = {"protocol", "app_server.core.shell"}
 
 PURE_MODULES = {
     "app_server": {"identity", "limits"},
     "app_server.apis": {"result", "route"},
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
+    "app_server.apis.v2": {
+        *("approvals", "errors", "gate", "inbound", "item_lines", "items", "lines", "news", "open_items"),
+        *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
+    },
     "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"bounds", "errors", "lazy", "shell_tree"},
+    "app_server.core": {"bounds", "errors", "lazy"},
     "app_server.core.approvals": {"consent", "decide", "memory"},
-    "app_server.core.config": {"features", "layers", "providers", "reader", "resolve", "types"},
-    "app_server.core.context": {"compaction", "environment", "history", "instructions", "output"},
+    "app_server.core.config": {
+        *("built_in_providers", "effective", "features", "layers", "resolve", "settings_reader", "types"),
+    },
+    "app_server.core.context": {
+        *("command_output", "compacted_history", "environment_context", "history", "opening_messages"),
+    },
     "app_server.core.files": {"fuzzy", "wildmatch"},
     "app_server.core.http": {"address", "content", "proxies", "sse", "types"},
-    "app_server.core.mcp": {"names"},
+    "app_server.core.mcp": {"tool_names"},
     "app_server.core.model": {
-        *("chat_api", "chat_request", "events", "failures", "families", "payload"),
-        *("rate_limits", "reply_size", "request", "responses_api", "retry"),
+        *("api_failures", "chat_api", "chat_request", "families", "model_events", "payload"),
+        *("rate_limits", "reply_size", "responses_api", "responses_request", "retry"),
     },
     "app_server.core.patch": {
-        *("changes", "diff", "errors", "hunks", "lines", "parse", "plan", "safety", "seek", "shell_forms"),
-        *("text", "turn_diff"),
+        *("changes", "diff", "hunks", "line_diff", "parse", "patch_error", "patch_plan", "planner", "safety"),
+        *("seek", "shell_forms", "text", "turn_diff"),
     },
-    "app_server.core.rollout": {"lines", "names", "policy"},
+    "app_server.core.rollout": {"persistence_policy", "rollout_names", "stored_lines"},
     "app_server.core.sandbox": {"denial", "macos", "plan"},
     "app_server.core.session": {"review_format", "state"},
     "app_server.core.turn": {"assemble", "coalesce", "items", "settings", "token_counts"},
@@ -88,8 +96,10 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
-    "app_server.core.mcp.http": "only servers that are reached over HTTP",
+    "app_server.core.auth.storage": "only to say whether there is a login",
+    "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.http.httpx_options": "imports httpx",
+    "app_server.apis.v2.routes": "only for clients that speak the thread API",
     "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
     "app_server.core.telemetry.otlp_http": "imports httpx",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from app_server.apis.warm_up import WarmUp
 from app_server.identity import ClientProfile, UserAgent
 from app_server.rpc.errors import invalid_request
@@ -14,11 +16,21 @@ class Handshake:
     user_agent: UserAgent
     warm_up: WarmUp
 
-    def accept(self, name: str, version: str, *, elicitation: bool) -> None:
+    def accept(
+        self,
+        name: str,
+        version: str,
+        *,
+        elicitation: bool = False,
+        experimental_api: bool = False,
+        opted_out: Collection[str] = (),
+    ) -> None:
         """Accept an `initialize`. Raises RpcError if the client has initialized already."""
         if self.client.initialized:
             raise invalid_request("Already initialized", "already_initialized")
         self.client.initialized = True
         self.client.elicitation = elicitation
+        self.client.experimental_api = experimental_api
+        self.client.opted_out = frozenset(opted_out)
         self.user_agent.set_client(name, version)
         self.warm_up.start()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.login import LoginFlow, LoginOutcome, open_login
-from app_server.core.auth.manager import AuthManager
 from app_server.identity import UserAgent
 from protocol.records import dataclass
 
@@ -57,7 +57,7 @@ class Logins:
 
     async def _await(self, login: OpenLogin, on_finished: Callable[[LoginOutcome], None]) -> None:
         try:
-            outcome = await login.flow.run()
+            outcome = await login.flow.run_login()
         finally:
             self._flows.pop(login.id, None)
         on_finished(outcome)

@@ -6,7 +6,7 @@ and their errors worded, and requests of one conversation are kept in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pydantic import ValidationError
 
@@ -26,20 +26,27 @@ from protocol.validation import describe_validation_error, unknown_method
 class MethodRouter:
     """Serves one connection."""
 
-    def __init__(self, routes: Iterable[Route], client: ClientProfile) -> None:
-        self._routes = by_method(routes)
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        client: ClientProfile,
+        more: Callable[[], Iterable[Route]] = lambda: (),
+    ) -> None:
+        """`more` gives the routes of APIs that are loaded when a client first speaks one of them."""
+        self._routes = dict(by_method(routes))
         self._client = client
+        self._more: Callable[[], Iterable[Route]] | None = more
 
     def lane(self, request: Request) -> str | None:
         """The id of the conversation whose requests are served in order with this one; each API names the parameter."""
-        route = self._routes.get(request.method)
+        route = self._route(request.method)
         if route is None or route.row.ordered_by is None or not isinstance(request.params, dict):
             return None
         id = request.params.get(route.row.ordered_by)
         return id.lower() if isinstance(id, str) else None
 
     async def call(self, request: Request) -> RpcReply:
-        route = self._routes.get(request.method)
+        route = self._route(request.method)
         if route is None:
             raise invalid_request(unknown_method(request.method), "unknown_method")
         params = _parse(route.row, request.params)
@@ -53,6 +60,14 @@ class MethodRouter:
         if isinstance(handled, HandlerResult):
             return RpcReply(handled.result.to_json(), handled.after_response)
         return RpcReply(handled.to_json())
+
+    def _route(self, method: str) -> Route | None:
+        route = self._routes.get(method)
+        if route is None and self._more is not None and "/" in method:
+            more, self._more = self._more, None
+            self._routes |= by_method(more())
+            route = self._routes.get(method)
+        return route
 
     async def receive_notification(self, method: str, params: Json) -> None:
         """Nothing depends on `initialized`, and notifications of newer clients are ignored."""

@@ -10,7 +10,7 @@ from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.warm_up import ProviderModels
 from app_server.conversations.manager import ConversationManager
-from app_server.core.auth.manager import AuthManager
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.exec.runner import CommandRunner

@@ -1,29 +1,53 @@
-"""One open conversation: its session, who subscribed to it, and the pump between them.
+"""One open conversation: its session, the APIs that show it, and the pump between them.
 
-Events wait in the session until somebody subscribes, so a subscriber that comes late misses nothing. Questions to the
-user make a round trip here: event out, request out, the client's answer back in as an operation.
+Each API has one adapter here, which sees every event; who subscribed decides what is sent. Events wait in the session
+until somebody subscribes, unless an API follows the conversation by turns and items: then the conversation goes on
+without subscribers, and what the others would have been sent waits here, up to a bound.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientQuestion, Subscriber
+from app_server.conversations.adapter import AdapterFactory, ApiAdapter
+from app_server.conversations.questions import OpenQuestion, Questions
+from app_server.conversations.status import ConversationStatus
 from app_server.core.errors import CoreError
-from app_server.rpc.outgoing import Outgoing, describe
-from protocol.engine.events import SessionEvent
+from app_server.rpc.outgoing import Outgoing
+from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
 from protocol.ops import InterruptOp, Op, ShutdownOp
+from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.session.session import Session
 
 log = logging.getLogger(__name__)
+
+MOST_WAITING = 4096
+"""Events that wait here for the first subscriber of an API, while the conversation goes on; then the oldest go."""
+
+
+@dataclass(slots=True)
+class Outlet:
+    """One API of one conversation."""
+
+    adapter: ApiAdapter
+    subscribers: dict[str, bool] = field(default_factory=dict)
+    """By subscription, whether it wants the model's items as they came, too."""
+    waiting: deque[SessionEvent] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+
+    @property
+    def raw(self) -> bool:
+        return any(self.subscribers.values())
 
 
 class LiveConversation:
@@ -33,13 +57,17 @@ class LiveConversation:
         self, id: str, session: Session, outgoing: Outgoing, new_operation_id: Callable[[], str]
     ) -> None:
         self.id, self.session = id, session
+        self.opened_at = time.time()
         self._outgoing = outgoing
         self._new_operation_id = new_operation_id
-        self._adapters: dict[AdapterFactory, ApiAdapter] = {}
-        self._subscribers: dict[str, Subscriber] = {}
-        self._audience: tuple[Subscriber, ...] = ()
-        """Each adapter that has subscribers, once."""
-        self._subscribed = anyio.Event()
+        self._outlets: dict[AdapterFactory, Outlet] = {}
+        self._follows = anyio.Event()
+        """Set while events are taken: somebody is subscribed, or an API follows without subscribers."""
+        self._questions = Questions(outgoing, self._questions_changed)
+        self._preferred: AdapterFactory | None = None
+        """The API whose request began the last turn."""
+        self.status = ConversationStatus()
+        self._turn_ends = False
         self._continues_elsewhere = False
         self.gone = anyio.Event()
 
@@ -48,45 +76,73 @@ class LiveConversation:
         return self.session.rollout_path
 
     # --- subscribers
+    def adapter(self, make_adapter: AdapterFactory) -> ApiAdapter:
+        """The adapter of an API, made where there is none yet."""
+        return self._outlet(make_adapter).adapter
+
     def subscribe(self, subscription_id: str, make_adapter: AdapterFactory, *, raw: bool) -> None:
         """Subscriptions of one API share an adapter: each event reaches the client once in the words of an API."""
-        adapter = self._adapters.get(make_adapter)
-        if adapter is None:
-            adapter = self._adapters[make_adapter] = make_adapter(self.id)
-            if self._continues_elsewhere:
-                adapter.continues_elsewhere()
-        self._subscribers[subscription_id] = Subscriber(adapter, raw)
-        self._subscribers_changed()
+        outlet = self._outlet(make_adapter)
+        outlet.subscribers[subscription_id] = raw
+        for event in list(outlet.waiting):
+            self._send(outlet, event)
+        outlet.waiting.clear()
+        self._follow()
+        self._questions.move(self._asked)
+        self._questions.send_to(outlet.adapter)
 
     def unsubscribe(self, subscription_id: str) -> bool:
-        if self._subscribers.pop(subscription_id, None) is None:
-            return False
-        self._subscribers_changed()
-        return True
+        found = any(
+            outlet.subscribers.pop(subscription_id, None) is not None for outlet in self._outlets.values()
+        )
+        self._follow()
+        return found
+
+    def subscribed(self, make_adapter: AdapterFactory) -> bool:
+        outlet = self._outlets.get(make_adapter)
+        return outlet is not None and bool(outlet.subscribers)
 
     def mute(self) -> None:
         """The client has left: nobody is sent anything more."""
-        self._subscribers.clear()
-        self._subscribers_changed()
+        for outlet in self._outlets.values():
+            outlet.subscribers.clear()
+        self._follow()
 
-    def _subscribers_changed(self) -> None:
-        subscribers = self._subscribers.values()
-        self._audience = tuple(
-            Subscriber(adapter, any(each.raw for each in subscribers if each.adapter is adapter))
-            for adapter in self._adapters.values()
-            if any(each.adapter is adapter for each in subscribers)
+    def _outlet(self, make_adapter: AdapterFactory) -> Outlet:
+        outlet = self._outlets.get(make_adapter)
+        if outlet is None:
+            outlet = self._outlets[make_adapter] = Outlet(make_adapter(self.id))
+            if self._continues_elsewhere:
+                outlet.adapter.continues_elsewhere()
+            if outlet.adapter.needs_identity:
+                self.session.store_identity()
+            self._follow()
+        return outlet
+
+    def _follow(self) -> None:
+        follows = any(
+            outlet.subscribers or outlet.adapter.needs_identity for outlet in self._outlets.values()
         )
-        if self._audience:
-            self._subscribed.set()
-        else:
-            self._subscribed = anyio.Event()
+        if follows:
+            self._follows.set()
+        elif self._follows.is_set():
+            self._follows = anyio.Event()
 
     # --- operations
-    def submit(self, op: Op) -> str:
-        """The id that the operation's events carry. Raises CoreError once the session has ended."""
-        id = self._new_operation_id()
+    def submit(self, op: Op, *, via: AdapterFactory | None = None) -> str:
+        """The id that the operation's events carry. Raises CoreError once the session has ended.
+
+        `via` is the API whose request it is: what the operation makes the engine ask is asked there.
+        """
+        id = self.new_operation(via)
         self.session.submit(id, op)
         return id
+
+    def new_operation(self, via: AdapterFactory | None = None) -> str:
+        """The id of an operation that the caller submits."""
+        if via is not None:
+            self._preferred = via
+        return self._new_operation_id()
 
     async def interrupt(self) -> None:
         """Returns once nothing runs; at once where nothing did."""
@@ -106,8 +162,8 @@ class LiveConversation:
     async def hand_over(self) -> None:
         """End it because it goes on in another session. Subscribers are told how its turn ends."""
         self._continues_elsewhere = True
-        for adapter in self._adapters.values():
-            adapter.continues_elsewhere()
+        for outlet in self._outlets.values():
+            outlet.adapter.continues_elsewhere()
         await self.shut_down()
 
     # --- life
@@ -117,20 +173,21 @@ class LiveConversation:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._pump, group, name=f"pump {self.id}")
                 await self.session.run()
-                if not self._audience:
+                if not self._follows.is_set():
                     group.cancel_scope.cancel()
         finally:
+            self._questions.close_all()
             self.gone.set()
 
     async def _pump(self, group: TaskGroup) -> None:
-        while self._audience or not self.session.ended.is_set():
-            if not self._subscribed.is_set():
-                await self._subscribed.wait()
+        while self._follows.is_set() or not self.session.ended.is_set():
+            if not self._follows.is_set():
+                await self._follows.wait()
             events = await self.session.events()
             if not events:
                 break
             for n, event in enumerate(events):
-                if not self._audience:
+                if not self._follows.is_set():
                     self.session.give_back(events[n:])
                     break
                 self._forward(event, group)
@@ -139,24 +196,66 @@ class LiveConversation:
         group.cancel_scope.cancel()  # the session has ended: open questions have nobody to ask for them
 
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:
-        question = None
-        for each in self._audience:
-            for line in each.adapter.lines(event, subscribed=True, raw=each.raw):
-                self._outgoing.send(line)
-            if question is None:  # the client is asked once, in the words of the API that came first
-                question = each.adapter.question(event)
-        if question is not None:
-            group.start_soon(self._ask, question, name="question")
+        starts = isinstance(event.event, TurnStarted)
+        if isinstance(event.event, TurnEnded):
+            self._turn_ends = True  # the end of the turn is the next status
+            self._questions.close_all()
+            self._turn_ends = False
+        if starts:
+            self._set_status(self.status.after(event))
+        for outlet in self._outlets.values():
+            if outlet.subscribers or outlet.adapter.needs_identity:
+                self._send(outlet, event)
+            else:
+                outlet.waiting.append(event)
+        if not starts:
+            self._set_status(self.status.after(event))
+        self._ask(event, group)
 
-    async def _ask(self, question: ClientQuestion) -> None:
-        reply = await self._outgoing.request(question.method, question.params)
-        if reply.error is not None:
-            log.warning(
-                "%s was answered with an error, which is a no: %s", question.method, reply.error[:200]
-            )
-        else:
-            log.debug("%s was answered with %s", question.method, describe(reply.result))
+    def _send(self, outlet: Outlet, event: SessionEvent) -> None:
+        for line in outlet.adapter.lines(event, subscribed=bool(outlet.subscribers), raw=outlet.raw):
+            self._outgoing.send(line)
+
+    # --- questions
+    def _ask(self, event: SessionEvent, group: TaskGroup) -> None:
+        adapter = self._asked()
+        if adapter is None:
+            adapter = next(iter(self._outlets.values())).adapter
+        question = adapter.question(event)
+        if question is not None:
+            opened = self._questions.open(question, adapter, send=self._asked() is not None)
+            group.start_soon(self._round_trip, opened, name="question")
+
+    def _asked(self) -> ApiAdapter | None:
+        """Where the client is asked: the API that began the turn, else the one that was subscribed to last."""
+        outlets = [outlet for outlet in self._outlets.values() if outlet.subscribers]
+        preferred = self._outlets.get(self._preferred) if self._preferred is not None else None
+        if preferred in outlets:
+            return preferred.adapter
+        return outlets[-1].adapter if outlets else None
+
+    async def _round_trip(self, opened: OpenQuestion) -> None:
+        with self._questions.until_answered(opened):
+            result = await self._questions.answer(opened)
+        if opened.closing.cancel_called:
+            return
         try:
-            self.submit(question.to_op(None if reply.error is not None else reply.result))
+            self.submit(opened.question.to_op(result))
         except CoreError:
             pass  # the conversation has ended meanwhile
+
+    # --- status
+    def _questions_changed(self) -> None:
+        if self._turn_ends:
+            return
+        self._set_status(
+            self.status.waiting(approvals=self._questions.approvals, inputs=self._questions.inputs)
+        )
+
+    def _set_status(self, status: ConversationStatus) -> None:
+        if status == self.status:
+            return
+        self.status = status
+        for outlet in self._outlets.values():
+            for line in outlet.adapter.status_changed(status):
+                self._outgoing.send(line)

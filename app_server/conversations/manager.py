@@ -58,6 +58,13 @@ class ConversationManager:
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
 
+    def find(self, id: str) -> LiveConversation | None:
+        return self._live.get(id)
+
+    def all(self) -> list[LiveConversation]:
+        """In the order in which they were opened."""
+        return list(self._live.values())
+
     def get(self, id: str) -> LiveConversation:
         live = self._live.get(id)
         if live is None:

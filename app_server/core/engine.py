@@ -14,18 +14,18 @@ from typing import Protocol
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
-from app_server.core.context.compaction import (
+from app_server.core.context.compacted_history import (
     build_compacted_history,
     collect_user_messages,
     with_marked_summary,
 )
-from app_server.core.context.instructions import opening_messages
+from app_server.core.context.opening_messages import opening_messages
 from app_server.core.context.project_docs import find_instructions
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.info import read_git_info
 from app_server.core.git.snapshot import Git
-from app_server.core.mcp.manager import McpManager
-from app_server.core.model.client import ModelClient
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.model.model_client import ModelClient
 from app_server.core.opening import (
     Fork,
     GivenHistory,
@@ -36,14 +36,14 @@ from app_server.core.opening import (
     StoredRollout,
 )
 from app_server.core.rollout.history_file import MessageHistory
-from app_server.core.rollout.names import new_rollout_path, utc_timestamp
 from app_server.core.rollout.resume import Rebuild, append_all, read_for_fork, rebuild_history, reopen
+from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
 from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import Instructions, Services, TurnCompleted
 from app_server.core.session.session import Session
 from app_server.core.session.state import SessionState
-from app_server.core.telemetry.contract import ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings

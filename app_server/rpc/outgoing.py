@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from app_server.rpc.errors import RpcError
-from app_server.rpc.pending import ClientReply, PendingRequests
+from app_server.rpc.pending import ClientReply, PendingRequests, Waiter
 from protocol.base import Json
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
 
@@ -53,10 +53,14 @@ class Outgoing:
         """Send a request to the client; returns its response, or an error at the end of the connection."""
         waiter = self.pending.register()
         try:
-            self.send(dump_request(waiter.id, method, params))
+            self.send_request(waiter, method, params)
             return await waiter.wait()
         finally:
             self.pending.forget(waiter)
+
+    def send_request(self, waiter: Waiter, method: str, params: bytes) -> None:
+        """Sends a registered request; again, under the same id, where it was sent before."""
+        self.send(dump_request(waiter.id, method, params))
 
     def send(self, line: bytes) -> None:
         """Queue one message, without its line end."""

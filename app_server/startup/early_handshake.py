@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app_server.apis.capabilities import InvalidCapability, initialize_result, parse_capabilities
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize, UserAgent, own_user_agent
 from app_server.startup.inbox import Inbox, readable, write_all
@@ -20,7 +22,6 @@ from protocol.jsonrpc import (
     Notification,
     ParseError,
     Request,
-    RequestId,
     dump_error,
     dump_response,
     parse_message,
@@ -58,6 +59,7 @@ def early_handshake(
     read_fd: int,
     write_fd: int,
     environment: Mapping[str, str],
+    home: Path,
     server: Lazy[object],
     responder: Lazy[EarlyResponder] | None = None,
 ) -> Handover | None:
@@ -70,7 +72,7 @@ def early_handshake(
     inbox, loading = Inbox(read_fd), _Loading(server)
     if not inbox.ready(0):
         loading.start()
-    early = _answer_first_line(inbox, write_fd, own_user_agent(environment))
+    early = _answer_first_line(inbox, write_fd, own_user_agent(environment), home)
     if early is not None and responder is not None and not loading.started:
         _answer_early(inbox, write_fd, responder.get())
     loading.start()
@@ -102,7 +104,7 @@ class _Loading:
         os.close(self._ended)
 
 
-def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent) -> EarlyInitialize | None:
+def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent, home: Path) -> EarlyInitialize | None:
     """The client's `initialize`, if its first line is one that can be answered here."""
     line = inbox.take_line(MAX_FIRST_LINE)
     if line is None:
@@ -110,8 +112,10 @@ def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent) -> EarlyIn
     first = _message(line)
     if isinstance(first, Request) and (early := plain_initialize(first)) is not None:
         agent.set_client(early.name, early.version)
+        result = initialize_result(agent.text(), home, capabilities=early.capabilities is not None)
+        response = dump_response(first.id, result)
         # Smaller than the capacity of a pipe, so this does not block.
-        inbox.ended |= not write_all(write_fd, _initialize_response(first.id, agent) + b"\n")
+        inbox.ended |= not write_all(write_fd, response + b"\n")
         return early
     if (error := _error_response(first)) is not None:
         inbox.ended |= not write_all(write_fd, error + b"\n")
@@ -168,7 +172,13 @@ def _plain_capabilities(capabilities: Json) -> bool:
     """Known capabilities must have the right type; others are ignored."""
     if capabilities is None:
         return True
-    return isinstance(capabilities, dict) and isinstance(capabilities.get("elicitation", False), bool)
+    if not isinstance(capabilities, dict):
+        return False
+    try:
+        parse_capabilities(capabilities)
+    except InvalidCapability:
+        return False
+    return True
 
 
 def _error_response(message: Message | None) -> bytes | None:
@@ -182,8 +192,3 @@ def _error_response(message: Message | None) -> bytes | None:
         case Request(id=id, method=method) if method != INITIALIZE:
             return dump_error(id, INVALID_REQUEST, "Not initialized", {"kind": "not_initialized"})
     return None
-
-
-def _initialize_response(id: RequestId, agent: UserAgent) -> bytes:
-    text = agent.text().replace("\\", "\\\\").replace('"', '\\"')
-    return dump_response(id, f'{{"userAgent":"{text}"}}'.encode("ascii"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import tomli
 
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
-from app_server.core.rollout.head import ConversationSummary
+from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.listing import list_conversations
 from protocol.jsonrpc import Request, dump_response
 from protocol.names import LIST_CONVERSATIONS
@@ -86,7 +86,7 @@ def _provider(home: Path) -> str | None:
     return name if name == DEFAULT_PROVIDER or name in others else None
 
 
-def _to_wire(item: ConversationSummary) -> dict[str, Json]:
+def _to_wire(item: StoredSummary) -> dict[str, Json]:
     git = item.git_info
     return {
         "conversationId": item.conversation_id,

@@ -40,7 +40,7 @@ def serve_stdio(args: argparse.Namespace) -> int:
     server = Lazy(_full_server)
     plain = not launch.settings and launch.profile is None
     responder = Lazy(lambda: _early_responder(launch.home)) if plain else None
-    handover = early_handshake(0, write_fd, launch.environment, server, responder)
+    handover = early_handshake(0, write_fd, launch.environment, launch.home, server, responder)
     if handover is not None:
         server.get()(write_fd, launch, handover)
     # A normal exit would wait for threads that are blocked on a disk or a name server.

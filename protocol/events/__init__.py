@@ -1,1 +1,1 @@
-"""What the engine says, one class per event; each docstring holds the event's ordering law."""
+"""The events of the engine, one class each; the docstring of each states the order in which it is emitted."""

@@ -1,4 +1,4 @@
-"""Calls of tools that MCP servers offer, what they offer, and questions that they ask the user."""
+"""Events of MCP: tool calls, lists of tools and resources, elicitations."""
 
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """The handshake."""
 
+from pydantic import ConfigDict
+
 from protocol.base import WireModel, omit_none
 from protocol.fields import Flag
 
@@ -16,6 +18,7 @@ class ClientCapabilities(WireModel):
     """What a client can do beyond the conversation API; nothing of it is sent to clients that do not
     say so."""
 
+    model_config = ConfigDict(extra="allow")
     elicitation: Flag = False
     """Answers `elicitationRequest`."""
 
@@ -36,6 +39,14 @@ class InitializeResponse(WireModel):
 
     user_agent: str
     capabilities: ServerCapabilities | None = omit_none()
+
+
+class WideInitializeResponse(InitializeResponse):
+    """What clients are answered that announce capabilities: those of newer APIs need it."""
+
+    codex_home: str
+    platform_family: str
+    platform_os: str
 
 
 class GetUserAgentResponse(WireModel):

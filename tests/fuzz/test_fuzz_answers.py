@@ -25,8 +25,8 @@ from app_server.core.http import content, sse
 from app_server.core.http.transport import HttpcoreResponse
 from app_server.core.model import reply_size, stream
 from app_server.core.model.chat_api import ChatDecoder
-from app_server.core.model.errors import AnswerTooLarge, AnswerUnreadable
-from app_server.core.model.events import Completed, OutputItemDone, OutputTextDelta
+from app_server.core.model.model_errors import ResponseTooLarge, ResponseUnreadable
+from app_server.core.model.model_events import Completed, OutputItemDone, OutputTextDelta
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.stream import EventStream
 from protocol.responses import MessageItem, OutputText
@@ -145,7 +145,7 @@ def test_what_nobody_asked_for_is_refused_once(
 ) -> None:
     chat, _, body = sent
     heard = run(encoding.header, data.draw(chunks(encoding.encode(body))), chat=chat)
-    assert isinstance(heard.error, AnswerUnreadable)
+    assert isinstance(heard.error, ResponseUnreadable)
     assert not heard.error.retryable
     assert heard.deltas == heard.messages == []
 
@@ -225,8 +225,8 @@ some = settings(thorough, max_examples=max(EXAMPLES // 40, 15))
 @pytest.mark.usefixtures("small_bounds")
 def test_what_expands_lets_others_run(bomb: Bomb, chat: bool) -> None:
     heard, work = watched(bomb, chat=chat, memory=False)
-    assert isinstance(heard.error, AnswerTooLarge | StreamDisconnected)
-    assert isinstance(heard.error, AnswerTooLarge) or not bomb.encoding
+    assert isinstance(heard.error, ResponseTooLarge | StreamDisconnected)
+    assert isinstance(heard.error, ResponseTooLarge) or not bomb.encoding
     assert work.calls_at_once <= CALLS_AT_ONCE
     assert work.rounds >= 5
 

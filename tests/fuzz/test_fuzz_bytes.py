@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import ModelError
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.model.events import Completed, ModelEvent
+from app_server.core.model.model_events import Completed, ModelEvent
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.transport.framing import LineDecoder, Oversized
 from protocol.base import Json

@@ -8,18 +8,18 @@ from functools import partial
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.core.commands import safe
-from app_server.core.commands.dangerous import is_dangerous
-from app_server.core.commands.parsed import parse_command
-from app_server.core.commands.shell_script import split_script
-from app_server.core.patch.apply import Snapshot, Unreadable, plan_patch
 from app_server.core.patch.changes import shown_changes
-from app_server.core.patch.errors import PatchError
 from app_server.core.patch.parse import parse_patch
+from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.planner import NoSnapshot, Snapshot, plan_patch
 from app_server.core.patch.shell_forms import find_patch
+from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.shell.parse_command import parse_command
+from app_server.core.shell.safe_commands import is_known_safe as judge_safe
+from app_server.core.shell.script import split_script
 from tests.fuzz.mutation import mutated, thorough
 
-is_known_safe = partial(safe.is_known_safe, trusts=lambda program: True)
+is_known_safe = partial(judge_safe, trusts=lambda program: True)
 
 PATCHES = (
     b"*** Begin Patch\n*** Add File: new.txt\n+hello\n+w\xc3\xb6rld\n*** End Patch\n",
@@ -42,16 +42,16 @@ SCRIPTS = (
 class Files:
     """A disk with one file."""
 
-    def resolve(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         if "\0" in path:
             raise PatchError("a path holds a NUL")
         return path
 
-    def read(self, real: str) -> Snapshot | Unreadable:
+    def read_file(self, real: str) -> Snapshot | NoSnapshot:
         return (
             Snapshot(b"one\ntwo\nthree\n", 0o644)
             if real == "/ws/old.txt"
-            else Unreadable("absent", absent=True)
+            else NoSnapshot("absent", absent=True)
         )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server import __version__
+from app_server import PROTOCOL_VERSION
 from app_server.demo.client import Client, ServerMessage, spawned
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, in_order, reply, runs, says
 from protocol.base import Json
@@ -137,7 +137,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_says_its_version_as_clients_parse_it() -> None:
     done = run("--version")
-    assert (done.returncode, done.stdout) == (0, f"codex-cli {__version__}\n")
+    assert (done.returncode, done.stdout) == (0, f"codex-cli {PROTOCOL_VERSION}\n")
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("app-server", "--help")])
@@ -167,7 +167,7 @@ def test_it_serves_no_other_transport() -> None:
 async def test_it_serves_however_it_is_spawned(arguments: str, world: World) -> None:
     async with world.server(*arguments.split()) as client:
         greeting = await greet(client)
-        assert f"/{__version__} " in greeting["userAgent"]
+        assert f"/{PROTOCOL_VERSION} " in greeting["userAgent"]
         assert await client.request("getUserAgent") == greeting
         assert await client.close(LEAVES_WITHIN) == 0
 

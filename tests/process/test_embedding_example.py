@@ -33,9 +33,11 @@ async def test_the_documented_client_holds_a_conversation(tmp_path: Path) -> Non
         in_order(reply(*says("I will see."), runs(command, "call-1")), reply(*says("It is 42.")))
     )
     async with model.serving() as url:
-        (tmp_path / "config.toml").write_text(CONFIG.format(url=url, model=MODEL))
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "config.toml").write_text(CONFIG.format(url=url, model=MODEL))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = dict(os.environ) | {"CODEX_HOME": str(tmp_path), "PATH": path, "NO_PROXY": "127.0.0.1"}
+        environment = dict(os.environ) | {"CODEX_HOME": str(home), "PATH": path, "NO_PROXY": "127.0.0.1"}
         workspace = tmp_path / "workspace"
         workspace.mkdir()
         with anyio.fail_after(60):

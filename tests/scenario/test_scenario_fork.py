@@ -15,17 +15,17 @@ from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
-from app_server.core.http.lazy import LazyHttp
-from app_server.core.mcp.manager import McpManager
-from app_server.core.mcp.server import McpSurroundings
+from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
-from app_server.core.model.client import ModelClient
-from app_server.core.model.settings import ClientIdentity
+from app_server.core.model.model_client import ModelClient
+from app_server.core.model.request_settings import ClientIdentity
 from app_server.core.opening import Fork, Opened, ProcessEnvironment
-from app_server.core.rollout.names import journal_path
+from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from protocol.ids import ConversationId
 from protocol.ops import ShutdownOp
 from tests.support.scripted_model import reply, says, script
@@ -53,7 +53,7 @@ class Alone:
         return False
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
-        around = McpSurroundings(
+        around = McpRuntime(
             environment={},
             cwd=str(config.cwd),
             spawner=LauncherSpawner(self.runner),

@@ -75,9 +75,9 @@ async def test_parameters_may_be_left_out_where_there_are_none(world: MakeWorld,
 async def test_an_unknown_method_is_named_in_the_words_that_clients_look_for(world: MakeWorld) -> None:
     async with world() as w:
         with pytest.raises(Refused) as refused:
-            await w.client.call("thread/start", {})
+            await w.client.call("thread/begin", {})
         assert refused.value.code == -32600
-        assert "unknown variant `thread/start`" in refused.value.message
+        assert "unknown variant `thread/begin`" in refused.value.message
         assert "Method not found" in refused.value.message
         assert refused.value.data["kind"] == "unknown_method"
 

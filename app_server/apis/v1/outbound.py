@@ -8,10 +8,9 @@ two concatenations: the parts that all events of a kind share are cached.
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from app_server.apis.v1 import approvals
@@ -85,11 +84,6 @@ USERS_COMMANDS = (CommandSource.USER_SHELL, CommandSource.PROVIDER)
 """Commands with `is_user_shell_command` in this API."""
 
 MAX_HEADS = 256
-
-
-def operation_numbers() -> Callable[[], str]:
-    """Operation ids of a conversation that this API opened: they count from "0", and start again at each resume."""
-    return map(str, itertools.count()).__next__
 
 
 class ConversationAdapter:

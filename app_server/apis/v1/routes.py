@@ -1,4 +1,7 @@
-"""The routes of the conversation API: every row of its table with its handler and context."""
+"""The routes of the conversation API: rows of its table with their handlers and contexts.
+
+`model/list` is a method of the thread API too, whose route serves both.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from app_server.apis.v1.handlers import (
     files,
     handshake,
     listeners,
-    models,
     saved_config,
     turns,
 )
@@ -20,15 +22,15 @@ from protocol.v1 import methods
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
     config, live, connection = services.config, services.conversations, services.handshake
+    initialize = handshake.InitializeContext(connection, config.home)
     account = accounts.AccountContext(config, services.auth, services.logins, services.outgoing)
     command = commands.CommandContext(config, services.runner)
     conversation = conversations.ConversationContext(config, live, services.outgoing, connection.warm_up)
     file = files.FileContext(services.search, services.git)
     listener = listeners.ListenerContext(live, services.new_id)
-    model = models.ModelContext(config, services.models)
     return (
-        route(methods.INITIALIZE, handshake.initialize, connection),
-        route(methods.GET_USER_AGENT, handshake.get_user_agent, connection),
+        route(methods.INITIALIZE, handshake.initialize, initialize),
+        route(methods.GET_USER_AGENT, handshake.get_user_agent, initialize),
         route(methods.USER_INFO, accounts.user_info, account),
         route(methods.NEW_CONVERSATION, conversations.new_conversation, conversation),
         route(methods.RESUME_CONVERSATION, conversations.resume_conversation, conversation),
@@ -51,5 +53,4 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         route(methods.GET_AUTH_STATUS, accounts.get_auth_status, account),
         route(methods.GET_USER_SAVED_CONFIG, saved_config.get_user_saved_config, config),
         route(methods.SET_DEFAULT_MODEL, saved_config.set_default_model, config),
-        route(methods.MODEL_LIST, models.model_list, model),
     )

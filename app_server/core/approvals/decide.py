@@ -10,8 +10,8 @@ from enum import Enum
 from typing import assert_never
 
 from app_server.core.approvals.consent import Rights
-from app_server.core.commands.dangerous import is_dangerous
-from app_server.core.commands.safe import is_known_safe
+from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.shell.safe_commands import is_known_safe
 from protocol.policy import AskForApproval, DangerFullAccess, SandboxPolicy
 from protocol.records import dataclass
 

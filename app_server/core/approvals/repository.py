@@ -7,7 +7,7 @@ import stat
 from functools import partial
 from pathlib import Path
 
-from app_server.core.commands.safe_git import is_plain_repository
+from app_server.core.shell.safe_git import is_plain_repository
 
 MAX_BYTES = 32 * 1024 * 1024
 """Of one file below `.git`. A very large repository has a larger index and counts as not plain."""

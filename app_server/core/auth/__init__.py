@@ -1,1 +1,1 @@
-"""Credentials: where they are kept, how they are refreshed, how a user logs in."""
+"""Credentials: storage, refresh and login."""

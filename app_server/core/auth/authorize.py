@@ -1,6 +1,4 @@
-"""The address that the user's browser is sent to, and the secrets that tie the answer to this login (PKCE).
-Pure.
-"""
+"""The authorization URL for the user's browser, and the secrets that bind the callback to this login (PKCE). Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from protocol.records import dataclass
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 DEFAULT_ISSUER = "https://auth.openai.com"
 ISSUER_VARIABLE = "APP_SERVER_AUTH_ISSUER"
-"""Names another issuer: a company's own, or that of a test."""
+"""Overrides the issuer, for a company's own one or for tests."""
 DEFAULT_ORIGINATOR = "codex_cli_rs"
 SCOPE = "openid profile email offline_access"
 CALLBACK_PATH = "/auth/callback"
@@ -25,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def is_issuer_url(url: str) -> bool:
-    """Secrets are sent there: never in the clear, except to this machine."""
+    """Whether secrets may be sent to this URL: only with encryption, except to this machine."""
     try:
         parts = urlsplit(url)
         host, plain = parts.hostname, not (parts.query or parts.fragment or parts.username)
@@ -36,7 +34,7 @@ def is_issuer_url(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LoginSecrets:
-    """Known to this process only, until the verifier goes to the issuer."""
+    """Only this process knows these, until it sends the verifier to the issuer."""
 
     verifier: str = field(repr=False)
     state: str = field(repr=False)

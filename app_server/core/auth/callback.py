@@ -1,8 +1,7 @@
-"""What the user's browser asks of the loopback listener, and what it is told: one small HTTP exchange,
-without I/O.
+"""The HTTP exchange between the user's browser and the loopback listener, without I/O.
 
-Anything on this machine, and any web page, can reach the port. So nothing counts but a callback with this
-login's `state`, and a wrong one leaves the login waiting.
+Every process of this machine and every web page can reach the port. So only a callback with this login's `state`
+counts; after another one, the login continues to wait.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from app_server.core.auth.authorize import CALLBACK_PATH
 from protocol.records import dataclass
 
 CANCEL_PATH = "/cancel"
-"""Another program that wants the port asks here for the login to end."""
+"""Another program that needs the port cancels the login with a request to this path."""
 
 MAX_HEAD_BYTES = 16 * 1024
 HEAD_END = b"\r\n\r\n"
@@ -40,12 +39,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """A program, not a page, asked for the end of the login."""
+    """A program, not a web page, requested the end of the login."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Not an answer to this login."""
+    """Not a callback of this login."""
 
     status: HTTPStatus
     text: str
@@ -55,7 +54,7 @@ Callback = Granted | Refused | CancelRequested | Ignored
 
 
 def read_callback(head: bytes, state: str) -> Callback:
-    """What the head of a request means for the login whose state this is."""
+    """The meaning of a request's head for the login with this state."""
     if HEAD_END not in head:
         return Ignored(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "That request is too long.")
     lines = head.split(HEAD_END)[0].decode("latin-1").split("\r\n")
@@ -73,11 +72,11 @@ def read_callback(head: bytes, state: str) -> Callback:
         return CancelRequested()
     if target.path != CALLBACK_PATH:
         return Ignored(HTTPStatus.NOT_FOUND, "There is nothing here.")
-    return _answer_to_login(query, state)
+    return _login_callback(query, state)
 
 
 def page(status: HTTPStatus, text: str) -> bytes:
-    """A complete response that shows one sentence, and that no cache keeps."""
+    """A complete, uncacheable response that displays one sentence."""
     body = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Login</title>'
         f"<p>{html.escape(text)}</p></html>\n"
@@ -95,7 +94,7 @@ def page(status: HTTPStatus, text: str) -> bytes:
     return head.encode() + body
 
 
-def _answer_to_login(query: Mapping[str, str], state: str) -> Callback:
+def _login_callback(query: Mapping[str, str], state: str) -> Callback:
     if not hmac.compare_digest(query.get("state", "").encode(), state.encode()):
         return Ignored(HTTPStatus.BAD_REQUEST, "This answer belongs to another login (state mismatch).")
     if query.get("error"):
@@ -106,10 +105,10 @@ def _answer_to_login(query: Mapping[str, str], state: str) -> Callback:
 
 
 def _from_browser(header_lines: list[str]) -> bool:
-    """Browsers say where a request comes from; a page must not be able to end a login."""
+    """Whether headers show that a web page sent the request: a page must not be able to cancel a login."""
     return any(line.lower().startswith(("sec-fetch-", "origin:", "referer:")) for line in header_lines)
 
 
 def _plain(reason: str) -> str:
-    """An OAuth error code is letters and underscores; anything else is not repeated to the user."""
+    """The error code, if it consists of letters, digits and underscores; other text is not displayed to the user."""
     return reason if reason.replace("_", "").isalnum() and len(reason) <= 60 else "unknown reason"

@@ -1,7 +1,7 @@
-"""What the tokens of a ChatGPT login say about themselves.
+"""Reads the claims of the tokens of a ChatGPT login.
 
-The signature is not checked: the tokens came over TLS from the issuer or out of the user's own file, and
-nothing is granted on the strength of a claim. Pure; a token that is not a JWT has no claims.
+It does not verify signatures: the tokens come over TLS from the issuer or from the user's own file, and no claim grants
+any right. Pure; a token that is not a JWT has no claims.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_TOKEN_CHARS = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class IdClaims:
-    """The claims of an id token that anyone here reads."""
+    """The claims of an id token that this server uses."""
 
     email: str | None = None
     plan_type: str | None = None
@@ -42,7 +42,7 @@ def read_id_token(token: str) -> IdClaims:
 
 
 def expires_at(token: str) -> float | None:
-    """When a token stops being accepted, in seconds since the epoch; None when it does not say."""
+    """The expiry time of a token in seconds since the epoch; None if it has none."""
     expiry = jwt_claims(token).get("exp")
     if isinstance(expiry, bool) or not isinstance(expiry, int | float):
         return None

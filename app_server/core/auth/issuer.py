@@ -1,7 +1,7 @@
-"""Requests to the OAuth issuer: exchange a code, trade an id token for an API key, refresh, revoke.
+"""Requests to the OAuth issuer: exchange a code, exchange an id token for an API key, refresh, revoke.
 
-httpx is imported when the first request is made, because most servers never make one. Errors carry the status and the
-issuer's error code; never a token, and never the body, which may hold one. Of a body a bounded part is read.
+httpx is imported with the first request, because most servers never make one. Errors contain the status and the
+issuer's error code, never a token or the body, which may contain one. The size of a body is limited.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     import httpx
 
 REQUEST_SECONDS = 30.0
-"""Until an answer; the issuer answers in well under a second."""
+"""Timeout of a request; the issuer responds in well under a second."""
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Of an answer. Three tokens have some kilobytes."""
+"""Maximum size of a response. Three tokens have a few kilobytes."""
 
 HEADERS = {"Accept-Encoding": "identity"}
 
 GONE = frozenset(
     {"refresh_token_expired", "refresh_token_reused", "refresh_token_invalidated", "invalid_grant"}
 )
-"""Error codes with which no later attempt can succeed."""
+"""Error codes after which no later attempt can succeed."""
 
 
 class LoginExpiredError(AuthError):
@@ -50,7 +50,7 @@ class LoginExpiredError(AuthError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _IssuerResponse:
     status: int
     body: bytes = field(repr=False)
 
@@ -64,13 +64,13 @@ class Issuer:
 
     @property
     def base_url(self) -> str:
-        """Raises AuthError where what was configured is no place for a login."""
+        """Raises AuthError if the configured URL is not allowed for logins."""
         if not is_issuer_url(self._base_url):
             raise AuthError(f"{ISSUER_VARIABLE} must be an https address, or an http one of this machine")
         return self._base_url
 
     async def exchange_code(self, code: str, verifier: str, port: int) -> Tokens:
-        answer = await self._token_request(
+        response = await self._token_request(
             "the login code",
             form={
                 "grant_type": "authorization_code",
@@ -81,18 +81,16 @@ class Issuer:
             },
         )
         id_token, access_token, refresh_token = (
-            _text(answer, key) for key in ("id_token", "access_token", "refresh_token")
+            _text(response, key) for key in ("id_token", "access_token", "refresh_token")
         )
         if id_token is None or access_token is None or refresh_token is None:
             raise AuthError("the login server answered without the tokens of a login")
         return Tokens(id_token=id_token, access_token=access_token, refresh_token=refresh_token)
 
     async def exchange_api_key(self, id_token: str) -> str | None:
-        """An API key for the user's organisation, or None where the issuer gives none: most accounts have
-        none.
-        """
+        """An API key for the user's organisation; None if the issuer returns none, as for most accounts."""
         try:
-            answer = await self._token_request(
+            response = await self._token_request(
                 "the id token",
                 form={
                     "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
@@ -104,13 +102,13 @@ class Issuer:
             )
         except AuthError:
             return None
-        return _text(answer, "access_token")
+        return _text(response, "access_token")
 
     async def refresh(self, tokens: Tokens) -> Tokens:
-        """New tokens; what the answer leaves out stays. Raises LoginExpiredError, or AuthError if it may
-        yet work.
+        """New tokens; values that the response omits stay. Raises LoginExpiredError, or AuthError if a retry may
+        succeed.
         """
-        answer = await self._token_request(
+        response = await self._token_request(
             "the refresh token",
             json_fields={
                 "client_id": CLIENT_ID,
@@ -120,18 +118,18 @@ class Issuer:
             },
         )
         return Tokens(
-            id_token=_text(answer, "id_token") or tokens.id_token,
-            access_token=_text(answer, "access_token") or tokens.access_token,
-            refresh_token=_text(answer, "refresh_token") or tokens.refresh_token,
+            id_token=_text(response, "id_token") or tokens.id_token,
+            access_token=_text(response, "access_token") or tokens.access_token,
+            refresh_token=_text(response, "refresh_token") or tokens.refresh_token,
             account_id=tokens.account_id,
         )
 
     async def revoke(self, refresh_token: str) -> None:
-        """Tell the issuer that the login is over."""
+        """Revokes the login at the issuer."""
         form = {"token": refresh_token, "token_type_hint": "refresh_token", "client_id": CLIENT_ID}
-        answer = await self._post("/oauth/revoke", form=form)
-        if answer.status >= 400:
-            raise AuthError(f"the login server did not revoke the login (status {answer.status})")
+        response = await self._post("/oauth/revoke", form=form)
+        if response.status >= 400:
+            raise AuthError(f"the login server did not revoke the login (status {response.status})")
 
     async def _token_request(
         self,
@@ -140,12 +138,12 @@ class Issuer:
         form: Mapping[str, str] | None = None,
         json_fields: Mapping[str, str] | None = None,
     ) -> Mapping[str, Json]:
-        answer = await self._post("/oauth/token", form=form, json_fields=json_fields)
-        if 200 <= answer.status < 300:
-            return _object(answer.body)
-        code = _error_code(_object(answer.body))
-        problem = f"the login server refused {what} (status {answer.status}{code and f', {code}'})"
-        if code in GONE or (answer.status == 401 and json_fields is not None):
+        response = await self._post("/oauth/token", form=form, json_fields=json_fields)
+        if 200 <= response.status < 300:
+            return _object(response.body)
+        code = _error_code(_object(response.body))
+        problem = f"the login server refused {what} (status {response.status}{code and f', {code}'})"
+        if code in GONE or (response.status == 401 and json_fields is not None):
             raise LoginExpiredError(f"{problem}; log in again")
         raise AuthError(problem)
 
@@ -155,8 +153,8 @@ class Issuer:
         *,
         form: Mapping[str, str] | None = None,
         json_fields: Mapping[str, str] | None = None,
-    ) -> _Answer:
-        """One request. What goes wrong on the way becomes an error without request or answer in it."""
+    ) -> _IssuerResponse:
+        """One request. Errors contain neither the request nor the response."""
         url = f"{self.base_url}{path}"
         await run_in_thread(_import_httpx)
         import httpx  # noqa: PLC0415 - imported in a thread just now
@@ -170,7 +168,7 @@ class Issuer:
                     httpx.AsyncClient(**options, timeout=REQUEST_SECONDS) as client,
                     client.stream("POST", url, data=form, json=json_fields, headers=HEADERS) as response,
                 ):
-                    return _Answer(response.status_code, await _body(response))
+                    return _IssuerResponse(response.status_code, await _body(response))
         except TrustUnavailable as error:
             raise AuthError(str(error)) from None
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, ImportError) as error:
@@ -178,13 +176,13 @@ class Issuer:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """As it came: nobody asked for a compressed one."""
+    """The raw body: the request did not accept compression."""
     body, budget = bytearray(), YieldBudget()
     async for chunk in response.aiter_raw():
         await budget.spend(len(chunk))
         body += chunk
         if len(body) > MAX_BODY_BYTES:
-            raise AuthError("the login server's answer is too long")
+            raise AuthError("the login server's response is too long")
     return bytes(body)
 
 
@@ -200,16 +198,16 @@ def _object(body: bytes) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def _text(answer: Mapping[str, Json], key: str) -> str | None:
-    value = answer.get(key)
+def _text(response: Mapping[str, Json], key: str) -> str | None:
+    value = response.get(key)
     return value if isinstance(value, str) and value else None
 
 
-def _error_code(answer: Mapping[str, Json]) -> str:
-    """OAuth says `error: code`, this issuer also `error: {code}`. Only something that looks like a code is
-    shown.
+def _error_code(response: Mapping[str, Json]) -> str:
+    """The error code: OAuth sends `error: code`, this issuer also `error: {code}`. Empty if it does not look like a
+    code.
     """
-    error = answer.get("error")
+    error = response.get("error")
     code = error.get("code") if isinstance(error, dict) else error
     plain = isinstance(code, str) and len(code) <= 60 and code.replace("_", "").replace("-", "").isalnum()
     return str(code) if plain else ""

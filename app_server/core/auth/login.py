@@ -1,8 +1,8 @@
 """A ChatGPT login through the user's browser.
 
-Steps: listen on a loopback port, hand out the address for the browser, wait for its callback, exchange the
-code, store the tokens. The owner opens a flow, tells the client the address, then runs the flow in a task
-of its own: `run` always ends with an outcome. One flow is one attempt.
+Steps: listen on a loopback port, return the URL for the browser, wait for its callback, exchange the code, store the
+tokens. The owner opens a flow, sends the URL to the client, and runs the flow in a separate task: `run_login` always
+returns an outcome. One flow is one attempt.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import assert_never
 import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
 
+from app_server.core.auth.auth_manager import AuthManager, AuthMethod
 from app_server.core.auth.authorize import (
     DEFAULT_ORIGINATOR,
     LoginSecrets,
@@ -32,18 +33,17 @@ from app_server.core.auth.callback import (
     page,
     read_callback,
 )
-from app_server.core.auth.manager import AuthManager, AuthMethod
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
 
 PORTS = (1455, 1457, 0)
-"""The first two are known to the issuer; any free one is for issuers that do not mind."""
+"""The issuer knows the first two; any free port is for issuers that accept it."""
 
 LIMIT_SECONDS = 600.0
-"""A login that nobody finishes ends by itself."""
+"""Timeout of a login that the user does not finish."""
 
 CONNECTION_SECONDS = 10.0
-"""For a browser to send its request; connections that it only keeps ready must not pile up."""
+"""Timeout for a request; connections that a browser only keeps ready must not accumulate."""
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class LoginOutcome:
 
 
 class LoginFlow:
-    """One attempt to log in. Made by `open_login`."""
+    """One attempt to log in. `open_login` creates it."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class LoginFlow:
         self._ended = anyio.Event()
         self._claimed = False
 
-    async def run(self, limit_seconds: float = LIMIT_SECONDS) -> LoginOutcome:
-        """Serve the callback until the login succeeds, fails, is cancelled or takes too long."""
+    async def run_login(self, limit_seconds: float = LIMIT_SECONDS) -> LoginOutcome:
+        """Serves the callback until the login succeeds, fails, is cancelled or times out."""
         try:
             with anyio.move_on_after(limit_seconds):
                 async with anyio.create_task_group() as connections:
@@ -87,12 +87,12 @@ class LoginFlow:
         return self._outcome or LoginOutcome(False, "the login was not finished in time")
 
     def cancel(self) -> None:
-        """End the flow without a login, from whatever task. A login that is already stored stays."""
+        """Ends the flow without a login, from any task. A login that is already stored stays."""
         self._decide(LoginOutcome(False, "the login was cancelled"))
         self._ended.set()
 
     async def close(self) -> None:
-        """Free the port. `run` does so itself; this is for a flow that is never run."""
+        """Releases the port of a flow that is never run; `run_login` releases it itself."""
         with anyio.CancelScope(shield=True):
             await self._listener.aclose()
 
@@ -101,16 +101,16 @@ class LoginFlow:
             try:
                 with anyio.fail_after(CONNECTION_SECONDS):
                     head = await _read_head(stream)
-                answer = await self._answer(head)
+                response = await self._respond(head)
                 with anyio.move_on_after(CONNECTION_SECONDS):
-                    await stream.send(answer)
+                    await stream.send(response)
             except (TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 logger.debug("a connection to the login port was given up")
         if self._outcome is not None:
             self._ended.set()
 
-    async def _answer(self, head: bytes) -> bytes:
-        """The response to one request. If the request decides the login, that is noted at once."""
+    async def _respond(self, head: bytes) -> bytes:
+        """The response to one request. Records the outcome if the request decides the login."""
         match read_callback(head, self._secrets.state):
             case Ignored(status, text):
                 return page(status, text)
@@ -140,7 +140,7 @@ class LoginFlow:
         return page(HTTPStatus.OK, "You are logged in. You may close this window.")
 
     def _decide(self, outcome: LoginOutcome) -> None:
-        """The first outcome counts; the flow ends when the browser has its answer."""
+        """Records the first outcome; the flow ends after the response to the browser."""
         if self._outcome is None:
             self._outcome = outcome
 
@@ -152,9 +152,7 @@ async def open_login(
     originator: str = DEFAULT_ORIGINATOR,
     ports: tuple[int, ...] = PORTS,
 ) -> LoginFlow:
-    """Take a port and make the address for the browser. Raises AuthError when the settings forbid such
-    logins.
-    """
+    """Opens a port and creates the URL for the browser. Raises AuthError if the settings forbid such logins."""
     auth.rules.require(AuthMethod.CHATGPT)
     issuer = auth.issuer.base_url
     listener, port = await _listen(ports)
@@ -176,7 +174,7 @@ async def _listen(ports: tuple[int, ...]) -> tuple[Listener[SocketStream], int]:
 
 
 async def _read_head(stream: SocketStream) -> bytes:
-    """A head that is too long is cut, and is then no callback."""
+    """Truncates a head that is too long, which makes it an invalid callback."""
     head = b""
     while HEAD_END not in head and len(head) < MAX_HEAD_BYTES:
         head += await stream.receive()

@@ -1,8 +1,7 @@
-"""auth.json in the home: the one place where credentials are kept.
+"""Stores credentials in auth.json in the home, and nowhere else.
 
-The file is read anew each time that credentials are needed, so what another server or another program wrote
-counts at once. It is written whole, readable by its owner only. Values of these types show no secret when
-printed.
+The file is reread on each use, so that changes by other servers and programs take effect at once. Writes are atomic,
+and only the owner can read the file. The `repr` of these types contains no secrets.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What a ChatGPT login yields."""
+    """The tokens of a ChatGPT login."""
 
     id_token: str = field(repr=False)
     access_token: str = field(repr=False)
@@ -50,9 +49,7 @@ class StoredAuth:
 
 
 def read_auth(home: Path) -> StoredAuth | None:
-    """What is stored, or None when nothing usable is. A damaged file is reported in the log, never its
-    content.
-    """
+    """The stored credentials, or None. Logs that a file is damaged, never its content."""
     path = home / AUTH_FILE
     try:
         data = read_regular_file(path, MAX_BYTES)
@@ -69,7 +66,7 @@ def read_auth(home: Path) -> StoredAuth | None:
 
 
 def write_auth(home: Path, auth: StoredAuth) -> None:
-    """Raises AuthError, and then what was stored before is still there."""
+    """If it raises AuthError, the previous credentials are unchanged."""
     path = home / AUTH_FILE
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,7 +76,7 @@ def write_auth(home: Path, auth: StoredAuth) -> None:
 
 
 def delete_auth(home: Path) -> bool:
-    """Forget what is stored; whether there was something. Raises AuthError when it cannot be removed."""
+    """Deletes the file; returns whether it existed. Raises AuthError if it cannot be deleted."""
     path = home / AUTH_FILE
     try:
         path.unlink()
@@ -126,7 +123,7 @@ def _decode_time(raw: Json) -> datetime | None:
 
 
 def _encode(auth: StoredAuth) -> dict[str, Json]:
-    """The key of the API key is always there; the rest only where it is known."""
+    """Always includes the field of the API key, the others only if known."""
     raw: dict[str, Json] = {"OPENAI_API_KEY": auth.api_key}
     if auth.tokens is not None:
         raw["tokens"] = {

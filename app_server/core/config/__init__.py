@@ -1,1 +1,1 @@
-"""Configuration: what the layers say, merged into one immutable `Config`."""
+"""Configuration: the layers of settings, merged into one immutable `Config`."""

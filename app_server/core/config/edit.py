@@ -1,7 +1,7 @@
-"""Changing config.toml without disturbing what a person wrote in it: comments, order, spacing and mode stay.
+"""Edits config.toml and preserves comments, order, spacing and file mode.
 
-Steps: read, edit the parsed document, check that the new text says exactly what it should, replace the file
-whole.
+Steps: read, edit the parsed document, check that the new text parses to exactly the intended settings, replace the file
+atomically.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from protocol.policy import ReasoningEffort
 NEW_FILE_MODE = 0o600
 
 MAX_EDITED_BYTES = 1024 * 1024
-"""The parser that keeps comments is slow: this much takes it seconds."""
+"""The parser that preserves comments is slow: this size takes seconds."""
 
 
 def set_default_model(home: Path, model: str | None, effort: ReasoningEffort | None) -> None:
     """Write the model and effort that new conversations start with; None removes the setting.
 
-    They go into the profile that the file itself chooses, else to the top. Raises ConfigError, and then the
-    file is as it was.
+    They go into the profile that the file selects, else to the top level. If it raises ConfigError, the file is
+    unchanged.
     """
     path = _real_file(home / CONFIG_FILE)
     data = read_config_bytes(path) or b""
@@ -46,7 +46,7 @@ def set_default_model(home: Path, model: str | None, effort: ReasoningEffort | N
 
 
 def _real_file(path: Path) -> Path:
-    """The file that a link at `path` leads to, so that settings kept elsewhere stay linked from the home."""
+    """The target of a link at `path`, so that the edit keeps the link."""
     if not path.is_symlink():
         return path
     try:
@@ -83,7 +83,7 @@ def _edited(text: str, place: tuple[str, ...], changes: Mapping[str, str | None]
 def _expected(
     before: Mapping[str, Json], place: tuple[str, ...], changes: Mapping[str, str | None]
 ) -> Mapping[str, Json]:
-    """What the file must say after the edit, worked out on plain tables."""
+    """The settings that the file must have after the edit, computed on plain tables."""
     if place and (place[0] in before or any(changes.values())):
         inner = before.get(place[0], {})
         return {**before, place[0]: _expected(inner, place[1:], changes)}
@@ -94,7 +94,7 @@ def _expected(
 
 
 def _canonical(table: Mapping[str, Json]) -> str:
-    """A text that is the same for the same settings, also where they hold a NaN."""
+    """A text that is equal for equal settings, even if they contain a NaN."""
     return json.dumps(table, default=repr, sort_keys=True)
 
 

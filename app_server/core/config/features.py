@@ -1,6 +1,6 @@
 """The feature table: every switch of `[features]`, its default and how finished it is.
 
-Old spellings of a switch are here too, so that a settings file written for an earlier version keeps working.
+It includes old names of switches, so that a settings file for an earlier version keeps working.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from protocol.records import dataclass
 
 
-class Stage(StrEnum):
+class FeatureStage(StrEnum):
     STABLE = "stable"
     BETA = "beta"
     EXPERIMENTAL = "experimental"
@@ -20,26 +20,26 @@ class Stage(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Feature:
     name: str
-    stage: Stage
+    stage: FeatureStage
     default: bool
 
 
 FEATURES: Mapping[str, Feature] = {
     feature.name: feature
     for feature in (
-        Feature("unified_exec", Stage.EXPERIMENTAL, False),
-        Feature("shell_command_tool", Stage.EXPERIMENTAL, False),
-        Feature("rmcp_client", Stage.EXPERIMENTAL, False),
-        Feature("grep_files", Stage.EXPERIMENTAL, False),
-        Feature("read_file", Stage.EXPERIMENTAL, False),
-        Feature("list_dir", Stage.EXPERIMENTAL, False),
-        Feature("apply_patch_freeform", Stage.BETA, False),
-        Feature("view_image_tool", Stage.STABLE, True),
-        Feature("web_search_request", Stage.STABLE, False),
-        Feature("experimental_sandbox_command_assessment", Stage.EXPERIMENTAL, False),
-        Feature("ghost_commit", Stage.EXPERIMENTAL, True),
-        Feature("enable_experimental_windows_sandbox", Stage.EXPERIMENTAL, False),
-        Feature("chat_deltas", Stage.EXPERIMENTAL, False),
+        Feature("unified_exec", FeatureStage.EXPERIMENTAL, False),
+        Feature("shell_command_tool", FeatureStage.EXPERIMENTAL, False),
+        Feature("rmcp_client", FeatureStage.EXPERIMENTAL, False),
+        Feature("grep_files", FeatureStage.EXPERIMENTAL, False),
+        Feature("read_file", FeatureStage.EXPERIMENTAL, False),
+        Feature("list_dir", FeatureStage.EXPERIMENTAL, False),
+        Feature("apply_patch_freeform", FeatureStage.BETA, False),
+        Feature("view_image_tool", FeatureStage.STABLE, True),
+        Feature("web_search_request", FeatureStage.STABLE, False),
+        Feature("experimental_sandbox_command_assessment", FeatureStage.EXPERIMENTAL, False),
+        Feature("ghost_commit", FeatureStage.EXPERIMENTAL, True),
+        Feature("enable_experimental_windows_sandbox", FeatureStage.EXPERIMENTAL, False),
+        Feature("chat_deltas", FeatureStage.EXPERIMENTAL, False),
     )
 }
 
@@ -50,7 +50,7 @@ LEGACY_TOGGLES: Mapping[str, str] = {
     "experimental_use_rmcp_client": "rmcp_client",
     "experimental_sandbox_command_assessment": "experimental_sandbox_command_assessment",
 }
-"""Settings outside `[features]` that were switches before there was a table for them."""
+"""Settings outside `[features]` that were switches before that table existed."""
 
 ALIASES: Mapping[str, str] = {
     **LEGACY_TOGGLES,
@@ -61,7 +61,12 @@ ALIASES: Mapping[str, str] = {
 """Other names of a feature, accepted inside `[features]`."""
 
 ONLY_OTHER_NAMES = frozenset({"view_image", "undo"})
-"""Aliases that no version of the settings ever had: nobody needs to be told to leave them."""
+"""Aliases that no version of the settings ever had: they cause no deprecation warning."""
+
+WITHOUT_EFFECT = frozenset(
+    {"rmcp_client", "experimental_sandbox_command_assessment", "enable_experimental_windows_sandbox"}
+)
+"""Features that are known, so that nobody is warned, and that switch nothing here."""
 
 _DEFAULTS = frozenset(feature.name for feature in FEATURES.values() if feature.default)
 
@@ -81,7 +86,7 @@ class Features:
 
 
 def canonical_feature(name: str) -> str | None:
-    """The present name of a feature, or None for one that nobody knows."""
+    """The current name of a feature, or None for an unknown one."""
     if name in FEATURES:
         return name
     return ALIASES.get(name)

@@ -2,9 +2,8 @@
 
     the user's file < the profile < the command line < the request's `config` map < its named parameters
 
-Tables are merged key by key, everything else is replaced. Nothing is checked here but the shape of a dotted
-key. Earlier spellings of feature switches are rewritten layer by layer, so that an old name in a high layer
-still beats the new name in a low one.
+Tables are merged key by key; every other value is replaced. This module validates only dotted keys. It renames old
+feature switches in each layer before merging, so that an old name in a high layer overrides the new name in a low one.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from dataclasses import field
 import tomli
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_NAMES, canonical_feature
-from app_server.core.config.reader import derive_error, shortened, shown
+from app_server.core.config.settings_reader import derive_error, quote, shortened
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from protocol.base import Json
 from protocol.records import dataclass
 
 MAX_DEPTH = 32
-"""Nothing in the settings is nested nearly as deeply; deeper keys are typing errors or worse."""
+"""No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""
 
 TOOL_SWITCHES: Mapping[str, str] = {
     "web_search": "web_search_request",
@@ -35,12 +34,12 @@ TOOL_SWITCHES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """All layers laid over one another, and the name of the profile among them."""
+    """The merged layers, and the name of the selected profile."""
 
     settings: Mapping[str, Json]
     profile: str | None
     old_names: Mapping[str, str] = field(default_factory=dict)
-    """Earlier spellings of switches that any layer uses, with their present names."""
+    """Old names of switches that any layer uses, with their current names."""
 
 
 def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides) -> Layered:
@@ -59,8 +58,13 @@ def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrid
     profile = profiles.get(name) if isinstance(profiles, Mapping) else None
     if not isinstance(profile, Mapping):
         raise derive_error(f"config profile `{shortened(name)}` not found")
-    chosen = {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
+    chosen = profile_settings(profile)
     return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
+
+
+def profile_settings(profile: Mapping[str, Json]) -> dict[str, Json]:
+    """What of a profile's table are settings."""
+    return {key: value for key, value in profile.items() if key not in ("profile", "profiles", "projects")}
 
 
 def key_in_file(
@@ -70,7 +74,7 @@ def key_in_file(
     request: RequestOverrides,
     profile: str | None,
 ) -> tuple[str, ...] | None:
-    """The key by which the file gives the setting `key` the value that counts; None: a higher layer does, or none."""
+    """The key in the file that sets the effective value of `key`; None if a higher layer sets it, or none does."""
     if _has(merge(with_features(cli_layer(cli)), request_layer(request)), key):
         return None
     names = [key]
@@ -106,9 +110,7 @@ def cli_layer(cli: CliOverrides) -> dict[str, Json]:
 
 
 def request_layer(request: RequestOverrides) -> dict[str, Json]:
-    """The `config` map with the named parameters that are settings over it. A null leaves a setting as it
-    was.
-    """
+    """The `config` map, overridden by the named parameters that are settings. A null leaves a setting unchanged."""
     layer = with_features(_config_map(request))
     named: Mapping[str, Json] = {
         "model": request.model,
@@ -125,7 +127,7 @@ def request_layer(request: RequestOverrides) -> dict[str, Json]:
 
 
 def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> dict[str, Json]:
-    """`high` over `low`; neither is changed, and nulls in `high` do not count."""
+    """`high` merged over `low`, as a new table; nulls in `high` do not count."""
     merged = dict(low)
     for key, value in high.items():
         below = merged.get(key)
@@ -137,7 +139,7 @@ def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> 
 
 
 def toml_value(text: str) -> Json:
-    """The value of `-c key=value`: TOML where it parses, else the text itself without its quotes."""
+    """The value of `-c key=value`: TOML if it parses, else the text without its quotes."""
     try:
         table = tomli.loads(f"value = {text}")
     except (ValueError, RecursionError, OverflowError):
@@ -148,9 +150,7 @@ def toml_value(text: str) -> Json:
 
 
 def with_features(layer: Mapping[str, Json]) -> dict[str, Json]:
-    """The layer with every feature switch that it has, under whatever name, in `features` under its present
-    name.
-    """
+    """The layer with all its feature switches, under any name, moved to `features` under their current names."""
     switches: dict[str, Json] = {}
     for old, feature in LEGACY_TOGGLES.items():
         if old in layer:
@@ -170,7 +170,7 @@ def with_features(layer: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def old_names(layer: Mapping[str, Json]) -> dict[str, str]:
-    """Switches that this layer has under an earlier name, with their present names."""
+    """Switches that this layer sets by an old name, with their current names."""
     found = {old: feature for old, feature in LEGACY_TOGGLES.items() if old in layer and old != feature}
     tools, written = layer.get("tools"), layer.get("features")
     for key, feature in TOOL_SWITCHES.items():
@@ -198,10 +198,10 @@ def _named_profile(
 
 
 def _nested(key: str, value: Json) -> dict[str, Json]:
-    """`a.b.c` with a value as tables in tables. Quoted parts may hold dots, as in TOML."""
+    """`a.b.c` with a value as nested tables. Quoted parts may contain dots, as in TOML."""
     parts = _quoted_parts(key) if '"' in key or "'" in key else key.split(".")
     if not parts or not all(parts) or len(parts) > MAX_DEPTH:
-        raise derive_error(f"{shown(key)} is not a key that settings can have")
+        raise derive_error(f"{quote(key)} is not a key that settings can have")
     for part in reversed(parts):
         value = {part: value}
     nested: dict[str, Json] = value

@@ -1,7 +1,7 @@
-"""The way in: the home, the command line and a request become one `Config`.
+"""Loads the configuration: from the home, the command line and a request to one `Config`.
 
-Steps: read the user's file, lay the layers over one another, check the result. The file is read again each
-time, so an edit counts from the next conversation on, and a broken file fails that conversation only.
+Steps: read the user's file, merge the layers, check the result. The file is reread each time, so an edit applies to the
+next conversation, and a broken file fails only that conversation.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app_server.core.config.layers import combine, key_in_file
-from app_server.core.config.reader import SettingError, derive_error
-from app_server.core.config.resolve import Surroundings, resolve
+from app_server.core.config.resolve import ResolveInputs, resolve
+from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import place_in_file, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 
@@ -19,17 +19,17 @@ from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 def load_config(
     home: Path, *, cwd: Path, cli: CliOverrides, request: RequestOverrides, env: Mapping[str, str]
 ) -> Config:
-    """What a conversation that begins now runs with. `cwd` is the server's; the request may name another.
+    """The configuration of a new conversation. `cwd` is the server's; the request may name another.
 
-    Raises ConfigError; its text is complete, with `failed to load configuration: …` where the file itself
-    is at fault and `error deriving config: …` where a setting is; the place follows where the file has it.
+    Raises ConfigError with a complete text: `failed to load configuration: …` for a broken file and
+    `error deriving config: …` for an invalid setting, with its position if it is in the file.
     """
     where = _working_directory(cwd, request.cwd)
     file, profile = read_config_file(home), None
     try:
         layered = combine(file, cli, request)
         profile = layered.profile
-        return resolve(layered, Surroundings(home, where, env, request.base_instructions))
+        return resolve(layered, ResolveInputs(home, where, env, request.base_instructions))
     except SettingError as error:
         key = key_in_file(error.key, file, cli, request, profile) if error.key else None
         place = place_in_file(home, key) if key else None

@@ -1,7 +1,7 @@
-"""From merged settings to a `Config`: every key is checked, every default applied, odd keys become warnings.
+"""Turns merged settings into a `Config`: checks every key, applies every default, and warns about unknown keys.
 
-Reads the two instruction files that settings may name, and nothing else; nothing below the workspace is
-ever read for settings. Which layer a value came from no longer matters here.
+It reads the two instruction files that settings may name, and nothing else: settings never come from the workspace. The
+layer of a value no longer matters here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+from app_server.core.config.built_in_providers import OPENAI
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
 from app_server.core.config.layers import Layered
-from app_server.core.config.providers import OPENAI
-from app_server.core.config.reader import Table, derive_error, nearest, shortened, shown
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.config.sections import (
     read_history,
@@ -23,6 +22,13 @@ from app_server.core.config.sections import (
     read_otel,
     read_providers,
     read_shell_environment,
+)
+from app_server.core.config.settings_reader import (
+    SettingsReader,
+    derive_error,
+    did_you_mean,
+    quote,
+    shortened,
 )
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
 from app_server.core.config.types import Config, ProviderConfig
@@ -41,13 +47,12 @@ from protocol.records import dataclass
 
 DEFAULT_MODEL = "gpt-5-codex"
 DEFAULT_REVIEW_MODEL = "gpt-5-codex"
-DEFAULT_CHATGPT_BASE_URL = "https://chatgpt.com/backend-api/"
 
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
-"""A model reads none of them whole beyond this."""
+"""Maximum size of an instructions file: no model takes more."""
 
 MAX_WARNINGS = 20
-"""A file with more than these has one problem, not many; and finding near names takes time."""
+"""More warnings would not help the user, and the search for similar names is slow."""
 
 LOGIN_METHODS = ("chatgpt", "api")
 
@@ -60,12 +65,12 @@ NOT_USED_HERE = (
     "project_root_markers", "background_terminal_max_timeout", "web_search", "model_catalog_json",
     "plan_mode_reasoning_effort", "commit_attribution", "mcp_oauth_callback_port", "tool_output_token_limit",
 )  # fmt: skip
-"""Settings of terminals, of later versions and of other programs that share the file: known, and without meaning."""
+"""Settings of terminals, later versions and other programs that share the file: known, but not used here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a resolution needs besides the settings."""
+class ResolveInputs:
+    """The inputs of `resolve` besides the settings."""
 
     home: Path
     cwd: Path
@@ -73,21 +78,22 @@ class Surroundings:
     base_instructions: str | None = None
 
 
-def resolve(layered: Layered, around: Surroundings) -> Config:
-    """Raises ConfigError, `error deriving config: …`, for the first setting that cannot be used."""
-    table = Table(layered.settings)
+def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
+    """Raises ConfigError, `error deriving config: …`, for the first invalid setting."""
+    table = SettingsReader(layered.settings)
     table.ignore(*NOT_USED_HERE)
     warnings: list[str] = []
-    providers = read_providers(table.table("model_providers"), around.env, warnings)
+    providers = read_providers(table.table("model_providers"), inputs.env, warnings)
     provider = _provider(table.text("model_provider") or OPENAI, providers)
-    trusted = trust_of(around.cwd, _trust_levels(table.table("projects"), warnings))
+    trusted = trust_of(inputs.cwd, _trust_levels(table.table("projects"), warnings))
     features = _features(table, warnings)
+    _check_without_effect(table)
     forced = table.text("forced_login_method")
     if forced not in (None, *LOGIN_METHODS):
-        raise table.unfit("forced_login_method", "must be one of `chatgpt`, `api`")
+        raise table.invalid("forced_login_method", "must be one of `chatgpt`, `api`")
     config = Config(
-        home=around.home,
-        cwd=around.cwd,
+        home=inputs.home,
+        cwd=inputs.cwd,
         profile=layered.profile,
         model=_filled(table, "model", DEFAULT_MODEL),
         review_model=_filled(table, "review_model", DEFAULT_REVIEW_MODEL),
@@ -102,19 +108,16 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
         or ReasoningSummary.AUTO,
         model_verbosity=table.choice("model_verbosity", Verbosity),
         model_supports_reasoning_summaries=table.flag("model_supports_reasoning_summaries"),
-        model_reasoning_summary_format=table.text("model_reasoning_summary_format"),
         approval_policy=table.choice("approval_policy", AskForApproval) or AskForApproval.ON_REQUEST,
-        sandbox_policy=_sandbox(table, around, trusted),
+        sandbox_policy=_sandbox(table, inputs, trusted),
         shell_environment_policy=read_shell_environment(table.table("shell_environment_policy")),
-        project_trusted=trusted,
-        base_instructions=_base_instructions(table, around),
+        base_instructions=_base_instructions(table, inputs),
         developer_instructions=table.text("developer_instructions"),
-        compact_prompt=_compact_prompt(table, around),
-        hide_agent_reasoning=table.flag("hide_agent_reasoning") or False,
+        compact_prompt=_compact_prompt(table, inputs),
         show_raw_agent_reasoning=table.flag("show_raw_agent_reasoning") or False,
         project_doc_max_bytes=_or(table.integer("project_doc_max_bytes"), 32 * 1024),
         project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
-        mcp_servers=read_mcp_servers(table.table("mcp_servers"), around.cwd),
+        mcp_servers=read_mcp_servers(table.table("mcp_servers"), inputs.cwd),
         features=features,
         include_apply_patch_tool=features.enabled("apply_patch_freeform"),
         web_search=features.enabled("web_search_request"),
@@ -124,10 +127,16 @@ def resolve(layered: Layered, around: Surroundings) -> Config:
         otel=read_otel(table.table("otel")),
         forced_login_method=forced,
         forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
-        chatgpt_base_url=table.text("chatgpt_base_url") or DEFAULT_CHATGPT_BASE_URL,
         old_names=tuple(sorted(layered.old_names.items())),
     )
     return replace(config, warnings=tuple(islice(chain(warnings, table.unknown_keys()), MAX_WARNINGS)))
+
+
+def _check_without_effect(table: SettingsReader) -> None:
+    """Settings that other programs use. They change nothing here; a value of a wrong kind is an error all the same."""
+    table.flag("hide_agent_reasoning")
+    for key in ("chatgpt_base_url", "model_reasoning_summary_format"):
+        table.text(key)
 
 
 def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig:
@@ -137,12 +146,12 @@ def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> Prov
     return provider
 
 
-def _sandbox(table: Table, around: Surroundings, trusted: bool | None) -> SandboxPolicy:
-    """A folder that the user trusts may be written to unless settings say otherwise; any other may not."""
+def _sandbox(table: SettingsReader, inputs: ResolveInputs, trusted: bool | None) -> SandboxPolicy:
+    """By default, the workspace is writable if the user trusts it, and read-only otherwise."""
     settings = table.table("sandbox_workspace_write")
     roots = settings.texts("writable_roots") or ()
     workspace = WorkspaceWrite(
-        writable_roots=tuple(_absolute(root, around) for root in roots),
+        writable_roots=tuple(_absolute(root, inputs) for root in roots),
         network_access=settings.flag("network_access") or False,
         exclude_tmpdir_env_var=settings.flag("exclude_tmpdir_env_var") or False,
         exclude_slash_tmp=settings.flag("exclude_slash_tmp") or False,
@@ -158,7 +167,7 @@ def _sandbox(table: Table, around: Surroundings, trusted: bool | None) -> Sandbo
             return workspace if trusted else ReadOnly()
 
 
-def _features(table: Table, warnings: list[str]) -> Features:
+def _features(table: SettingsReader, warnings: list[str]) -> Features:
     tools = table.table("tools")
     for key in ("web_search", "web_search_request", "view_image"):
         tools.flag(key)
@@ -168,17 +177,19 @@ def _features(table: Table, warnings: list[str]) -> Features:
     switches = table.table("features")
     on: set[str] = set()
     off: set[str] = set()
-    for name in switches.keys():  # noqa: SIM118 - a Table is not a dict
+    for name in switches.keys():  # noqa: SIM118 - a SettingsReader is not a dict
         if name in FEATURES:
             (on if switches.flag(name) else off).add(name)
         else:
             switches.ignore(name)
             if len(warnings) < MAX_WARNINGS:
-                warnings.append(f"unknown feature {shown(name)} is ignored{nearest(name, set(FEATURES))}")
+                warnings.append(
+                    f"unknown feature {quote(name)} is ignored{did_you_mean(name, set(FEATURES))}"
+                )
     return Features().switched(on=on, off=off)
 
 
-def _trust_levels(table: Table, warnings: list[str]) -> Mapping[str, str]:
+def _trust_levels(table: SettingsReader, warnings: list[str]) -> Mapping[str, str]:
     levels: dict[str, str] = {}
     for path, entry in table.tables().items():
         level = entry.text("trust_level")
@@ -191,24 +202,24 @@ def _trust_levels(table: Table, warnings: list[str]) -> Mapping[str, str]:
     return levels
 
 
-def _base_instructions(table: Table, around: Surroundings) -> str | None:
-    """What the request says, else the content of the file that the settings name."""
+def _base_instructions(table: SettingsReader, inputs: ResolveInputs) -> str | None:
+    """The request's instructions, else the content of the file that the settings name."""
     older = table.text("experimental_instructions_file")
     name = table.text("model_instructions_file") or older
-    return around.base_instructions or _instructions_file(name, around)
+    return inputs.base_instructions or _instructions_file(name, inputs)
 
 
-def _compact_prompt(table: Table, around: Surroundings) -> str | None:
+def _compact_prompt(table: SettingsReader, inputs: ResolveInputs) -> str | None:
     name = table.text("experimental_compact_prompt_file")
     prompt = (table.text("compact_prompt") or "").strip()
-    return prompt or _instructions_file(name, around)
+    return prompt or _instructions_file(name, inputs)
 
 
-def _instructions_file(name: str | None, around: Surroundings) -> str | None:
-    """The text of a file of the user. A relative name starts at the home: a workspace must not supply it."""
+def _instructions_file(name: str | None, inputs: ResolveInputs) -> str | None:
+    """The text of a user's file. A relative name is relative to the home: a workspace must not supply it."""
     if not name:
         return None
-    path = around.home / _expanded(name, around.env)
+    path = inputs.home / _expanded(name, inputs.env)
     try:
         data = read_regular_file(path, MAX_INSTRUCTIONS_BYTES)
         if data is None:
@@ -217,14 +228,14 @@ def _instructions_file(name: str | None, around: Surroundings) -> str | None:
     except UnreadableFileError as problem:
         raise derive_error(f"the instructions file {path} cannot be read: {problem}") from problem
     except ValueError as error:
-        raise derive_error(f"the instructions file {shown(name)} is not valid UTF-8 text") from error
+        raise derive_error(f"the instructions file {quote(name)} is not valid UTF-8 text") from error
     if not text:
         raise derive_error(f"the instructions file {path} is empty")
     return text
 
 
-def _absolute(path: str, around: Surroundings) -> str:
-    return os.path.normpath(around.cwd / _expanded(path, around.env))
+def _absolute(path: str, inputs: ResolveInputs) -> str:
+    return os.path.normpath(inputs.cwd / _expanded(path, inputs.env))
 
 
 def _expanded(path: str, env: Mapping[str, str]) -> str:
@@ -234,19 +245,19 @@ def _expanded(path: str, env: Mapping[str, str]) -> str:
     return path
 
 
-def _file_names(table: Table, key: str) -> tuple[str, ...]:
-    """Names without a folder in them: project documents are never looked for elsewhere."""
+def _file_names(table: SettingsReader, key: str) -> tuple[str, ...]:
+    """Names without a folder: project documents are never read from elsewhere."""
     names = table.texts(key) or ()
     for name in names:
         if "/" in name or "\0" in name or name in ("..", "."):
-            raise table.unfit(key, f"must hold plain file names, not {shown(name)}")
+            raise table.invalid(key, f"must hold plain file names, not {quote(name)}")
     return tuple(name for name in names if name)
 
 
-def _filled(table: Table, key: str, default: str) -> str:
+def _filled(table: SettingsReader, key: str, default: str) -> str:
     value = table.text(key)
     if value is not None and not value.strip():
-        raise table.unfit(key, "must not be empty")
+        raise table.invalid(key, "must not be empty")
     return default if value is None else value
 
 

@@ -1,8 +1,7 @@
-"""Reading and writing the few small files of the home without being fooled by what lies at their names.
+"""Reads and writes the few small files of the home safely, whatever is at their paths.
 
-A FIFO would hang a plain `open`, a device never ends, a half-written file loses a user's settings. So: only
-regular files, never more than a stated size, and a write is seen whole or not at all, also after a power
-cut.
+A plain `open` blocks on a FIFO, a device never ends, a partly written file loses a user's settings. So this module
+reads only regular files up to a given size, and its writes are atomic, even across a power failure.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from pathlib import Path
 
 
 class UnreadableFileError(Exception):
-    """The name exists but is not something to read. The text is a clause: `it is a FIFO`."""
+    """The path exists but is not readable. The text is a clause: `it is a FIFO`."""
 
 
 def read_regular_file(path: Path, limit: int) -> bytes | None:
-    """The content of a regular file of at most `limit` bytes; None when nothing has that name."""
+    """The content of a regular file of at most `limit` bytes; None if it does not exist."""
     try:
-        # O_NONBLOCK: opening a FIFO without a writer returns at once instead of never.
+        # With O_NONBLOCK, opening a FIFO without a writer does not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except FileNotFoundError:
         if path.is_symlink():
@@ -40,9 +39,9 @@ def read_regular_file(path: Path, limit: int) -> bytes | None:
 
 
 def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
-    """Replace `path` by a file with this content and mode; a reader sees the old file or the new one.
+    """Replaces `path` by a file with this content and mode; a reader sees the old file or the new one.
 
-    A symbolic link at `path` is replaced, not followed. Raises OSError, and then nothing has changed.
+    A symbolic link at `path` is replaced, not followed. If it raises OSError, nothing has changed.
     """
     import tempfile  # noqa: PLC0415  most servers never write one, and it brings a lot
 
@@ -63,7 +62,7 @@ def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename or removal in `folder` durable. File systems that cannot are left to themselves."""
+    """Makes a rename or removal in `folder` durable, where the file system supports it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,14 +1,12 @@
-"""The user's saved settings as a client shows them: what the file says, with no layer over it and no
-default.
-"""
+"""The user's saved settings, for clients to display: the content of the file, without other layers and defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.config.reader import SettingError, Table
 from app_server.core.config.resolve import LOGIN_METHODS
+from app_server.core.config.settings_reader import SettingError, SettingsReader
 from app_server.core.config.toml_file import place_in_file, read_config_file
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
 from protocol.records import dataclass
@@ -58,17 +56,17 @@ class SavedConfig:
 
 
 def load_saved_config(home: Path) -> SavedConfig:
-    """Raises ConfigError where the file or one of these settings is unusable."""
+    """Raises ConfigError if the file or one of these settings is invalid."""
     try:
-        return _saved(Table(read_config_file(home)))
+        return _saved(SettingsReader(read_config_file(home)))
     except SettingError as error:
         raise SettingError(error.problem, error.key, place_in_file(home, error.key)) from error
 
 
-def _saved(table: Table) -> SavedConfig:
+def _saved(table: SettingsReader) -> SavedConfig:
     forced = table.text("forced_login_method")
     if forced not in (None, *LOGIN_METHODS):
-        raise table.unfit("forced_login_method", "must be one of `chatgpt`, `api`")
+        raise table.invalid("forced_login_method", "must be one of `chatgpt`, `api`")
     return SavedConfig(
         approval_policy=table.choice("approval_policy", AskForApproval),
         sandbox_mode=table.choice("sandbox_mode", SandboxMode),
@@ -85,7 +83,7 @@ def _saved(table: Table) -> SavedConfig:
     )
 
 
-def _sandbox_settings(table: Table) -> SavedSandboxSettings | None:
+def _sandbox_settings(table: SettingsReader) -> SavedSandboxSettings | None:
     if not table.has("sandbox_workspace_write"):
         return None
     settings = table.table("sandbox_workspace_write")
@@ -97,7 +95,7 @@ def _sandbox_settings(table: Table) -> SavedSandboxSettings | None:
     )
 
 
-def _tools(table: Table) -> SavedTools | None:
+def _tools(table: SettingsReader) -> SavedTools | None:
     if not table.has("tools"):
         return None
     tools = table.table("tools")
@@ -108,7 +106,7 @@ def _tools(table: Table) -> SavedTools | None:
     )
 
 
-def _profile(table: Table) -> SavedProfile:
+def _profile(table: SettingsReader) -> SavedProfile:
     return SavedProfile(
         model=table.text("model"),
         model_provider=table.text("model_provider"),

@@ -1,6 +1,4 @@
-"""The tables of the settings that become values of their own: providers, MCP servers, environment,
-telemetry.
-"""
+"""The sections of the settings with types of their own: providers, MCP servers, environment, telemetry."""
 
 from __future__ import annotations
 
@@ -8,21 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from app_server.core.config.providers import MAX_RETRIES, built_in_providers
-from app_server.core.config.reader import Table, derive_error
+from app_server.core.config.built_in_providers import MAX_RETRIES, built_in_providers
+from app_server.core.config.settings_reader import SettingsReader, derive_error
 from app_server.core.config.types import (
     NO_ENTRIES,
     EnvInherit,
     HistoryConfig,
     HistoryPersistence,
-    HttpTransport,
+    McpHttpTransport,
     McpServerConfig,
+    McpStdioTransport,
     OtelConfig,
     OtelExporter,
     OtelProtocol,
     ProviderConfig,
     ShellEnvironmentPolicy,
-    StdioTransport,
     WireApi,
 )
 
@@ -30,10 +28,10 @@ STDIO_KEYS = ("command", "args", "env", "env_vars", "cwd")
 HTTP_KEYS = ("url", "bearer_token_env_var", "http_headers", "env_http_headers")
 
 
-def read_providers(table: Table, env: Mapping[str, str], warnings: list[str]) -> Mapping[str, ProviderConfig]:
-    """The built-in providers and the user's. A built-in one cannot be redefined: its key goes to its own
-    host.
-    """
+def read_providers(
+    table: SettingsReader, env: Mapping[str, str], warnings: list[str]
+) -> Mapping[str, ProviderConfig]:
+    """The built-in providers and the user's. A built-in one cannot be redefined: its key must go to its own host."""
     built_in = built_in_providers(env)
     user = {name: _provider(name, entry) for name, entry in table.tables().items()}
     warnings.extend(
@@ -44,41 +42,41 @@ def read_providers(table: Table, env: Mapping[str, str], warnings: list[str]) ->
     return MappingProxyType({**user, **built_in})
 
 
-def read_mcp_servers(table: Table, cwd: Path) -> Mapping[str, McpServerConfig]:
+def read_mcp_servers(table: SettingsReader, cwd: Path) -> Mapping[str, McpServerConfig]:
     return MappingProxyType({name: _mcp_server(name, entry, cwd) for name, entry in table.tables().items()})
 
 
-def read_shell_environment(table: Table) -> ShellEnvironmentPolicy:
+def read_shell_environment(table: SettingsReader) -> ShellEnvironmentPolicy:
+    table.flag("experimental_use_profile")  # of shells that this server does not start
     return ShellEnvironmentPolicy(
         inherit=table.choice("inherit", EnvInherit) or EnvInherit.ALL,
         ignore_default_excludes=table.flag("ignore_default_excludes") or False,
         exclude=table.texts("exclude") or (),
         set=_entries(table.text_map("set")),
         include_only=table.texts("include_only") or (),
-        use_profile=table.flag("experimental_use_profile") or False,
     )
 
 
-def read_history(table: Table) -> HistoryConfig:
+def read_history(table: SettingsReader) -> HistoryConfig:
     return HistoryConfig(
         persistence=table.choice("persistence", HistoryPersistence) or HistoryPersistence.SAVE_ALL,
         max_bytes=table.integer("max_bytes"),
     )
 
 
-def read_otel(table: Table) -> OtelConfig:
+def read_otel(table: SettingsReader) -> OtelConfig:
     """`exporter` is a word, or a table with one entry: the kind of exporter and its settings."""
     table.ignore("trace_exporter", "metrics_exporter")
     environment = table.text("environment") or "dev"
     log_user_prompt = table.flag("log_user_prompt") or False
     exporter = table.table_or_text("exporter")
-    if not isinstance(exporter, Table):
+    if not isinstance(exporter, SettingsReader):
         if exporter not in (None, OtelExporter.NONE):
-            raise table.unfit("exporter", "must be `none` or a table with an endpoint")
+            raise table.invalid("exporter", "must be `none` or a table with an endpoint")
         return OtelConfig(environment=environment, log_user_prompt=log_user_prompt)
     kinds = exporter.keys()
     if len(kinds) != 1 or kinds[0] not in (OtelExporter.OTLP_HTTP, OtelExporter.OTLP_GRPC):
-        raise table.unfit("exporter", "must hold either `otlp-http` or `otlp-grpc`")
+        raise table.invalid("exporter", "must hold either `otlp-http` or `otlp-grpc`")
     settings = exporter.table(kinds[0])
     endpoint = settings.text("endpoint")
     if endpoint is None:
@@ -94,7 +92,7 @@ def read_otel(table: Table) -> OtelConfig:
     )
 
 
-def _provider(provider_id: str, table: Table) -> ProviderConfig:
+def _provider(provider_id: str, table: SettingsReader) -> ProviderConfig:
     name = table.text("name")
     if name is None:
         raise derive_error(f"`{table.name('name')}` is missing")
@@ -120,7 +118,7 @@ def _retries(count: int | None, default: int) -> int:
     return default if count is None else min(count, MAX_RETRIES)
 
 
-def _mcp_server(name: str, table: Table, cwd: Path) -> McpServerConfig:
+def _mcp_server(name: str, table: SettingsReader, cwd: Path) -> McpServerConfig:
     startup_ms = table.integer("startup_timeout_ms", minimum=1)
     enabled = table.flag("enabled")
     enabled_tools = table.texts("enabled_tools")
@@ -135,14 +133,14 @@ def _mcp_server(name: str, table: Table, cwd: Path) -> McpServerConfig:
     )
 
 
-def _transport(table: Table, cwd: Path) -> StdioTransport | HttpTransport:
+def _transport(table: SettingsReader, cwd: Path) -> McpStdioTransport | McpHttpTransport:
     command, url = table.text("command"), table.text("url")
     if table.has("bearer_token"):
-        raise table.unfit("bearer_token", "is not supported; name a variable in `bearer_token_env_var`")
+        raise table.invalid("bearer_token", "is not supported; name a variable in `bearer_token_env_var`")
     if command is not None:
         _refuse(table, HTTP_KEYS, "a server that is started by `command`")
         folder = table.text("cwd")
-        return StdioTransport(
+        return McpStdioTransport(
             command=command,
             args=table.texts("args") or (),
             env=_entries(table.text_map("env")),
@@ -151,7 +149,7 @@ def _transport(table: Table, cwd: Path) -> StdioTransport | HttpTransport:
         )
     if url is not None:
         _refuse(table, STDIO_KEYS, "a server that is reached by `url`")
-        return HttpTransport(
+        return McpHttpTransport(
             url=url,
             bearer_token_env_var=table.text("bearer_token_env_var"),
             http_headers=_entries(table.text_map("http_headers")),
@@ -160,10 +158,10 @@ def _transport(table: Table, cwd: Path) -> StdioTransport | HttpTransport:
     raise derive_error(f"`{table.path()}` needs a `command` or a `url`")
 
 
-def _refuse(table: Table, keys: tuple[str, ...], where: str) -> None:
+def _refuse(table: SettingsReader, keys: tuple[str, ...], where: str) -> None:
     for key in keys:
         if table.has(key):
-            raise table.unfit(key, f"is not supported for {where}")
+            raise table.invalid(key, f"is not supported for {where}")
 
 
 def _entries(entries: Mapping[str, str] | None) -> Mapping[str, str]:

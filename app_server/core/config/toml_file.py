@@ -1,7 +1,7 @@
-"""From a path to a TOML table, or to an error that says where the text is wrong.
+"""Reads a TOML file into a table, or raises an error with the position of the mistake.
 
-Knows nothing of keys. A missing file is an empty table. The parse is remembered by the bytes that were
-parsed, so it cannot be stale however the file was changed, and a file that stays the same is parsed once.
+It knows no keys. A missing file is an empty table. The cache key is the content of the file, so the cache is never
+stale, and an unchanged file is parsed once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tomli
 
-from app_server.core.config.places import find_key
+from app_server.core.config.key_position import find_key
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import ConfigError
 from protocol.base import Json
@@ -20,7 +20,7 @@ from protocol.base import Json
 CONFIG_FILE = "config.toml"
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Far above any real settings file; a parse of this size takes about a second."""
+"""Far above any real settings file; parsing this size takes about a second."""
 
 
 def read_config_file(home: Path) -> Mapping[str, Json]:
@@ -30,12 +30,12 @@ def read_config_file(home: Path) -> Mapping[str, Json]:
 
 
 def place_in_file(home: Path, key: tuple[str, ...]) -> str | None:
-    """`FILE:LINE:COLUMN` of a key's value in the user's settings. The file is read again: only errors ask for this."""
+    """`FILE:LINE:COLUMN` of a key's value in the user's settings. Rereads the file: only errors need this."""
     path = home / CONFIG_FILE
     try:
         place = find_key((read_config_bytes(path) or b"").decode("utf-8-sig"), key)
     except (ConfigError, ValueError):
-        return None  # it has changed meanwhile
+        return None  # the file has changed since the error
     return f"{path}:{place[0]}:{place[1]}" if place else None
 
 
@@ -58,7 +58,7 @@ def parse_toml(data: bytes, path: Path) -> Mapping[str, Json]:
     except RecursionError as error:
         raise _error(path, None, None, "arrays or tables are nested too deeply") from error
     except (ValueError, OverflowError) as error:
-        # The parser leaves a few oversized numbers and dates to the constructors of Python.
+        # The parser passes a few oversized numbers and dates to Python's constructors, which raise.
         raise _error(path, None, None, "a number or date is out of range") from error
 
 

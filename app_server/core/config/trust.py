@@ -1,8 +1,7 @@
-"""Whether the user has said that a folder is trusted, in `[projects."/path"] trust_level`.
+"""Whether the user trusts a folder, by `[projects."/path"] trust_level`.
 
-The user's word for a repository holds in all of it and in its linked worktrees. What a repository says of
-itself is not believed: a `.git` file counts as a worktree only if the repository that it names points back
-to it.
+The trust level of a repository applies to all of it and to its linked worktrees. The repository's own claims are not
+trusted: a `.git` file marks a linked worktree only if the repository that it names points back to it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ TRUST_LEVELS: Mapping[str, bool] = {"trusted": True, "untrusted": False}
 
 
 def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
-    """What the user said of `cwd` itself, else of the repository that it lies in; None when nothing was
-    said.
-    """
+    """The user's decision for `cwd` itself, else for its repository; None without one."""
     if not levels:
         return None
     here = os.path.realpath(cwd)
@@ -34,7 +31,7 @@ def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
 
 
 def main_worktree(folder: Path) -> str | None:
-    """The top of the repository that `folder` lies in; for a linked worktree, the top of its main one."""
+    """The top of the repository that contains `folder`; for a linked worktree, the top of the main worktree."""
     for top in (folder, *folder.parents):
         marker = top / ".git"
         if marker.is_dir():
@@ -55,7 +52,7 @@ def _level(folder: str, levels: Mapping[str, str]) -> str | None:
 
 
 def _main_of_linked(marker: Path) -> str | None:
-    """The main worktree of a linked one, if its administrative folder confirms the link."""
+    """The main worktree of a linked worktree, if its administrative folder confirms the link."""
     pointer = _one_line(marker)
     if pointer is None or not pointer.startswith("gitdir: "):
         return None

@@ -1,6 +1,6 @@
-"""The configuration as the engine sees it: frozen values, every default applied, nothing left to look up.
+"""The configuration for the engine: frozen values with every default applied.
 
-Owns the shapes only. Reading files is `toml_file`, merging is `layers`, checking is `resolve`.
+Types only. `toml_file` reads files, `layers` merges, `resolve` checks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WireApi(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConfig:
-    """Where a model is reached and how a request to it is dressed."""
+    """The address of a model provider, and the headers and parameters of its requests."""
 
     id: str
     name: str
@@ -58,7 +58,7 @@ class ProviderConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StdioTransport:
+class McpStdioTransport:
     """An MCP server that is a child process."""
 
     command: str
@@ -69,7 +69,7 @@ class StdioTransport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpTransport:
+class McpHttpTransport:
     """An MCP server that is reached over streamable HTTP."""
 
     url: str
@@ -83,7 +83,7 @@ class McpServerConfig:
     """One `[mcp_servers.NAME]` table."""
 
     name: str
-    transport: StdioTransport | HttpTransport
+    transport: McpStdioTransport | McpHttpTransport
     enabled: bool = True
     startup_timeout_sec: float = 10.0
     tool_timeout_sec: float = 60.0
@@ -92,7 +92,7 @@ class McpServerConfig:
 
 
 class EnvInherit(StrEnum):
-    """Which variables of the server a command starts from."""
+    """The subset of the server's variables that a command inherits."""
 
     ALL = "all"
     CORE = "core"
@@ -101,14 +101,13 @@ class EnvInherit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellEnvironmentPolicy:
-    """How the environment of a command is made from the server's."""
+    """How to derive the environment of a command from the server's."""
 
     inherit: EnvInherit = EnvInherit.ALL
     ignore_default_excludes: bool = False
     exclude: tuple[str, ...] = ()
     set: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
     include_only: tuple[str, ...] = ()
-    use_profile: bool = False
 
 
 class HistoryPersistence(StrEnum):
@@ -137,7 +136,7 @@ class OtelProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtelConfig:
-    """Where telemetry goes; nowhere unless the user asked."""
+    """Where to send telemetry; nowhere by default."""
 
     environment: str = "dev"
     exporter: OtelExporter = OtelExporter.NONE
@@ -149,7 +148,7 @@ class OtelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Everything a conversation needs to know from its user, resolved once when it begins."""
+    """All settings of a conversation, resolved once when it begins."""
 
     home: Path
     cwd: Path
@@ -167,18 +166,14 @@ class Config:
     model_reasoning_summary: ReasoningSummary = ReasoningSummary.AUTO
     model_verbosity: Verbosity | None = None
     model_supports_reasoning_summaries: bool | None = None
-    model_reasoning_summary_format: str | None = None
 
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     sandbox_policy: SandboxPolicy = field(default_factory=ReadOnly)
     shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
-    project_trusted: bool | None = None
-    """What `[projects]` says of the working directory; None when it says nothing."""
 
     base_instructions: str | None = None
     developer_instructions: str | None = None
     compact_prompt: str | None = None
-    hide_agent_reasoning: bool = False
     show_raw_agent_reasoning: bool = False
     project_doc_max_bytes: int = 32 * 1024
     project_doc_fallback_filenames: tuple[str, ...] = ()
@@ -193,23 +188,21 @@ class Config:
     history: HistoryConfig = HistoryConfig()
     otel: OtelConfig = OtelConfig()
     forced_login_method: str | None = None
-    """`chatgpt` or `api`: the only way in that the user allows."""
+    """`chatgpt` or `api`: the only login method that the user allows."""
     forced_chatgpt_workspace_id: str | None = None
-    chatgpt_base_url: str = "https://chatgpt.com/backend-api/"
-    disable_response_storage: bool = False
     warnings: tuple[str, ...] = ()
-    """What was odd but not fatal, one sentence each, fit for a user."""
+    """Problems that are not errors, one sentence each, for the user."""
     old_names: tuple[tuple[str, str], ...] = ()
-    """Earlier names of switches that the settings use, each with the present one; in the order of the alphabet."""
+    """Old names of switches that the settings use, each with the current one, sorted."""
 
     def credential_variables(self) -> frozenset[str]:
-        """Environment variables that hold what a provider or an MCP server is shown; no command sees them."""
+        """Environment variables that contain credentials of providers and MCP servers; no command inherits them."""
         names = {provider.env_key for provider in self.providers.values()}
         names.update(
             name for provider in self.providers.values() for name in provider.env_http_headers.values()
         )
         for server in self.mcp_servers.values():
-            if isinstance(server.transport, HttpTransport):
+            if isinstance(server.transport, McpHttpTransport):
                 names.add(server.transport.bearer_token_env_var)
                 names.update(server.transport.env_http_headers.values())
         return frozenset(name for name in names if name)
@@ -217,7 +210,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CliOverrides:
-    """What the command line said: it counts for every conversation of this process."""
+    """Overrides from the command line, for every conversation of this process."""
 
     settings: tuple[tuple[str, str], ...] = ()
     """`-c key=value`, split at the first `=`, in the order given."""
@@ -231,7 +224,7 @@ class CliOverrides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOverrides:
-    """What one `newConversation` or `resumeConversation` said."""
+    """Overrides of one `newConversation` or `resumeConversation` request."""
 
     settings: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
     """The `config` map; its keys may be dotted."""

@@ -1,7 +1,7 @@
-"""What the model remembers: an append-only list of items, and the normalised form that a request may hold.
+"""The model's history: an append-only list of items, and its normalised form for requests.
 
-Every call has exactly one output and every output its call, whatever was interrupted: `for_prompt` makes it so
-without changing what was recorded.
+In a request, every call has exactly one output and every output a call, even after interrupts. `for_prompt` ensures
+that without changing the recorded items.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from protocol.responses import (
 )
 
 ABORTED = "aborted"
-"""The output that stands for one that never came."""
+"""The replacement for a missing output."""
 
 
 class ConversationHistory:
@@ -54,7 +54,7 @@ class ConversationHistory:
         self.record(items)
 
     def for_prompt(self) -> list[ResponseItem]:
-        """A request's input. Costs a copy as long as every call has had its output, which is nearly always."""
+        """A request's input. Usually just a copy, because nearly always every call has its output."""
         return list(self._prompt) if self._paired and not self._waiting else normalise(self._items)
 
     def _follow(self, item: ResponseItem) -> None:
@@ -76,10 +76,10 @@ class ConversationHistory:
 
 
 def normalise(items: Sequence[ResponseItem]) -> list[ResponseItem]:
-    """A request's input: calls paired with outputs, snapshots and unknown items left out.
+    """A request's input: calls paired with outputs, without snapshots and unknown items.
 
-    A call without output gets one that says so, right after it; an output without its call is dropped. Ids may
-    come again in a later reply: each output belongs to the earliest call of its id that still waits for one.
+    A call without an output gets an "aborted" one directly after it; an output without a call is dropped. Ids may
+    repeat in later replies: each output belongs to the earliest call with its id that has no output yet.
     """
     answered, answers = _pairs(items)
     out: list[ResponseItem] = []
@@ -100,7 +100,7 @@ def normalise(items: Sequence[ResponseItem]) -> list[ResponseItem]:
 
 
 def _pairs(items: Sequence[ResponseItem]) -> tuple[set[int], set[int]]:
-    """The places of calls that have an output, and of outputs that have a call."""
+    """The indices of calls that have an output, and of outputs that have a call."""
     waiting: dict[tuple[bool, str], deque[int]] = {}
     answered: set[int] = set()
     answers: set[int] = set()
@@ -119,7 +119,7 @@ def _pairs(items: Sequence[ResponseItem]) -> tuple[set[int], set[int]]:
 
 
 def call_key(call: FunctionCall | LocalShellCall | CustomToolCall) -> tuple[bool, str]:
-    """What pairs a call with its output; a custom tool's outputs are of a kind of their own."""
+    """The key that pairs a call with its output; custom tools have separate keys, because their outputs do."""
     if isinstance(call, LocalShellCall):
         return False, call.call_id or call.id or ""
     return isinstance(call, CustomToolCall), call.call_id

@@ -1,4 +1,4 @@
-"""Image files as data URLs, the form in which a model can be sent them."""
+"""Image files as data URLs, for requests to the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
-"""Of one image; providers take no larger ones."""
+"""For one image; providers accept no larger ones."""
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -19,12 +19,11 @@ _MAGIC = (
 
 
 class ImageUnreadable(Exception):
-    """Why the file cannot be sent as an image, in a few words."""
+    """The file is not a valid image for the model; the text is the reason."""
 
 
 def image_data_url(path: Path) -> str:
-    """Reads a file that the user named; call it in a thread. Raises ImageUnreadable, or OSError where it cannot be
-    opened."""
+    """Reads a file that the user named. Blocks: call it in a thread. Raises ImageUnreadable or OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -37,7 +36,7 @@ def image_data_url(path: Path) -> str:
 
 
 def data_url(data: bytes) -> str:
-    """Raises ImageUnreadable for what is no image."""
+    """Raises ImageUnreadable for an unknown format."""
     mime = _mime(data)
     if mime is None:
         raise ImageUnreadable("not a PNG, JPEG, GIF, BMP or WebP image")

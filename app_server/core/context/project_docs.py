@@ -1,10 +1,10 @@
-"""AGENTS.md: found in the home and from the repository's root down to the working directory.
+"""Finds and reads AGENTS.md files: in the home, and from the repository's root down to the working directory.
 
-Only regular files are read, and no more than the configured number of bytes of them together. A link in a
-repository that leads out of it is not followed: whoever wrote the repository would choose what the model is sent.
-As with git, a repository counts whose `.git` belongs to the user or to root. So do documents and links to them: a
-folder that others may write, /tmp say, is no way to instruct the model. Who may write a file is not looked at, since
-there are file systems on which that is everybody.
+It reads only regular files, up to the configured total size. It does not follow links out of the repository: otherwise
+the repository's author would choose which of the user's files the model receives.
+As in git, `.git` must belong to the user or to root, and so must the documents and the links to them: otherwise anybody
+could instruct the model through a shared folder such as /tmp. Write permissions do not count, because on some file
+systems everybody has them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 NAMES = ("AGENTS.override.md", "AGENTS.md")
-"""In each directory the first of these that exists is taken; configured fallback names come after."""
+"""The first existing name in each directory counts; configured fallback names follow."""
 
 SEPARATOR = "\n\n--- project-doc ---\n\n"
 HOME_MAX_BYTES = 1 << 20
 
 
 OnRefusal = Callable[[str], None]
-"""Is told what was not read, in words for the user."""
+"""Receives a message for the user about each file that was not read."""
 
 
 def find_instructions(
@@ -35,7 +35,7 @@ def find_instructions(
     fallback_names: Sequence[str] = (),
     on_refusal: OnRefusal = log.warning,
 ) -> str | None:
-    """The whole text to send, or None where there is nothing to say."""
+    """The text of all documents, or None without any."""
     own = _first(home, NAMES, HOME_MAX_BYTES)
     own = own.strip() if own else None
     project = _project_docs(cwd, max_bytes, (*NAMES, *fallback_names), on_refusal)
@@ -61,7 +61,7 @@ def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: O
 
 
 def _from_repository_root(cwd: Path, on_refusal: OnRefusal) -> list[Path]:
-    """The repository's root down to `cwd`; `cwd` alone outside a repository, or in another user's."""
+    """The directories from the repository's root to `cwd`; only `cwd` outside a repository, or in another user's."""
     chain = [cwd]
     for directory in (cwd, *cwd.parents):
         if directory != cwd:
@@ -97,7 +97,7 @@ def _first_in_project(
 
 
 def _is_strange(path: Path) -> bool:
-    """The entry itself, a link or not, belongs to neither the user nor root."""
+    """Whether the entry itself, not the target of a link, belongs to another user than this one and root."""
     try:
         return _belongs_to_another(os.lstat(path))
     except OSError:
@@ -113,8 +113,8 @@ def _leads_out(path: Path, root: str) -> bool:
 
 
 def _read(path: Path, max_bytes: int, on_refusal: OnRefusal | None = None) -> str | None:
-    """None where there is no such file, or it is another user's and that matters. O_NONBLOCK: a FIFO of that name must
-    not stop the server.
+    """None if the file does not exist, or if `on_refusal` is given and the file belongs to another user. With
+    O_NONBLOCK, a FIFO does not block the server.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from app_server.core.errors import SHORTAGES
-from app_server.core.patch.plan import program_command
+from app_server.core.patch.patch_plan import program_command
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)

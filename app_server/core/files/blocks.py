@@ -1,6 +1,6 @@
-"""Which lines belong together around one of them, judged by indentation alone, so in any language. Pure.
+"""Finds the block of lines that contains a given line, by indentation alone, so in any language. Pure.
 
-A block is a line, its head, and the deeper lines below it. Comments and blank lines decide nothing.
+A block is a line, its head, and the deeper lines below it. Comments and blank lines do not delimit blocks.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 TAB = 4
 
 COMMENTS = ("#", "//", "/*", "*", "--", ";", "@", "<!--")
-"""What comments and attributes begin with in most languages."""
+"""Prefixes of comments and attributes in most languages."""
 OPENERS = frozenset({"{", "(", "[", "do", "begin", "then"})
-"""Alone on a line, they open the block that the line above names."""
+"""Alone on a line, these open the block of the line above."""
 CLOSERS = ("}", ")", "]", "end")
 
 
 class Lines:
-    """Lines with the depths that count: a blank line is as deep as the one before it."""
+    """Lines with their depths; a blank line has the depth of the one before it."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.count = len(lines)
@@ -30,8 +30,10 @@ class Lines:
             self._depths.append(last if blank else len(expanded) - len(expanded.lstrip()))
 
     def block(self, anchor: int, *, levels: int, siblings: bool, header: bool) -> range:
-        """The block `levels` above the line `anchor`, or the outermost for 0. `siblings` are what stands beside it
-        under the same parent, `header` the comments and attributes right above it."""
+        """The block `levels` above the line `anchor`, or the outermost for 0.
+
+        `siblings` adds the other blocks under the same parent, `header` the comments and attributes directly above.
+        """
         head = self._head(anchor, levels)
         floor = self._depths[head]
         if siblings:
@@ -62,7 +64,7 @@ class Lines:
         return head
 
     def _end(self, start: int, floor: int) -> int:
-        """Behind the last line from `start` on that is at least as deep as `floor`, or opens what is."""
+        """The end of the lines from `start` that are at least as deep as `floor`, or open such a block."""
         end = start + 1
         for n in range(start + 1, self.count):
             opens = self._depths[n] == floor - 1 and self._texts[n] in OPENERS
@@ -76,7 +78,7 @@ class Lines:
         return (n for n in numbers if self._texts[n] and not self._is_comment(n))
 
     def _is_header(self, n: int, depth: int) -> bool:
-        # In many styles the further lines of a comment are one deeper than its first.
+        # In many styles, the later lines of a comment are indented by one more column.
         return self._is_comment(n) and self._depths[n] in (depth, depth + 1)
 
     def _is_comment(self, n: int) -> bool:
@@ -84,7 +86,7 @@ class Lines:
 
 
 def window(block: range, anchor: int, limit: int) -> range:
-    """At most `limit` lines of the block, those nearest to the anchor."""
+    """The at most `limit` lines of the block that are nearest to the anchor."""
     above, below = anchor - block.start, block.stop - 1 - anchor
     up = min(above, max(limit // 2, limit - 1 - below))
     down = min(below, limit - 1 - up)

@@ -1,8 +1,9 @@
-"""Scores how well a typed word fits a path, and says which characters fit. Pure.
+"""Scores how well a typed word matches a path, and which characters match. Pure.
 
-The word's characters must occur in order. A run of neighbours scores higher than scattered ones, as does a
-match at the beginning of a path, of a part of it, of a word or of a hump. The best way of all to place the
-word counts; it is found over the places where its characters occur, not over the whole path.
+The word's characters must occur in order. Consecutive characters score higher than scattered ones, and so does a match
+at the start of a path, of a component, of a word or of a camel-case hump. The score is that of the best placement. As
+in fzf, dynamic programming finds it: one row per character of the word, one cell per occurrence of that character in
+the path.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SPLIT = re.compile(r"(?:\\.|\S)+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of a query. `text` is folded unless it has a capital, which then must be met."""
+    """One word of a query. `text` is case-folded unless it has a capital; then case must match."""
 
     text: str
     cased: bool
@@ -38,7 +39,7 @@ class Word:
 
 
 def parse_query(query: str) -> tuple[Word, ...]:
-    """The words of a query. They are separated by white space; a backslash keeps a space in a word."""
+    """The words of a query, separated by white space; a backslash escapes a space."""
     return tuple(_word(found.replace("\\ ", " ")) for found in _SPLIT.findall(query))
 
 
@@ -47,14 +48,14 @@ def _word(text: str) -> Word:
 
 
 def folded(text: str, word: Word) -> str:
-    """`text` as that word is looked up in it, character by character."""
+    """`text` folded for the search of that word, with the same number of characters."""
     if text.isascii():
         return text if word.cased else text.lower()
     return text.translate(_FOLDS[word.cased, word.accented])
 
 
 class _Fold(dict[int, int]):
-    """Maps each character to one character: without its accent, and in lower case, where asked."""
+    """Maps each character to one character: without its accent and in lower case, where requested."""
 
     def __init__(self, cased: bool, accented: bool) -> None:
         super().__init__()
@@ -75,17 +76,18 @@ _FOLDS = {(c, a): _Fold(c, a) for c in (False, True) for a in (False, True)}
 
 
 def subsequence_pattern(word: Word, separator: str) -> str:
-    """A regular expression of the folded paths, each behind a separator, that have the word's characters in
-    order."""
+    """A regular expression that finds the folded paths, each preceded by a separator, with the word's characters in
+    order.
+    """
     end = re.escape(separator)
     parts = (f"[^{re.escape(char)}{end}]*+{re.escape(char)}" for char in word.text)
     return end + "".join(parts)
 
 
 def shape_table(words: Sequence[Word]) -> dict[int, int]:
-    """Translates ASCII paths into shapes: characters that no word has become one of their class.
+    """Translates ASCII paths into shapes: each character that occurs in no word becomes a stand-in for its class.
 
-    Two paths of the same shape have the same score, since only classes and the words' characters count.
+    Two paths of the same shape have the same score, which depends only on classes and the words' characters.
     """
     kept = {char for word in words for char in word.text + word.text.lower() + word.text.upper()}
     return {
@@ -94,17 +96,17 @@ def shape_table(words: Sequence[Word]) -> dict[int, int]:
 
 
 def score(word: Word, path: str, fold: str) -> int:
-    """How well the word fits; `fold` is the folded path, and is known to have its characters in order."""
+    """The score of the word; `fold` is the folded path, which must contain its characters in order."""
     return max(cell[1] for cell in _last_row(word.text, path, fold, None))
 
 
 def positions(word: Word, path: str, fold: str) -> list[int]:
-    """Which characters of the path the best placing takes."""
+    """The indices of the path's characters in the best placement."""
     back: list[dict[int, int]] = []
     row = _last_row(word.text, path, fold, back)
     best = max(cell[1] for cell in row)
     ends = [place for place, value, _ in row if value == best]
-    # Among equals a single character is the first, a longer word the last.
+    # Among equal scores, a single character takes the first place, a longer word the last.
     place = ends[0] if len(word.text) == 1 else ends[-1]
     found = [place]
     for before in reversed(back):
@@ -114,7 +116,9 @@ def positions(word: Word, path: str, fold: str) -> list[int]:
 
 
 Row = list[tuple[int, int, int]]
-"""The places of one character of the word: place, best score up to there, bonus that a neighbour inherits."""
+"""The cells of one character of the word, in path order: its place in the path, the best score of a placement that ends
+there, and the bonus that a directly following match inherits.
+"""
 
 
 def _last_row(text: str, path: str, fold: str, back: list[dict[int, int]] | None) -> Row:
@@ -132,7 +136,7 @@ def _last_row(text: str, path: str, fold: str, back: list[dict[int, int]] | None
 
 
 def _places(text: str, fold: str) -> list[list[int]]:
-    """Where each character can be placed so that those before and after it can be, too."""
+    """For each character of the word, its occurrences that leave room for the characters before and after it."""
     first: list[int] = []
     at = -1
     for char in text:
@@ -152,9 +156,17 @@ def _places(text: str, fold: str) -> list[list[int]]:
 
 
 def _next_row(row: Row, places: Sequence[int], path: str, origins: dict[int, int]) -> Row:
+    """The row of the next character, from the row of the previous one; `origins` receives each cell's predecessor.
+
+    A cell continues either from the neighbour at `place - 1` (a run: no penalty, and it keeps the bonus with which the
+    run started) or from any earlier cell across a gap. A gap of n characters costs GAP_START + (n - 1) * GAP_EXTENSION,
+    with an extension of one per character. So the best start of a gap is the cell with the largest score + place, which
+    does not depend on where the gap ends: one pass over both rows suffices. A gap never lowers the score below zero,
+    and on equal scores the gap wins.
+    """
     out: Row = []
     index = 0
-    # The best score before the gap, with the gap's price so far taken out: it falls by one with each place.
+    # `best` is the largest score + place of all cells that a gap may start from, `origin` the place of that cell.
     best = origin = -1
     neighbour: tuple[int, int, int] | None = None
     for place in places:
@@ -209,8 +221,9 @@ def _make_class(char: str) -> int:
 
 
 _STAND_INS = [ord("\x10") + kind for kind in range(7)]
-"""One character for each class that hardly any path has; one that has it is scored like another of its
-shape."""
+"""A stand-in for each class: control characters, which hardly any path contains. A path that contains one gets the
+score of another path of its shape.
+"""
 
 _ASCII_CLASSES = [_make_class(chr(code)) for code in range(128)]
 

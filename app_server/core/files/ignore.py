@@ -1,7 +1,7 @@
-"""Decides what `.gitignore` files hide. Pure: texts in, decisions out.
+"""Decides which files `.gitignore` rules ignore. Pure: texts in, decisions out.
 
-Within a file the last rule that matches decides; a file deeper in the tree goes before one above it. Rules
-that are a plain name or a plain ending are looked up, the others are matched.
+Within a file, the last matching rule decides; a file deeper in the tree overrides one above it. Rules that are a plain
+name or a plain suffix are looked up in a table; only the others are matched as patterns.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ _ENDING = re.compile(r"\*(\.[^*?\[\\./]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class IgnoreRule:
     """One line of an ignore file."""
 
     pattern: str
     hides: bool
     folders_only: bool
     anchored: bool
-    """Whether it is matched against the path below the file's folder, not against the name."""
+    """Whether it applies to the path relative to the file's folder, not to the name."""
 
 
-def parse_rules(text: str) -> list[Rule]:
+def parse_rules(text: str) -> list[IgnoreRule]:
     lines = text.removeprefix("\ufeff").split("\n")
     return [rule for line in lines if (rule := _parse_rule(line.removesuffix("\r"))) is not None]
 
 
-def _parse_rule(line: str) -> Rule | None:
+def _parse_rule(line: str) -> IgnoreRule | None:
     if line.startswith("#"):
         return None
     line = _without_trailing_spaces(line)
@@ -41,7 +41,7 @@ def _parse_rule(line: str) -> Rule | None:
     line = line[:-1] if folders_only else line
     anchored = "/" in line
     line = line.removeprefix("/") if anchored else line
-    return Rule(line, hides, folders_only, anchored) if line else None
+    return IgnoreRule(line, hides, folders_only, anchored) if line else None
 
 
 def _without_trailing_spaces(line: str) -> str:
@@ -49,15 +49,17 @@ def _without_trailing_spaces(line: str) -> str:
     while end and line[end - 1] == " ":
         end -= 1
     slashes = len(line[:end]) - len(line[:end].rstrip("\\"))
-    # A backslash before it keeps the first of the spaces, unless it is escaped itself.
+    # An unescaped backslash keeps the first of the spaces.
     return line[: end + 1] if slashes % 2 and end < len(line) else line[:end]
 
 
 class RuleSet:
-    """The rules of one folder, with all that apply above it."""
+    """The rules of one folder, including those of all folders above it."""
 
-    def __init__(self, rules: list[Rule], above: RuleSet | None, *, base: str = "", prefix: str = "") -> None:
-        """`base` is the folder of the rules; for rules from outside, `prefix` leads from theirs to here."""
+    def __init__(
+        self, rules: list[IgnoreRule], above: RuleSet | None, *, base: str = "", prefix: str = ""
+    ) -> None:
+        """`base` is the folder of the rules; for rules from outside the root, `prefix` leads from it to the root."""
         self.above = above
         self._skip = len(base)
         self._prefix = prefix
@@ -76,7 +78,7 @@ class RuleSet:
                 self._patterns.append((number, re.compile(source, re.DOTALL)))
 
     def hides(self, folder: str, name: str, is_folder: bool) -> bool:
-        """Whether `name` in `folder` (a path with a slash at its end, or empty) is ignored."""
+        """Whether `name` in `folder` (a path with a trailing slash, or empty) is ignored."""
         rules: RuleSet | None = self
         while rules is not None:
             decision = rules._decide(folder, name, is_folder)

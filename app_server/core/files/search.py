@@ -1,7 +1,7 @@
-"""Fuzzy file search: which files below some folders fit what a user has typed so far.
+"""Fuzzy file search: the files below some folders that match what a user has typed so far.
 
-The walk, the filter and the scoring run in a worker thread and look now and then whether they are still
-wanted. A search with the token of an earlier one takes its place.
+Walking, filtering and scoring run in a worker thread and regularly check for cancellation. A search cancels an earlier
+one with the same token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
 LIMIT = 50
-"""Matches that are given for each root."""
+"""Maximum number of matches for each root."""
 MAX_TREES = 8
 MAX_QUERY = 512
 CHECK_EVERY = 512
@@ -40,7 +40,7 @@ _UNSHOWABLE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class FileMatch:
-    """A file that fits: where, how well, and which characters of its path do."""
+    """A matching file: its path, its score, and the indices of the matching characters."""
 
     root: str
     path: str
@@ -50,12 +50,12 @@ class FileMatch:
 
 
 async def search_files(query: str, roots: Sequence[str | Path]) -> list[FileMatch]:
-    """One search with nothing remembered from earlier ones. Cancel it to end it."""
+    """One search without a cache. Cancel it to end it."""
     return await FileSearch(lambda: 0).search(query, roots)
 
 
 class FileSearch:
-    """Searches for all clients of a server; remembers the trees that were searched last."""
+    """Searches for all clients of a server; caches the trees of the latest searches."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
@@ -67,7 +67,7 @@ class FileSearch:
     async def search(
         self, query: str, roots: Sequence[str | Path], token: str | None = None
     ) -> list[FileMatch]:
-        """The best matches, best first. Empty when a later search with the same token came meanwhile."""
+        """The best matches, best first. Empty if a later search with the same token replaced this one."""
         stop = threading.Event()
         if token is not None:
             if earlier := self._running.pop(token, None):
@@ -82,7 +82,7 @@ class FileSearch:
                 del self._running[token]
 
     def find(self, query: str, roots: Sequence[str | Path], stop: Stop) -> list[FileMatch]:
-        """The same, here and now."""
+        """The same, synchronously."""
         words = parse_query(query[:MAX_QUERY])
         if not words:
             return []
@@ -97,7 +97,7 @@ class FileSearch:
         return matches
 
     def _best(self, words: Sequence[Word], listing: str, stop: Stop) -> list[tuple[int, str]] | None:
-        """The best files of a listing. Folding one that is not ASCII takes long, so the last is kept."""
+        """The best files of a listing. Folding a non-ASCII listing is slow, so the last result is cached."""
         kind = (words[0].cased, words[0].accented)
         last_kind, last_listing, fold = self._last_fold
         if last_kind != kind or last_listing != listing:
@@ -127,21 +127,20 @@ def _best(words: Sequence[Word], listing: str, fold: str, stop: Stop) -> list[tu
 
 
 def _candidates(words: Sequence[Word], fold: str) -> Iterator[tuple[int, int]]:
-    """Where in the listing the paths lie that have the first word's characters in order."""
+    """The ranges of the listing's paths that contain the first word's characters in order."""
     for match in re.finditer(subsequence_pattern(words[0], SEPARATOR), fold):
         end = fold.find(SEPARATOR, match.end())
         yield match.start() + 1, len(fold) if end < 0 else end
 
 
 class _Scorer:
-    """Scores paths of one listing. Paths of the same shape have the same score, so each shape is scored
-    once."""
+    """Scores paths of one listing. Paths of the same shape have the same score, so it scores each shape once."""
 
     def __init__(self, words: Sequence[Word], listing: str) -> None:
         self._words = words
         self._listing = listing
         self._table = shape_table(words)
-        # One pass over everything is fast for ASCII only.
+        # Translating the whole listing at once is fast for ASCII only.
         self._shapes = listing.translate(self._table) if listing.isascii() else None
         self._known: dict[str, int | None] = {}
 

@@ -1,7 +1,7 @@
-"""Lists the files below a root that are not ignored, remembering folders that have not changed since.
+"""Lists the files below a root that are not ignored, with a cache of folders that have not changed.
 
-A folder is read again when its modification time or its ignore rules changed; else looking at that time is
-all it costs. Links to folders are followed once and only inside of the root. `.git` is never entered.
+The walk rereads a folder only if its modification time or its ignore rules changed; otherwise a folder costs one
+`stat`. It follows links to folders once and only inside the root, and never enters `.git`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from app_server.core.files.ignore import RuleSet, parse_rules
 from protocol.records import dataclass
 
 IGNORE_FILES = (".gitignore", ".ignore")
-"""In one folder the later one goes before the earlier one."""
+"""In one folder, the later one overrides the earlier one."""
 MAX_IGNORE_BYTES = 1024 * 1024
 MAX_FILES = 1_000_000
 SEPARATOR = "\0"
-"""Stands before every path of a listing; no name can have it."""
+"""Precedes every path of a listing; no file name can contain it."""
 
 _SETTLED_NS = 50_000_000
 _SETTLED_COARSE_NS = 2_500_000_000
-"""A folder that was read so soon after a change may change again without its time telling."""
+"""A folder that was read this soon after a change may change again without a new modification time: file systems with
+coarse timestamps, recognised by whole seconds, need the longer period.
+"""
 
 Signature = tuple[int, int, int]
 _NO_FILE: Signature = (0, 0, 0)
@@ -32,7 +34,7 @@ _NO_FILE: Signature = (0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What was in a folder, less what is ignored."""
+    """The contents of a folder without what is ignored."""
 
     mtime_ns: int
     above: RuleSet | None
@@ -56,7 +58,7 @@ class _Walk:
 
 
 class Tree:
-    """The files below one root. Not for several threads at once."""
+    """The files below one root. Not thread-safe."""
 
     def __init__(self, root: str, now_ns: Callable[[], int]) -> None:
         self._root = root
@@ -66,7 +68,7 @@ class Tree:
         self._outer_signatures: tuple[tuple[str, Signature], ...] = ()
 
     def listing(self, stop: Callable[[], bool]) -> str | None:
-        """The paths of all files relative to the root, each behind a NUL; None when stopped."""
+        """The paths of all files relative to the root, each preceded by a NUL; None when stopped."""
         self._refresh_outer()
         walk = _Walk(stop)
         seen: dict[str, _Folder] = {}
@@ -77,7 +79,7 @@ class Tree:
             if stop():
                 return None
             path, above = pending.pop()
-            folder = self._look(path, above)
+            folder = self._cached_or_read(path, above)
             if folder is None:
                 continue
             seen[path] = folder
@@ -85,11 +87,17 @@ class Tree:
             walk.count += folder.count
             pending += [(f"{path}{name}/", folder.rules) for name in folder.folders]
             for name in folder.links:
-                self._take_link(f"{path}{name}", folder.rules, walk, pending)
+                self._add_link(f"{path}{name}", folder.rules, walk, pending)
         self._folders = seen
         return "".join(walk.listings)
 
-    def _look(self, path: str, above: RuleSet | None) -> _Folder | None:
+    def _cached_or_read(self, path: str, above: RuleSet | None) -> _Folder | None:
+        """The folder from the cache if nothing in it changed, else from the disk.
+
+        Adding, removing or renaming an entry changes the folder's modification time. Editing an ignore file does not:
+        hence the separate signatures of ignore files, and the comparison of the rules from above, by identity. A folder
+        that changed too recently is cached with the time -1, which never matches, so that the next walk rereads it.
+        """
         try:
             mtime_ns = os.stat(self._root + path).st_mtime_ns
         except (OSError, ValueError):
@@ -102,9 +110,9 @@ class Tree:
         settled = self._now_ns() - mtime_ns > (
             _SETTLED_NS if mtime_ns % 1_000_000_000 else _SETTLED_COARSE_NS
         )
-        return self._read(path, above, mtime_ns if settled else -1)
+        return self._read_folder(path, above, mtime_ns if settled else -1)
 
-    def _read(self, path: str, above: RuleSet | None, mtime_ns: int) -> _Folder | None:
+    def _read_folder(self, path: str, above: RuleSet | None, mtime_ns: int) -> _Folder | None:
         files: list[str] = []
         folders: list[str] = []
         links: list[str] = []
@@ -138,10 +146,13 @@ class Tree:
             has_ignore_files=has_ignore_files,
         )
 
-    def _take_link(
+    def _add_link(
         self, path: str, rules: RuleSet | None, walk: _Walk, pending: list[tuple[str, RuleSet | None]]
     ) -> None:
-        """A link is what it leads to: a file, or a folder inside of the root that was not followed yet."""
+        """Adds the target of a link: a file, or a folder inside the root that was not followed yet.
+
+        Not an ancestor of the link, which would make the walk endless.
+        """
         place = self._root + path
         try:
             status = os.stat(place)
@@ -163,7 +174,7 @@ class Tree:
 
     # --- rules
     def _refresh_outer(self) -> None:
-        """The rules from around the root, as far as its repository reaches."""
+        """Reloads the rules of the folders above the root, up to the top of its repository."""
         places = _outer_files(self._root)
         signatures = tuple((place, _signature(place)) for _, place in places)
         if signatures != self._outer_signatures:
@@ -183,9 +194,9 @@ class Tree:
 
 
 def _outer_files(root: str) -> list[tuple[str, str]]:
-    """Ignore files outside of the root that hold for it, the weakest first; before each, how the root is
-    reached
-    from its folder."""
+    """Ignore files outside the root that apply to it, lowest precedence first, each with the path from its folder to
+    the root.
+    """
     inner = Path(root)
     for top in (inner, *inner.parents):
         if os.path.lexists(top / ".git"):
@@ -209,7 +220,7 @@ def _with_rules_of(place: str, above: RuleSet | None, *, base: str = "", prefix:
 
 
 def _read_rules(place: str) -> str | None:
-    """The text of an ignore file, if it is a file and not too long."""
+    """The text of an ignore file, if it is a regular file and not too long."""
     try:
         fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """Translates git's wildcard patterns into regular expressions. Pure.
 
-With `whole_path` a star stops at a slash and `**` spans folders; without it the pattern is for one name.
+With `whole_path`, a star stops at a slash and `**` spans folders; without it, the pattern is for one name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEVER = "(?!)"
 
 
 def translate(pattern: str, *, whole_path: bool) -> str:
-    """The regular expression, to be matched to the end. A malformed pattern matches nothing, as in git."""
+    """The regular expression for a full match. A malformed pattern matches nothing, as in git."""
     out: list[str] = []
     at = 0
     while at < len(pattern):
@@ -63,7 +63,7 @@ def _stars(pattern: str, at: int, whole_path: bool) -> tuple[str, int]:
 
 
 def _bracket(pattern: str, at: int) -> tuple[str, int]:
-    """What follows an opening bracket, and where it ends."""
+    """The class after an opening bracket, and the index after it."""
     negated = at < len(pattern) and pattern[at] in "!^"
     at += negated
     members: list[str] = []
@@ -86,7 +86,7 @@ def _bracket(pattern: str, at: int) -> tuple[str, int]:
             high, at = _member(pattern, at + 1)
             if low <= high:
                 members.append(f"{re.escape(low)}-{re.escape(high)}")
-        # The lower end counts by itself, too, even where the range is none.
+        # git matches the lower end by itself, even if the range is empty.
         members.append(re.escape(low))
         if not low:
             return NEVER, at

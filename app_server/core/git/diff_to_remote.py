@@ -1,7 +1,6 @@
-"""What lies in a working tree and on no remote: the closest commit that a remote has, and the diff to it.
+"""The local changes of a working tree: the closest commit that a remote has, and the diff to it.
 
-Untracked files are part of the diff. New objects go to a scratch folder, so the repository is not written
-at all.
+The diff includes untracked files. New objects go to a scratch folder, so that the repository is not changed.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DiffToRemote:
-    """A commit that a remote has, and what leads from it to the working tree."""
+    """A commit that a remote has, and the diff from it to the working tree."""
 
     sha: str
     diff: str
 
 
 async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
-    """None where there is no repository, no remote that is known, or git fails."""
+    """None without a repository or a known remote, or if git fails."""
     repository = find_repository(folder)
     if repository is None:
         return None
@@ -36,7 +35,7 @@ async def diff_to_remote(git: Git, folder: Path) -> DiffToRemote | None:
 
 
 async def _closest_remote_commit(git: Git, repository: Repository) -> str | None:
-    """HEAD if a remote has it; else the first of its ancestors, along first parents, that a remote has."""
+    """HEAD if a remote has it; else its nearest ancestor, along first parents, that a remote has."""
     remotes = await git.output(repository, ["for-each-ref", "--count=1", "refs/remotes"])
     if not remotes.strip():
         return None

@@ -1,6 +1,6 @@
-"""Ghost snapshots: a commit of the working tree that no reference names, taken before a turn to undo it.
+"""Ghost snapshots: a commit of the working tree without a reference, created before a turn to undo it.
 
-Taking one leaves index, HEAD, references and files alone. Restoring one is `undo`.
+Creating one does not change the index, HEAD, references or files. `restore` undoes a turn.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MESSAGE = "codex snapshot"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotUnavailable:
-    """No snapshot was taken; `message` is what the client is told."""
+    """No snapshot was created; `message` is the text for the client."""
 
     message: str
 
 
 async def take_snapshot(git: Git, folder: Path, now: datetime) -> GhostCommit | SnapshotUnavailable:
-    """A commit of the working tree below `folder` as it is now. Never raises but when cancelled."""
+    """A commit of the current working tree below `folder`. Never raises, except when cancelled."""
     repository = find_repository(folder)
     if repository is None:
         return SnapshotUnavailable(NOT_A_REPOSITORY)
@@ -52,13 +52,13 @@ async def _commit(git: Git, repository: Repository, prefix: bytes, now: datetime
     return GhostCommit(
         id=commit.decode().strip(),
         parent=parent,
-        preexisting_untracked_files=tuple(shown(name) for name in names if not name.endswith(b"/")),
-        preexisting_untracked_dirs=tuple(shown(name[:-1]) for name in names if name.endswith(b"/")),
+        preexisting_untracked_files=tuple(displayable(name) for name in names if not name.endswith(b"/")),
+        preexisting_untracked_dirs=tuple(displayable(name[:-1]) for name in names if name.endswith(b"/")),
     )
 
 
 async def _resolved_head(git: Git, repository: Repository) -> str | None:
-    """HEAD as git knows it, where its references are not plain files."""
+    """HEAD as git resolves it, for repositories whose references are not plain files."""
     try:
         found = await git.output(repository, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
     except GitError:
@@ -67,13 +67,13 @@ async def _resolved_head(git: Git, repository: Repository) -> str | None:
 
 
 def prefix_of(repository: Repository, folder: Path) -> bytes:
-    """`folder` below the root of the working tree, with a slash at its end; empty for the root."""
+    """`folder` relative to the root of the working tree, with a trailing slash; empty for the root."""
     relative = os.fsencode(folder.relative_to(repository.root))
     return b"" if relative == b"." else relative + b"/"
 
 
-def shown(path: bytes) -> str:
-    """A path as JSON can carry it."""
+def displayable(path: bytes) -> str:
+    """A path as text that JSON can represent."""
     return path.decode("utf-8", "replace")
 
 

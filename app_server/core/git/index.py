@@ -1,6 +1,6 @@
-"""What git's index says of a working tree, and what has changed since, found by comparing file status alone.
+"""Reads git's index, and finds changed files in the working tree by their status alone.
 
-Git itself would run filters to see whether a file changed; a snapshot only has to know which files may have.
+To compare contents, git would run filters; a snapshot only needs to know which files may have changed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ENTRY = re.compile(
 )
 
 LIST_INDEX = ("ls-files", "--stage", "--debug", "-z")
-"""The command whose output `parse_index` reads. It looks at the index only."""
+"""The command whose output `parse_index` parses. It reads only the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """A tracked file as the index knows it."""
+    """A tracked file in the index."""
 
     path: bytes
     mode: int
@@ -56,7 +56,7 @@ def parse_index(output: bytes) -> list[IndexEntry]:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeFile:
-    """A file of the working tree: its path, and the mode that git would store."""
+    """A file of the working tree, with the mode that git would store."""
 
     path: bytes
     mode: int
@@ -65,14 +65,14 @@ class WorktreeFile:
 
 
 class Worktree:
-    """Looks at files below a root, never through a link to a folder."""
+    """Reads the status of files below a root, without following links to folders."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.fsencode(root)
         self._real_folders: dict[bytes, bool] = {b"": True}
 
     def file(self, path: bytes) -> WorktreeFile | None:
-        """The file or link there; None for what git does not store."""
+        """The file or link at `path`; None for types that git does not store."""
         if not self._is_real_folder(path.rpartition(b"/")[0]):
             return None
         try:
@@ -103,7 +103,7 @@ class Worktree:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How the working tree differs from the index. Files that are gone are in neither part."""
+    """How the working tree differs from the index. Deleted files are in neither part."""
 
     kept: tuple[IndexEntry, ...]
     changed: tuple[WorktreeFile, ...]
@@ -134,6 +134,6 @@ def _is_unchanged(entry: IndexEntry, file: WorktreeFile, index_mtime_ns: int) ->
     return (
         entry.stage == 0
         and (file.mode, file.size & 0xFFFFFFFF, file.mtime_ns) == (entry.mode, entry.size, entry.mtime_ns)
-        # A file written in the moment of the index's last change may have changed once more in it.
+        # A file with the timestamp of the index may have changed again within that timestamp's resolution.
         and file.mtime_ns < index_mtime_ns
     )

@@ -1,4 +1,4 @@
-"""What a conversation remembers of the repository that it began in. Costs a few small files; runs nothing."""
+"""The git information in a conversation's metadata. Reads a few small files, and runs no git."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.git.config import parse_git_config
+from app_server.core.git.config_file import parse_git_config
 from app_server.core.git.repository import Repository, find_repository, read_head, read_small
 from protocol.rollout import GitInfo
 
@@ -16,28 +16,28 @@ _WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#]*)@", re.IGNORECASE)
 
 
 def read_git_info(folder: Path) -> GitInfo | None:
-    """Commit, branch and remote of the repository around `folder`; None outside of one."""
+    """Commit, branch and remote of the repository that contains `folder`; None outside of one."""
     repository = find_repository(folder)
     if repository is None:
         return None
     head = read_head(repository)
     return GitInfo(
         commit_hash=head.commit,
-        # A branch that was never committed to does not exist yet.
+        # A branch without a commit does not exist yet.
         branch=head.branch if head.commit else None,
         repository_url=origin_url(repository),
     )
 
 
 def origin_url(repository: Repository) -> str | None:
-    """Where `origin` lies, without credentials."""
+    """The URL of `origin`, without credentials."""
     values = parse_git_config(read_small(repository.common_dir / "config", MAX_CONFIG_BYTES) or "")
     url = values.get("remote.origin.url")
     return without_credentials(_rewritten(url, values)) if url else None
 
 
 def _rewritten(url: str, values: Mapping[str, str]) -> str:
-    """The URL after the repository's own `url.BASE.insteadOf`: the longest prefix wins."""
+    """The URL after the repository's `url.BASE.insteadOf` rules: the longest prefix wins."""
     rules = [
         (prefix, key.removeprefix("url.").removesuffix(".insteadof"))
         for key, prefix in values.items()

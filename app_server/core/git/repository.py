@@ -1,8 +1,8 @@
-"""Reads a git repository's own files, without git: where it is, what HEAD names, where its remote lies.
+"""Reads a git repository's files without running git: its location, HEAD and references.
 
-Nothing of a repository is executed, and its files are not trusted: only regular files are read, only so
-much of them, and only names that git itself would write are followed. A bare repository is not taken for
-one, since a folder in a working tree can be made to look like it.
+It executes nothing of a repository and does not trust its files: it reads only regular files up to a maximum size, and
+follows only names that git itself would write. It ignores bare repositories, because a folder in a working tree can
+imitate one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REF_NAME = re.compile(r"refs/(?!.*(?:^|/)\.)(?!.*\.\.)[^\x00-\x20\x7f~^:?*\[\\]
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A working tree and where git keeps its data; for a linked worktree the shared data lies elsewhere."""
+    """A working tree and its git directory; a linked worktree shares data in a separate common directory."""
 
     root: Path
     git_dir: Path
@@ -36,7 +36,7 @@ class Repository:
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """The repository whose working tree `folder` is in."""
+    """The repository whose working tree contains `folder`."""
     for root in (folder, *folder.parents):
         entry = root / ".git"
         try:
@@ -53,7 +53,7 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def _linked_git_dir(entry: Path) -> Path | None:
-    """Where a `.git` file (of a worktree or a submodule) points."""
+    """The target of a `.git` file (of a worktree or a submodule)."""
     text = read_small(entry) or ""
     target = text.removeprefix("gitdir:").strip()
     if not text.startswith("gitdir:") or not target or "\n" in target or "\0" in target:
@@ -63,7 +63,7 @@ def _linked_git_dir(entry: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is checked out. A branch without a commit was never committed to; no branch is a detached HEAD."""
+    """What is checked out. A branch without a commit is unborn; without a branch, HEAD is detached."""
 
     branch: str | None
     commit: str | None
@@ -76,13 +76,13 @@ def read_head(repository: Repository) -> Head:
     ref = text.removeprefix("ref:").strip()
     branch = ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
     if branch == ".invalid":
-        # What HEAD says where references are kept in tables, which are not read here.
+        # The content of HEAD in repositories with the reftable format, which this module does not read.
         return Head(None, None)
     return Head(branch, resolve_ref(repository, ref))
 
 
 def resolve_ref(repository: Repository, ref: str) -> str | None:
-    """The object that a reference names."""
+    """The object id of a reference."""
     for _ in range(MAX_REF_DEPTH):
         if not _REF_NAME.fullmatch(ref):
             return None
@@ -103,7 +103,7 @@ def _packed_ref(repository: Repository, ref: str) -> str | None:
 
 
 def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
-    """The text of a regular file that is not too long; None for everything else."""
+    """The text of a regular file within the limit; None otherwise."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):

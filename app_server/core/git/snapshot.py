@@ -1,8 +1,7 @@
-"""Writes a working tree as it is into a git tree object, touching neither index nor HEAD nor any reference.
+"""Writes the current working tree into a git tree object, without changing the index, HEAD or any reference.
 
-Steps: (1) list the index and what is untracked; (2) compare with the files' status; (3) hash what may have
-changed as the bytes lie there, without filters; (4) make an index of its own in a scratch folder; (5) write
-its tree.
+Steps: (1) list the index and the untracked files; (2) compare them with the files' status; (3) hash the files that may
+have changed, without filters; (4) create a separate index in a scratch folder; (5) write its tree.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pathlib import Path
 import anyio
 
 from app_server.core.errors import GitError
+from app_server.core.git.git_program import GitProgram
 from app_server.core.git.index import (
     LIST_INDEX,
     SYMLINK,
@@ -26,21 +26,20 @@ from app_server.core.git.index import (
     parse_index,
 )
 from app_server.core.git.repository import Repository
-from app_server.core.git.run import RunGit, run_git
-from app_server.core.git.safe import GitProgram
+from app_server.core.git.run_git import RunGit, run_git
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
 MAX_UNTRACKED_FILES = 100_000
 MAX_UNTRACKED_BYTES = 64 * 1024 * 1024
-"""A larger untracked file is not part of a snapshot: it would be copied whole, on every turn anew."""
+"""A larger untracked file is not part of a snapshot: every turn would copy it."""
 MAX_HASHED_BYTES = 2 * 1024 * 1024 * 1024
 HASH_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """How git is run, and where it may put temporary files."""
+    """Runs git commands, and provides folders for temporary files."""
 
     scratch: Path
     program: GitProgram = field(default_factory=GitProgram)
@@ -58,7 +57,7 @@ class Git:
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
     ) -> bytes:
-        """What git prints. Raises `GitError` if it fails."""
+        """The output of a command. Raises `GitError` if it fails."""
         result = await self.run(self.program.command(repository, arguments, env), stdin)
         if result.exit_code != 0:
             raise GitError(f"git {arguments[0]} failed with exit code {result.exit_code}")
@@ -67,7 +66,7 @@ class Git:
     async def outputs(
         self, repository: Repository, *commands: Sequence[str], env: Mapping[str, str] | None = None
     ) -> list[bytes]:
-        """What each of these prints, run side by side. Raises the first `GitError`."""
+        """The outputs of these commands, run concurrently. Raises the first `GitError`."""
         found: list[bytes | GitError] = [b""] * len(commands)
 
         async def run(number: int, arguments: Sequence[str]) -> None:
@@ -87,7 +86,7 @@ class Git:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeSnapshot:
-    """A tree object, and what was not tracked when it was made: folders have a slash at the end."""
+    """A tree object, and the untracked files of that time: folders have a trailing slash."""
 
     tree: str
     untracked: tuple[bytes, ...]
@@ -97,9 +96,9 @@ class WorktreeSnapshot:
 async def write_worktree(
     git: Git, repository: Repository, prefix: bytes = b"", env: Mapping[str, str] | None = None
 ) -> WorktreeSnapshot:
-    """The tree of what lies in the working tree now. Only files below `prefix` are looked at; the others
-    are taken
-    from the index. `env` may send new objects elsewhere. Raises `GitError`."""
+    """The tree of the current working tree. Examines only files below `prefix`; takes the others from the index. `env`
+    may redirect new objects. Raises `GitError`.
+    """
     written = index_mtime_ns(repository)
     index, others, ignored = await git.outputs(
         repository, LIST_INDEX, list_untracked(prefix), list_ignored(prefix), env=env
@@ -125,12 +124,12 @@ def list_untracked(prefix: bytes) -> list[str]:
 
 
 def list_ignored(prefix: bytes) -> list[str]:
-    shown = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
-    return [*shown, *pathspec(prefix)]
+    displayable = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
+    return [*displayable, *pathspec(prefix)]
 
 
 def _whole_names(ignored: bytes) -> list[bytes]:
-    """Ignored files and folders; not the folders that are listed only because all in them is ignored."""
+    """Ignored files and folders, without folders that git lists only because all their files are ignored."""
     names = split_paths(ignored)
     holding = {name[: at + 1] for name in names for at in range(len(name) - 1) if name[at] == ord("/")}
     return [name for name in names if name not in holding]
@@ -157,7 +156,7 @@ def _look_at(
 async def _hash(
     git: Git, repository: Repository, files: list[WorktreeFile], folder: Path, env: Mapping[str, str] | None
 ) -> list[tuple[WorktreeFile, str]]:
-    """The files with their object ids. What vanishes meanwhile is left out."""
+    """The files with their object ids, without files that vanish meanwhile."""
     worktree = Worktree(repository.root)
     for _ in range(HASH_ATTEMPTS):
         sources = list(_hash_sources(repository.root, files, folder))
@@ -175,7 +174,7 @@ async def _hash(
 def _hash_sources(
     root: Path, files: Iterable[WorktreeFile], folder: Path
 ) -> Iterator[tuple[WorktreeFile, bytes]]:
-    """Where the content of each file lies; a link's is its target, put into a file."""
+    """A path with the content of each file; for a link, a temporary file that contains its target."""
     for number, file in enumerate(files):
         place = os.path.join(os.fsencode(root), file.path)
         if file.mode == SYMLINK:
@@ -190,7 +189,7 @@ def _hash_sources(
 
 
 def quoted(path: bytes) -> bytes:
-    """A path as git reads it from a line, whatever bytes it has."""
+    """A path, quoted for git's line-based input, whatever bytes it contains."""
     escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"' + escaped + b'"'
 
@@ -203,7 +202,7 @@ def _index_lines(changes: Changes, hashed: Iterable[tuple[WorktreeFile, str]]) -
 
 
 def index_mtime_ns(repository: Repository) -> int:
-    """When the index was last written. Ask before reading it."""
+    """The time of the last change of the index. Call it before reading the index."""
     try:
         return (repository.git_dir / "index").stat().st_mtime_ns
     except OSError:

@@ -1,1 +1,1 @@
-"""HTTP for all that asks the web: one rule for proxies, one trust store, one decoder of event streams."""
+"""The HTTP client for all rooms: one rule for proxies, one trust store, one decoder of event streams."""

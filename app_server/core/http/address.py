@@ -1,4 +1,4 @@
-"""A URL as the wire wants it: the host in ASCII, the target quoted, credentials apart. Pure."""
+"""Parses a URL for a request: the host in ASCII, the target quoted, credentials separate. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Address:
     target: bytes
     host_header: bytes
     authorization: bytes | None
-    """What a name and a password in the URL come to."""
+    """The header value for a name and a password in the URL."""
 
 
 @lru_cache(maxsize=64)
 def address(url: str) -> Address:
-    """Raises ValueError where this is no address of a web server."""
+    """Raises ValueError for an invalid HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise ValueError("not an http address")

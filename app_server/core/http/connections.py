@@ -1,5 +1,5 @@
-"""The ways on which requests leave, each with the connections that it keeps for the next ones. Import late, as httpcore
-itself.
+"""Connection pools by route: direct or through a proxy, clear or encrypted. Import late, because it imports
+httpcore.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import httpcore
 
 from app_server.core.http.network import GatheringNetwork
 from app_server.core.http.proxies import proxy_for
-from app_server.core.http.trust import trust_store
+from app_server.core.http.trust_store import trust_store
 from app_server.core.threads import run_in_thread
 
 MAX_IDLE_CONNECTIONS = 10
@@ -26,7 +26,7 @@ MAX_CONNECTIONS = 1000
 
 
 class RouteTable:
-    """A pool of connections for each way out: clear or encrypted, direct or through one proxy."""
+    """One connection pool for each route."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env

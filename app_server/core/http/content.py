@@ -1,7 +1,7 @@
-"""Bodies as they were before they were compressed for the wire: gzip and deflate, in pieces of bounded size. Pure.
+"""Decompresses response bodies: gzip and deflate, in pieces of bounded size. Pure.
 
-Nobody is asked to compress: requests say `accept-encoding: identity`. What is compressed all the same is read where it
-can be, and refused where a few bytes become far too many: deflate makes up to a thousand of one.
+Requests send `accept-encoding: identity`, but some servers compress nevertheless. The decoder rejects bodies that
+expand too much: deflate can expand one byte to a thousand.
 """
 
 from __future__ import annotations

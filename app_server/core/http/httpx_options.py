@@ -13,7 +13,7 @@ from typing import TypedDict
 import httpx
 
 from app_server.core.http.proxies import proxy_for
-from app_server.core.http.trust import trust_store
+from app_server.core.http.trust_store import trust_store
 
 
 class HttpxOptions(TypedDict):

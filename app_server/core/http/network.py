@@ -1,6 +1,6 @@
-"""The connections under httpcore: head and body of a request leave in one piece. Import late, as httpcore itself.
+"""A network backend for httpcore that sends the head and the body of a request together. Import late.
 
-httpcore writes them one after the other, which is two packets, two waits here and two on the other side.
+httpcore writes them separately, which costs two packets and two wakeups on each side.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple
 
 
 class GatheringStream(httpcore.AsyncNetworkStream):
-    """Holds what is written until it is much or an answer is waited for."""
+    """Buffers writes until the buffer is large or the client reads."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
-"""Which proxy a request goes through: one rule for all that this server asks the web. Pure.
+"""Selects the proxy of a request: one rule for all HTTP requests of this server. Pure.
 
-The variables are those that most programs know, in small letters and in capitals; small letters win, and what is empty
-counts as not set. This machine is never asked through a proxy.
+It reads the common variables in lower and upper case; lower case takes precedence, and an empty value counts as unset.
+Requests to this machine never use a proxy.
 """
 
 from __future__ import annotations

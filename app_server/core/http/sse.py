@@ -57,7 +57,11 @@ class SseDecoder:
             *lines, rest = lines
             self._end_line(self._held_with(head), frames)
             for line in lines:
-                self._end_line(line, frames)
+                # Comments and empty lines without an event are what floods are made of.
+                if line[:1] != b":" and (line or self._data is not None):
+                    self._end_line(line, frames)
+                elif not line:
+                    self._event = b""
             self._hold(rest)
         self._check(frames)
         return frames

@@ -1,7 +1,7 @@
 """Requests over httpcore, the engine of httpx. Imports it at the top, so import this module late.
 
-What httpx adds (cookies, redirects, its own objects for requests and responses) is nothing that a model client needs,
-and it takes as long as everything else about a short request (docs/adr/0018).
+A model client does not need what httpx adds (cookies, redirects, its own request and response objects), which takes as
+long as the rest of a short request (docs/adr/0018).
 """
 
 from __future__ import annotations

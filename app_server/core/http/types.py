@@ -1,4 +1,4 @@
-"""One HTTP request, and one response whose bytes come in pieces: the seam between who asks and who carries. Pure."""
+"""The interface of the HTTP client: requests, streamed responses, failures. Pure."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Fault(StrEnum):
     CUT = "cut"
     """The response broke off, or is no HTTP."""
     TOO_LARGE = "too large"
-    """More than is taken of one response."""
+    """The response exceeds a limit."""
     ENCODED = "encoded"
-    """In a way that is not undone here."""
+    """The response has an unsupported encoding."""
 
 
 class HttpFailure(Exception):
-    """A request that got no response, or not all of it."""
+    """A request without a complete response."""
 
     def __init__(self, fault: Fault, reason: str, *, reused_connection: bool = False) -> None:
         super().__init__(reason)
@@ -69,7 +69,7 @@ class HttpFailure(Exception):
 
 
 class TrustUnavailable(Exception):
-    """The certificates that the user names cannot be read. Nothing else is believed in their place."""
+    """The configured certificates cannot be read. There is no fallback to other certificates."""
 
 
 class Http(Protocol):

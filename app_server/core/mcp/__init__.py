@@ -1,1 +1,1 @@
-"""MCP servers as a conversation uses them: started in the background, their tools, resources and faults."""
+"""The MCP client of a conversation: servers that start in the background, their tools, resources and failures."""

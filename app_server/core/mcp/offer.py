@@ -1,5 +1,4 @@
-"""What servers offer, made fit for the model: filtered, named, its schemas checked, its size bounded.
-Pure."""
+"""Prepares servers' tools for the model: filters and names them, checks schemas, and limits the total size. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from app_server.core.config.types import McpServerConfig
-from app_server.core.mcp.limits import (
+from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
+from app_server.core.mcp.results import known_fields
+from app_server.core.mcp.server_limits import (
     MAX_DEFINITION_BYTES,
     MAX_DESCRIPTION_CHARS,
     MAX_TOOLS,
     MAX_TOOLS_PER_SERVER,
 )
-from app_server.core.mcp.names import qualify
-from app_server.core.mcp.results import known_fields
-from app_server.core.mcp.schemas import UnfitSchema, fit_schema
+from app_server.core.mcp.tool_names import qualify
 from protocol.base import Json
 from protocol.mcp import Tool, ToolInputSchema
 from protocol.records import dataclass
@@ -27,14 +26,14 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """One tool as its server offers it, checked."""
+    """One validated tool of a server."""
 
     server: str
     tool: str
     description: str
     input_schema: Mapping[str, Json] = field(repr=False)
     definition: Tool = field(repr=False)
-    """As the server wrote it, for lists that a client asks for."""
+    """The server's own definition, for lists that a client requests."""
 
     @property
     def size(self) -> int:
@@ -43,7 +42,7 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One tool as the model sees it."""
+    """One tool for the model."""
 
     name: str
     server: str
@@ -52,13 +51,13 @@ class McpTool:
     input_schema: Mapping[str, Json] = field(repr=False)
     definition: Tool = field(repr=False)
     digest: str
-    """Of name, description and schema: an approval that is bound to it ends when the tool changes."""
+    """Of name, description and schema: an approval for it becomes invalid when the tool changes."""
 
 
 def server_tools(
     config: McpServerConfig, listed: Iterable[Json]
 ) -> tuple[tuple[ServerTool, ...], tuple[str, ...]]:
-    """The tools of one server that its table allows, and sentences about those that were left out."""
+    """The tools of one server that its settings allow, and messages about omitted ones."""
     kept: list[ServerTool] = []
     notices: list[str] = []
     for raw in listed:
@@ -76,7 +75,7 @@ def server_tools(
             break
         try:
             kept.append(_tool(config.name, name, raw))
-        except UnfitSchema as error:
+        except InvalidSchema as error:
             notices.append(
                 f"Tool `{name[:64]}` of MCP server `{config.name}` is left out, its schema is unfit: {error}."
             )
@@ -84,7 +83,7 @@ def server_tools(
 
 
 def allowed(config: McpServerConfig, tool: str) -> bool:
-    """`enabled_tools` picks first, `disabled_tools` takes away."""
+    """First selects by `enabled_tools`, then removes `disabled_tools`."""
     return (
         config.enabled_tools is None or tool in config.enabled_tools
     ) and tool not in config.disabled_tools
@@ -93,8 +92,7 @@ def allowed(config: McpServerConfig, tool: str) -> bool:
 def model_tools(
     offered: Iterable[ServerTool], taken: Collection[str]
 ) -> tuple[dict[str, McpTool], tuple[str, ...]]:
-    """All tools under their qualified names, sorted, within the bounds; and sentences about what was left
-    out."""
+    """All tools by qualified name, sorted, within the limits; and messages about omitted ones."""
     found: dict[tuple[str, str], ServerTool] = {}
     size, left = 0, 0
     for tool in offered:
@@ -121,7 +119,7 @@ def _named(name: str, tool: ServerTool) -> McpTool:
 
 
 def _tool(server: str, name: str, raw: dict[str, Json]) -> ServerTool:
-    schema = fit_schema(raw.get("inputSchema"))
+    schema = normalize_schema(raw.get("inputSchema"))
     text = raw.get("description")
     description = text if isinstance(text, str) else ""
     if len(description) > MAX_DESCRIPTION_CHARS:

@@ -1,6 +1,6 @@
-"""The tools that list and read resources of servers: their arguments and the JSON that they answer. Pure.
+"""The tools that list and read resources of servers: their arguments and their JSON output. Pure.
 
-Asking the servers is `manager`'s; a message of `McpFailure` here is what the model is told.
+`mcp_manager` sends the requests. The model receives the message of an `McpFailure` raised here.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from app_server.core.mcp.contract import McpFailure
-from app_server.core.mcp.limits import MAX_RESULT_CHARS
+from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.results import known_fields
+from app_server.core.mcp.server_limits import MAX_RESULT_CHARS
 from protocol.base import Json
 from protocol.mcp import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 from protocol.records import dataclass
 
 ALL_SERVERS = "codex"
-"""How an event names the server where the model named none."""
+"""The server's name in events if the model named none."""
 
 LIST_RESOURCES = "resources/list"
 LIST_TEMPLATES = "resources/templates/list"
@@ -34,7 +34,7 @@ class ListArguments:
 
     @property
     def invoked_server(self) -> str:
-        """For the events of the call."""
+        """The server's name in the events of the call."""
         return self.server or ALL_SERVERS
 
 
@@ -49,25 +49,25 @@ class ReadArguments:
 
 
 def list_arguments(server: str | None, cursor: str | None) -> ListArguments:
-    """Blank texts count as left out."""
+    """Blank texts count as missing."""
     return ListArguments(_trimmed(server), _trimmed(cursor))
 
 
 def check_cursor(arguments: ListArguments) -> None:
-    """A cursor belongs to one server. Raises McpFailure; checked once the call has begun."""
+    """Raises McpFailure for a cursor without a server. Checked after the begin event of the call."""
     if arguments.server is None and arguments.cursor is not None:
         raise McpFailure("cursor can only be used when a server is specified")
 
 
 def read_arguments(server: str, uri: str) -> ReadArguments:
-    """Raises McpFailure where one is blank; the call has not begun then."""
+    """Raises McpFailure if one is blank, before the begin event of the call."""
     return ReadArguments(_provided("server", server), _provided("uri", uri), server)
 
 
 def resources_output(
     server: str | None, found: Iterable[tuple[str, Resource]], next_cursor: str | None = None
 ) -> str:
-    """`found` are the resources, each with its server; `server` is None where all were asked."""
+    """`found` are the resources, each with its server; `server` is None for all servers."""
     return _list_output(server, "resources", found, next_cursor)
 
 
@@ -84,7 +84,7 @@ def read_output(
 
 
 def parse_resources(raw: Iterable[Json]) -> tuple[Resource, ...]:
-    """Those that are resources; the others cost only themselves."""
+    """The valid resources; drops the others."""
     found = []
     for one in raw:
         try:
@@ -105,7 +105,7 @@ def parse_templates(raw: Iterable[Json]) -> tuple[ResourceTemplate, ...]:
 
 
 def parse_contents(raw: Iterable[Json]) -> tuple[TextResourceContents | BlobResourceContents, ...]:
-    """What a resource holds, cut to size."""
+    """The contents of a resource, truncated."""
     found: list[TextResourceContents | BlobResourceContents] = []
     room = MAX_RESULT_CHARS
     for one in raw:

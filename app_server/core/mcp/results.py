@@ -1,6 +1,6 @@
-"""Results of tool calls: read leniently, cut to size, and turned into what the model is given. Pure.
+"""Results of tool calls: parses them leniently, truncates them, and converts them for the model. Pure.
 
-What an API would refuse a whole conversation for, an image that is none, becomes a sentence instead.
+A note replaces an invalid image, because an API would reject every later request of the conversation for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from app_server.core.mcp.limits import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
+from app_server.core.mcp.server_limits import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from protocol.base import Json, Model
 from protocol.events.commands import Duration
 from protocol.mcp import (
@@ -32,7 +32,7 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 @dataclass(frozen=True, slots=True)
 class McpCallOutcome:
-    """How a call ended: with a result, which may itself say that the tool failed, or with an error text."""
+    """The outcome of a call: a result, which may report that the tool failed, or an error text."""
 
     result: CallToolResult | None
     error: str | None
@@ -47,20 +47,20 @@ class McpCallOutcome:
         return Duration.from_seconds(self.seconds)
 
     def payload(self) -> FunctionCallOutputPayload:
-        """What the model is given."""
+        """The output for the model."""
         if self.result is None:
             return FunctionCallOutputPayload(content=self.error or "", success=False)
         return payload_of(self.result)
 
     def event_result(self) -> McpResult:
-        """What the client is told."""
+        """The result for clients."""
         if self.result is None:
             return ErrResult(err=self.error or "")
         return OkResult(ok=self.result)
 
 
 def parse_result(raw: Json) -> CallToolResult | None:
-    """The result that a server sent, cut to size; None where it is no result at all."""
+    """A server's result, truncated; None if it is invalid."""
     if not isinstance(raw, dict):
         return None
     blocks, structured = raw.get("content"), raw.get("structuredContent")
@@ -79,7 +79,7 @@ def parse_result(raw: Json) -> CallToolResult | None:
 
 
 def payload_of(result: CallToolResult) -> FunctionCallOutputPayload:
-    """Structured content where there is some, else the blocks as JSON; images go as images."""
+    """Structured content if present, else the blocks as JSON; images stay images."""
     success = result.is_error is not True
     if result.structured_content is not None:
         return FunctionCallOutputPayload(content=_json(result.structured_content), success=success)
@@ -91,12 +91,12 @@ def payload_of(result: CallToolResult) -> FunctionCallOutputPayload:
 
 
 def text_result(text: str, *, is_error: bool | None = None) -> CallToolResult:
-    """A result of one text, as the tools that list and read resources answer."""
+    """A result with one text, for the tools that list and read resources."""
     return CallToolResult(content=(_text(text),), is_error=is_error)
 
 
 def known_fields(model: type[Model], raw: Json) -> Json:
-    """`raw` without what its type does not name: icons and other ornaments only cost context."""
+    """`raw` without unknown fields: icons and the like only cost context."""
     if not isinstance(raw, dict):
         return raw
     names = {info.alias or name for name, info in model.model_fields.items()}
@@ -105,7 +105,7 @@ def known_fields(model: type[Model], raw: Json) -> Json:
 
 @cache
 def _blocks() -> TypeAdapter[ContentBlock]:
-    """Built when a first result comes: it takes longer than everything else in here."""
+    """Built on the first result: it takes longer than everything else in this module."""
     return TypeAdapter(ContentBlock)
 
 
@@ -118,7 +118,7 @@ def _block(raw: Json) -> ContentBlock:
 
 
 def _cut(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
-    """The blocks with their text and images bounded."""
+    """The blocks with their text and images truncated."""
     kept: list[ContentBlock] = []
     text_left, image_left = MAX_RESULT_CHARS, MAX_IMAGE_CHARS
     for block in blocks:
@@ -148,7 +148,7 @@ def _cut(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
 
 
 def _image_fault(image: ImageContent, room: int) -> str | None:
-    """Why a model could not be shown this image."""
+    """Why this image is not valid for a model."""
     kind, data = _media(image)
     if kind not in IMAGE_TYPES:
         return f"its type is {kind[:40]!r}"
@@ -161,7 +161,7 @@ def _image_fault(image: ImageContent, room: int) -> str | None:
 
 
 def _media(image: ImageContent) -> tuple[str, str]:
-    """Type and base64 of an image, also where the server already wrote a data URL."""
+    """Type and base64 of an image, also if the server sent a data URL."""
     head, comma, data = image.data.partition(",") if image.data.startswith("data:") else ("", "", "")
     if comma and head.endswith(";base64"):
         return head.removeprefix("data:").removesuffix(";base64").lower(), data

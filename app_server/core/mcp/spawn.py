@@ -1,4 +1,4 @@
-"""The default way to start a server process: by the launcher, which ends it, and all that it started, with this one."""
+"""Starts server processes through the launcher, which kills each process tree when this process ends."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The models that a user can choose without having heard of them, in the order in which they are offered.
+"""The models that clients offer to the user, in order.
 
-The first one is the default. Any other name works too; what is known of a name is in `families`.
+The first one is the default. Other names work too; `families` contains the properties of models by name.
 """
 
 from __future__ import annotations

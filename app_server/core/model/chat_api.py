@@ -1,9 +1,8 @@
-"""The Chat Completions stream as the same events that the Responses API gives. Does no I/O.
+"""Decodes the Chat Completions stream into the same events as the Responses API. Does no I/O.
 
-Chunks carry pieces: of reasoning, of text, of tool calls whose pieces may interleave. They are put together
-into items, one after the other: reasoning ends where the text begins, the text where the answer ends, then
-come the calls in the order of their index. Reasoning that comes after the text has begun becomes an item of
-its own behind it.
+Chunks contain pieces of reasoning, of text, and of tool calls, which may interleave. The decoder assembles them into
+items: reasoning ends when the text begins, the text ends with the response, and the calls follow in the order of their
+index. Reasoning after the start of the text becomes a separate item after the text.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from dataclasses import field
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
-from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
-from app_server.core.model.events import (
+from app_server.core.model.api_failures import reported_failure
+from app_server.core.model.model_errors import CLOSED_EARLY, IncompleteResponse
+from app_server.core.model.model_events import (
     Completed,
     ModelEvent,
     OutputItemAdded,
@@ -21,7 +21,6 @@ from app_server.core.model.events import (
     OutputTextDelta,
     ReasoningContentDelta,
 )
-from app_server.core.model.failures import reported_failure
 from app_server.core.model.payload import EventReader, count, mapping, text_of
 from app_server.core.model.reply_size import PIECE_OVERHEAD, ReplySize
 from protocol.base import Json
@@ -40,7 +39,7 @@ class _Call:
 
 
 class ChatDecoder:
-    """One answer's chunks. With `live`, deltas and token counts are passed on; otherwise whole items only."""
+    """Decodes one response. With `live`, emits deltas and token counts; otherwise only complete items."""
 
     def __init__(self, *, live: bool) -> None:
         self.completed = False
@@ -58,13 +57,13 @@ class ChatDecoder:
         self._finish: str | None = None
 
     def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
-        """Append what the chunk says. Raises ModelError where it says that the answer failed."""
+        """Appends the events of a chunk. Raises ModelError if it reports a failure."""
         if self.completed:
             return
         if frame.data.strip() == b"[DONE]":
             self._complete(out)
             return
-        chunk = self._events.read(frame.data)
+        chunk = self._events.read_object(frame.data)
         if chunk is None:
             return
         if chunk.get("error"):
@@ -77,7 +76,7 @@ class ChatDecoder:
         self._finish = text_of(choice.get("finish_reason")) or self._finish
 
     def end(self, out: list[ModelEvent]) -> None:
-        """The bytes have ended. An answer that said why it finished needs no closing mark."""
+        """Handles the end of the stream. A response with a finish reason needs no `[DONE]` marker."""
         if self.completed:
             return
         if self._finish is None:
@@ -87,15 +86,15 @@ class ChatDecoder:
     def _piece(self, delta: dict[str, Json], out: list[ModelEvent]) -> None:
         thought = _thought(delta.get("reasoning")) or _thought(delta.get("reasoning_content"))
         if thought:
-            self._think(thought, out)
+            self._add_thought(thought, out)
         text = text_of(delta.get("content"))
         if text:
-            self._say(text, out)
+            self._add_text(text, out)
         calls = delta.get("tool_calls")
         for position, piece in enumerate(calls if isinstance(calls, list) else ()):
             self._call(mapping(piece), position)
 
-    def _think(self, thought: str, out: list[ModelEvent]) -> None:
+    def _add_thought(self, thought: str, out: list[ModelEvent]) -> None:
         self._size.piece(thought)
         if self._text:
             self._afterthought.append(thought)
@@ -106,7 +105,7 @@ class ChatDecoder:
         if self._live:
             out.append(ReasoningContentDelta(thought, 0))
 
-    def _say(self, text: str, out: list[ModelEvent]) -> None:
+    def _add_text(self, text: str, out: list[ModelEvent]) -> None:
         self._size.piece(text)
         if not self._text:
             self._end_reasoning(out)
@@ -142,7 +141,7 @@ class ChatDecoder:
         return call
 
     def _place(self, call_id: str | None, position: int) -> int:
-        """Where a piece without an index belongs: to the call of its id, or to a new one."""
+        """The index of a piece without one: that of the call with its id, or a new one."""
         if call_id is None:
             return position if self._highest is None else self._highest
         following = 0 if self._highest is None else self._highest + 1

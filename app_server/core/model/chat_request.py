@@ -1,8 +1,7 @@
-"""The body of a request to the Chat Completions API. Pure.
+"""Builds the body of a request to the Chat Completions API. Pure.
 
-The API knows messages, function calls and their outputs. Other calls of the history are told as functions, so
-that a conversation that began with another provider can go on. Reasoning goes back beside what it led to,
-within a turn only.
+The API supports messages, function calls and their outputs. Other calls of the history become function calls, so that a
+conversation can switch providers. Reasoning is attached to the message or call that follows it, within a turn only.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections.abc import Sequence
 
 from app_server.core.model.item_bytes import ItemBytes, json_bytes
 from app_server.core.model.prompt import FunctionTool, Prompt
-from app_server.core.model.request import SCHEMA_NAME, plainly, sendable
-from app_server.core.model.settings import RequestSettings
+from app_server.core.model.request_settings import RequestSettings
+from app_server.core.model.responses_request import SCHEMA_NAME, plainly, sendable
 from app_server.core.model.shell_outputs import command_calls, wants_plain_outputs
 from protocol.base import Json
 from protocol.responses import (
@@ -35,15 +34,15 @@ Part = InputText | InputImage | OutputText
 
 
 def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes) -> bytes:
-    head, tail = cache.around(
+    head, tail = cache.envelope(
         *(settings, prompt.instructions, prompt.output_schema),
         *prompt.tools,
-        write=lambda: _around(prompt, settings),
+        write=lambda: _envelope(prompt, settings),
     )
     return b"%b%b],%b" % (head, b"".join(b",%b" % message for message in _messages(prompt, cache)), tail)
 
 
-def _around(prompt: Prompt, settings: RequestSettings) -> tuple[bytes, bytes]:
+def _envelope(prompt: Prompt, settings: RequestSettings) -> tuple[bytes, bytes]:
     """Up to the instructions, which are the first message, and from the end of the messages."""
     system = {"role": "system", "content": prompt.instructions}
     head = b'{"model":%b,"messages":[%b' % (json_bytes(settings.model), json_bytes(system))
@@ -124,7 +123,7 @@ def _part(part: Part) -> Json:
 
 
 def _thoughts(items: Sequence[ResponseItem]) -> dict[int, str]:
-    """Reasoning since the user last spoke, by the place of the message or call that it led to."""
+    """Reasoning since the last user message, by the index of the message or call that follows it."""
     start = max(
         (n for n, item in enumerate(items) if isinstance(item, MessageItem) and item.role == "user"),
         default=-1,
@@ -138,14 +137,19 @@ def _thoughts(items: Sequence[ResponseItem]) -> dict[int, str]:
             else ""
         )
         place = next(
-            (at for at in (n + 1, n - 1) if at > start and at < len(items) and _says(items[at])), None
+            (
+                at
+                for at in (n + 1, n - 1)
+                if at > start and at < len(items) and _can_carry_reasoning(items[at])
+            ),
+            None,
         )
         if text and place is not None:
             thoughts[place] = thoughts.get(place, "") + text
     return thoughts
 
 
-def _says(item: ResponseItem) -> bool:
+def _can_carry_reasoning(item: ResponseItem) -> bool:
     if isinstance(item, MessageItem):
         return item.role == "assistant"
     return isinstance(item, FunctionCall | CustomToolCall | LocalShellCall)

@@ -1,7 +1,7 @@
-"""What is known of the models, as a table: one row per family, matched by the beginning of a model's name.
+"""The properties of models as a table: one row per family, matched by the prefix of a model's name.
 
-The first row that matches counts, so a longer beginning stands before a shorter one. A model that no row
-knows gets `UNKNOWN`, with nothing assumed that a plain chat model might lack. To add a model, add a row.
+The first matching row counts, so longer prefixes precede shorter ones. A model without a row gets `UNKNOWN`, which
+assumes only what a plain chat model supports. To add a model, add a row.
 """
 
 from __future__ import annotations

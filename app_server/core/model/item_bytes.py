@@ -1,4 +1,4 @@
-"""A request's items and what stands around them as JSON, made once: nearly all of it is sent again with the next."""
+"""Caches the JSON of a request's items and of its other fields: the next request repeats nearly all of it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from protocol.responses import ResponseItem
 
 
 class ItemBytes:
-    """Keeps the bytes of the last request. Items are immutable, and told apart by identity."""
+    """The cache of the last request. Items are immutable, and compared by identity."""
 
     def __init__(self) -> None:
         self._what: tuple[object, ...] = ()
-        self._around = (b"", b"")
+        self._envelope = (b"", b"")
         self._kept: dict[int, tuple[ResponseItem, bytes]] = {}
         self._form = ""
         self._items: list[ResponseItem] = []
@@ -31,7 +31,7 @@ class ItemBytes:
             self._form = form
         known = len(self._items)
         if any(map(is_not, self._items, items)) or len(items) < known:
-            return self._again(items, write)
+            return self._rebuild(items, write)
         # Most requests are the last one and a little more.
         for item in items[known:]:
             data = write(item)
@@ -40,19 +40,19 @@ class ItemBytes:
             self._bytes.append(data)
         return self._bytes.copy()
 
-    def around(self, *what: object, write: Callable[[], tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
-        """`write()`: what comes before the items and after them. `what` is all that it depends on, told apart by
-        identity, too: what is equal here need not be the same in JSON, as 1 and true.
+    def envelope(self, *what: object, write: Callable[[], tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+        """The result of `write()`: the JSON before the items and after them. `what` are all values that it depends on,
+        compared by identity, too: equal values may differ in JSON, such as 1 and true.
         """
         if len(what) != len(self._what) or any(map(is_not, what, self._what)):
-            self._what, self._around = what, write()
-        return self._around
+            self._what, self._envelope = what, write()
+        return self._envelope
 
-    def _again(self, items: Sequence[ResponseItem], write: Callable[[ResponseItem], bytes]) -> list[bytes]:
+    def _rebuild(self, items: Sequence[ResponseItem], write: Callable[[ResponseItem], bytes]) -> list[bytes]:
         kept: dict[int, tuple[ResponseItem, bytes]] = {}
         for item in items:
             entry = self._kept.get(id(item))
-            # Holds the item, so that its id is not given to another one.
+            # The reference to the item prevents the reuse of its id.
             kept[id(item)] = entry if entry is not None else (item, write(item))
         self._kept, self._items = kept, list(items)
         self._bytes = [kept[id(item)][1] for item in items]

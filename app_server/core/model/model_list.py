@@ -1,4 +1,4 @@
-"""Which models a provider has, where it can be asked. Bounded, and failing is an answer."""
+"""Requests the list of a provider's models, with limits. A failure is a result, not an exception."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import aclosing
 
 import anyio
 
-from app_server.core.auth.manager import Credentials
+from app_server.core.auth.auth_manager import Credentials
 from app_server.core.config.types import ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.types import Http, HttpFailure, HttpRequest
-from app_server.core.model.errors import excerpt, status_line
+from app_server.core.model.endpoints import endpoint
+from app_server.core.model.model_errors import excerpt, status_line
 from app_server.core.model.payload import mapping, parse_object, text_of
-from app_server.core.model.providers import endpoint
-from app_server.core.model.settings import ClientIdentity
+from app_server.core.model.request_settings import ClientIdentity
 from protocol.records import dataclass
 
 TOTAL_SECONDS = 10.0

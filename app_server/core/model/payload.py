@@ -1,4 +1,4 @@
-"""The JSON of a frame, read fast and read whatever it takes, within bounds."""
+"""Parses the JSON of stream events, leniently and with limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 from pydantic_core import from_json
 
 from app_server.core.bounds import MAX_VALUES, nested_too_deeply, too_many_values
-from app_server.core.model.errors import AnswerTooLarge
+from app_server.core.model.model_errors import ResponseTooLarge
 from protocol.base import Json
 
 log = logging.getLogger(__name__)
@@ -22,10 +22,10 @@ class EventReader:
     def __init__(self) -> None:
         self._warned = False
 
-    def read(self, data: bytes) -> dict[str, Json] | None:
-        """Raises AnswerTooLarge for more than is parsed."""
+    def read_object(self, data: bytes) -> dict[str, Json] | None:
+        """Raises ResponseTooLarge for more than is parsed."""
         if too_many_values(data) and _begins_object(data):
-            raise AnswerTooLarge(f"an event of more than {MAX_VALUES} values")
+            raise ResponseTooLarge(f"an event of more than {MAX_VALUES} values")
         value = parse_object(data)
         if value is None and not self._warned:
             self._warned = True

@@ -1,4 +1,4 @@
-"""What one request asks of the model: instructions, the conversation so far, and the tools it may call."""
+"""The content of one request to the model: instructions, the history, and the tools it may call."""
 
 from __future__ import annotations
 

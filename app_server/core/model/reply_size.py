@@ -1,12 +1,12 @@
-"""How large one answer of a model may become. Pure.
+"""Limits the size of one response of a model. Pure.
 
-What is complete is kept until the answer ends, because its end decides what becomes of it. So an answer that never ends
-must not be kept without end.
+Complete items stay in memory until the response ends, because only then is it certain that the turn keeps them. So the
+memory for an endless response must be limited.
 """
 
 from __future__ import annotations
 
-from app_server.core.model.errors import AnswerTooLarge
+from app_server.core.model.model_errors import ResponseTooLarge
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """Of one answer, all its events together. A model writes some hundred thousand tokens at most, with about 300 bytes of
@@ -24,7 +24,7 @@ PIECE_OVERHEAD = 64
 
 
 class ReplySize:
-    """Counts what of an answer is kept. Every method raises AnswerTooLarge."""
+    """Counts what of an answer is kept. Every method raises ResponseTooLarge."""
 
     __slots__ = ("_bytes", "_items")
 
@@ -35,7 +35,7 @@ class ReplySize:
         """One more item, of so many bytes."""
         self._items += 1
         if self._items > MAX_ITEMS:
-            raise AnswerTooLarge(f"more than {MAX_ITEMS} items in one answer")
+            raise ResponseTooLarge(f"more than {MAX_ITEMS} items in one answer")
         self._add(size)
 
     def piece(self, text: str) -> None:
@@ -45,4 +45,4 @@ class ReplySize:
     def _add(self, size: int) -> None:
         self._bytes += size
         if self._bytes > MAX_ITEM_BYTES:
-            raise AnswerTooLarge(f"items of more than {MAX_ITEM_BYTES >> 20} MiB in one answer")
+            raise ResponseTooLarge(f"items of more than {MAX_ITEM_BYTES >> 20} MiB in one answer")

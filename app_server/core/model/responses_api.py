@@ -1,7 +1,7 @@
-"""The Responses API's stream: one frame becomes at most one event, or an error. Does no I/O.
+"""Decodes the stream of the Responses API: one frame becomes at most one event, or an error. Does no I/O.
 
-Frames that cannot be read and events that are not known are skipped; more than is taken of one answer is an error.
-Nothing counts after `response.completed`.
+It skips unreadable frames and unknown events; a response over the size limits is an error. Frames after
+`response.completed` are ignored.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
-from app_server.core.model.errors import CLOSED_EARLY, IncompleteResponse
-from app_server.core.model.events import (
+from app_server.core.model.api_failures import reported_failure
+from app_server.core.model.model_errors import CLOSED_EARLY, IncompleteResponse
+from app_server.core.model.model_events import (
     Completed,
     Created,
     ModelEvent,
@@ -26,7 +27,6 @@ from app_server.core.model.events import (
     ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
 )
-from app_server.core.model.failures import reported_failure
 from app_server.core.model.payload import EventReader, count, mapping, text_of
 from app_server.core.model.reply_size import ReplySize
 from protocol.base import Json
@@ -46,10 +46,10 @@ class ResponsesDecoder:
         self._events, self._size = EventReader(), ReplySize()
 
     def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
-        """Append what the frame says. Raises ModelError where it says that the answer failed."""
+        """Appends the event of a frame. Raises ModelError if it reports a failure."""
         if self.completed or frame.data == b"[DONE]":
             return
-        payload = self._events.read(frame.data)
+        payload = self._events.read_object(frame.data)
         if payload is None:
             return
         kind = payload.get("type") or frame.event
@@ -69,7 +69,7 @@ class ResponsesDecoder:
             out.append(event)
 
     def end(self, out: list[ModelEvent]) -> None:
-        """The bytes have ended. Raises where that is too early."""
+        """Handles the end of the stream. Raises if the response is incomplete."""
         if not self.completed:
             raise StreamDisconnected(CLOSED_EARLY)
 

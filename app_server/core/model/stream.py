@@ -1,6 +1,6 @@
-"""One answer as batches of events: what a network chunk holds, at once, unless that is much.
+"""One response as batches of events: one batch per network chunk, unless the chunk is large.
 
-Whatever the chunks hold, they are decoded in bounded pieces between which other tasks run.
+Large chunks are decoded in pieces of bounded size, between which other tasks run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
 from app_server.core.http.types import Fault, HttpFailure
-from app_server.core.model.errors import DISCONNECTED, IDLE, AnswerTooLarge, AnswerUnreadable
-from app_server.core.model.events import ModelEvent
+from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge, ResponseUnreadable
+from app_server.core.model.model_events import ModelEvent
 from app_server.core.model.reply_size import MAX_ANSWER_BYTES
 from app_server.core.yielding import YieldBudget
 
 
 class WireDecoder(Protocol):
-    """What a provider's API makes of frames."""
+    """Decodes the frames of one API into events."""
 
     completed: bool
 
@@ -30,7 +30,7 @@ class WireDecoder(Protocol):
 
 
 class EventStream:
-    """Batches in order, none empty. Ends after `Completed`, or raises once all before it was handed out."""
+    """Non-empty batches in order. Ends after `Completed`, or raises after all events before the failure."""
 
     def __init__(self, chunks: AsyncIterator[bytes], decoder: WireDecoder, first: list[ModelEvent]) -> None:
         self._chunks, self._decoder = chunks, decoder
@@ -63,7 +63,7 @@ class EventStream:
             try:
                 await self._next(events)
             except ModelError as error:
-                # What was understood before the failure is handed out first.
+                # Events before the failure come first.
                 self._failure = error
             if events:
                 return events
@@ -88,7 +88,7 @@ class EventStream:
         try:
             self._frames = iter(self._sse.close() if piece is None else self._sse.feed(piece))
         except EventTooLong as error:
-            raise AnswerTooLarge(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB") from error
+            raise ResponseTooLarge(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB") from error
         await self._budget.spend(len(piece or b""))
 
     async def _read(self) -> bytes | None:
@@ -102,12 +102,12 @@ class EventStream:
             return None
         self._size += len(chunk)
         if self._size > MAX_ANSWER_BYTES:
-            raise AnswerTooLarge(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+            raise ResponseTooLarge(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
         self._pieces = (chunk[at : at + PIECE_BYTES] for at in range(PIECE_BYTES, len(chunk), PIECE_BYTES))
         return chunk[:PIECE_BYTES]
 
     async def drain(self) -> None:
-        """Read what is left of the response and forget it."""
+        """Reads and discards the rest of the response."""
         try:
             async for _ in self._chunks:
                 pass
@@ -121,8 +121,8 @@ def _stream_failure(failure: HttpFailure) -> ModelError:
         case Fault.IDLE:
             return StreamDisconnected(IDLE)
         case Fault.TOO_LARGE:
-            return AnswerTooLarge(failure.reason)
+            return ResponseTooLarge(failure.reason)
         case Fault.ENCODED:
-            return AnswerUnreadable(failure.reason)
+            return ResponseUnreadable(failure.reason)
         case _:
             return StreamDisconnected(DISCONNECTED)

@@ -1,1 +1,1 @@
-"""The program that the user wants to be told by."""
+"""The user's notification program."""

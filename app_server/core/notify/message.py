@@ -1,7 +1,7 @@
-"""What a notify program is told: one JSON object, its last argument. Pure.
+"""The message for the notification program: one JSON object, its last argument. Pure.
 
-Programs parse that argument, so it stays whole JSON with all its fields; where the system takes no argument of that
-length, the texts in it are shortened, which an ellipsis shows.
+Programs parse that argument, so it must stay valid JSON with all its fields. If it is too long for an argument, its
+texts are shortened and end with an ellipsis.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from protocol.base import Json
 
 MAX_ARGUMENT_BYTES = 120_000
-"""Linux takes arguments of up to 128 KiB; beyond that the program would not be started at all."""
+"""Linux limits an argument to 128 KiB; with a longer one, the program would not start."""
 
 ELLIPSIS = "…"
 SMALLEST = len(json.dumps(ELLIPSIS, ensure_ascii=False).encode()) + 1
-"""What an ellipsis takes in a list."""
+"""The size of an ellipsis in a list."""
 
 
 def turn_complete(
@@ -26,7 +26,7 @@ def turn_complete(
     input_messages: Sequence[str],
     last_assistant_message: str | None,
 ) -> str:
-    """The notice that a turn has ended well. `input_messages` are the texts that the user sent for it."""
+    """The message for a completed turn. `input_messages` are the user's texts in it."""
     return _dumps(
         {
             "type": "agent-turn-complete",
@@ -40,8 +40,8 @@ def turn_complete(
 
 
 def fit(message: str, limit: int) -> str:
-    """A notice in at most `limit` bytes, if its other fields leave that much: the last message gets at most a third of
-    what there is for texts, each message of the user as much, the first ones first.
+    """The message in at most `limit` bytes, if its other fields permit. The last assistant message gets at most a
+    third of the space for texts, and so does each message of the user, the first ones first.
     """
     if len(message.encode()) <= limit:
         return message
@@ -63,7 +63,7 @@ def fit(message: str, limit: int) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """`text`, shortened until its JSON takes no more than `limit` bytes."""
+    """`text`, shortened so that its JSON has at most `limit` bytes."""
     if _size(text) <= limit:
         return text
     low, high = 0, min(len(text), max(limit, 0))
@@ -78,6 +78,6 @@ def _size(value: Json) -> int:
 
 
 def _dumps(value: Json) -> str:
-    """JSON that can be an argument: no lone surrogates; a NUL is escaped in it."""
+    """JSON that is a valid argument: without lone surrogates, with NULs escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,6 +1,6 @@
-"""Runs the notify program: started and forgotten, reaped when it ends, never waited for by a turn.
+"""Runs the notification program: starts it without waiting, and reaps it when it ends.
 
-It runs with the user's own environment, as the user's shell would start it, and may outlive the server.
+It inherits the user's environment, as from the user's shell, and may outlive the server.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from protocol.records import dataclass
 log = logging.getLogger(__name__)
 
 LIMITS = (MAX_ARGUMENT_BYTES, 30_000, 6_000)
-"""So long the message may be: at first as long as one argument, then what may still fit with the others."""
+"""Maximum sizes of the message: first the limit for one argument, then smaller ones that may fit the total limit."""
 
 MAX_RUNNING = 8
-"""A program that hangs must not pile up."""
+"""Maximum number of running programs: programs that hang must not accumulate."""
 
 
 @dataclass(slots=True)
 class NotifyProgram:
-    """`command` is empty where the user wants none."""
+    """`command` is empty if none is configured."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
-    """The user's environment, as the server was started with."""
+    """The user's environment at the start of the server."""
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list, repr=False)
 
-    async def send(self, message: str) -> None:
+    async def notify(self, message: str) -> None:
         """Starts the program with `message` as its last argument. Never raises; a failure is logged."""
         if self.command:
             await run_in_thread(self._start, message)
 
     def _open(self, message: str) -> subprocess.Popen[bytes] | None:
-        """With as much of the message as the system takes; the environment and other arguments count, too."""
+        """Starts the program with the longest message that fits: environment and other arguments share the limit."""
         for limit in LIMITS:
             told = fit(message, limit)
             if told != message:
@@ -75,6 +75,6 @@ class NotifyProgram:
             log.warning("the notify program is not started: its arguments and environment are too long")
             return
         self._running.append(process)
-        # Waiting in a thread of its own: whoever ends is reaped at once, and a server that ends does not wait.
-        with contextlib.suppress(RuntimeError):  # no thread now: it is reaped when the next one is started
+        # A daemon thread waits for the process: it is reaped at once, and the server's exit does not wait.
+        with contextlib.suppress(RuntimeError):  # without a thread, it is reaped when the next program starts
             threading.Thread(target=process.wait, name="notify program", daemon=True).start()

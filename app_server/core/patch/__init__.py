@@ -1,1 +1,1 @@
-"""Patches: parsed, planned as a whole, judged, written all or nothing, shown as diffs."""
+"""Patches: parse, plan as a whole, assess, write all or nothing, render as diffs."""

@@ -1,9 +1,9 @@
-"""A planned patch as the user is shown it: for each file what is added, removed or changed. Pure."""
+"""A planned patch as clients display it: what is added, removed or changed in each file. Pure."""
 
 from __future__ import annotations
 
 from app_server.core.patch.diff import unified_hunks
-from app_server.core.patch.plan import FileEdit, PatchPlan
+from app_server.core.patch.patch_plan import FileEdit, PatchPlan
 from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 
 SHOWN_CONTEXT = 1

@@ -1,16 +1,16 @@
-"""Unified diffs of texts, in the form that git prints. Pure."""
+"""Unified diffs of texts, in git's format. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app_server.core.patch.lines import Change, changes
+from app_server.core.patch.line_diff import Change, changes
 
 NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 def unified_hunks(old: str, new: str, context: int) -> str:
-    """The hunks from `old` to `new`, without headers of the files; empty where nothing changed."""
+    """The hunks from `old` to `new`, without file headers; empty where nothing changed."""
     a, b = _lines(old), _lines(new)
     return "".join([_hunk(a, b, group, context) for group in _groups(changes(a, b), context)])
 
@@ -23,7 +23,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _groups(found: Sequence[Change], context: int) -> Iterator[list[Change]]:
-    """Changes so close together that their context would touch."""
+    """Groups changes whose context lines would touch."""
     group: list[Change] = []
     for change in found:
         if group and change.a_start - group[-1].a_stop > 2 * context:

@@ -1,16 +1,16 @@
-"""The hunks of one file applied to its text. Pure; raises `PatchError` where a hunk does not fit.
+"""Applies the hunks of one file to its text. Pure; raises `PatchError` where a hunk does not match.
 
-Hunks come in the order of the file and do not overlap: each is looked for below the one before. Context
-lines change nothing, so they keep the file's own bytes, also where they matched only loosely. An added line
-ends as the line that it replaces, else as its neighbour, and never without a line end.
+Hunks are in the order of the file and do not overlap: the search for each starts below the previous one. Context lines
+keep the file's own bytes, even where they matched only loosely. An added line takes the line end of the line that it
+replaces, else of its neighbour, and always has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_server.core.patch.errors import PatchError
 from app_server.core.patch.parse import Hunk, HunkLine
+from app_server.core.patch.patch_error import PatchError
 from app_server.core.patch.seek import Haystack
 from app_server.core.patch.text import FileText, Line
 from protocol.records import dataclass
@@ -34,7 +34,7 @@ def apply_hunks(text: FileText, hunks: Sequence[Hunk], path: str) -> FileText:
         splices.append(splice)
         if splice.stop > splice.start:
             below = splice.stop
-    # Only pure additions can be out of order: they all go to the end, in theirs.
+    # Only pure additions can be out of order: they all go to the end of the file, in the order of the patch.
     splices.sort(key=lambda splice: splice.start)
     return FileText(_spliced(text.lines, splices), text.bom)
 
@@ -56,7 +56,7 @@ def _locate(haystack: Haystack, hunk: Hunk, below: int, path: str) -> _Splice:
     found = haystack.find(old, below, at_end=hunk.at_end)
     if found is not None:
         return _Splice(found, found + len(old), hunk.lines)
-    # An empty line before the next header belongs to the patch's layout as often as to the file.
+    # An empty line before the next header is as often part of the patch's layout as of the file.
     if old == [""] and len(hunk.lines) > 1 and hunk.lines[-1].mark == " ":
         return _Splice(end, end, hunk.lines[:-1])
     if old[-1] == "" and len(old) > 1:
@@ -67,7 +67,7 @@ def _locate(haystack: Haystack, hunk: Hunk, below: int, path: str) -> _Splice:
 
 
 def _without_last_blank(lines: tuple[HunkLine, ...]) -> tuple[HunkLine, ...]:
-    """The hunk without its last old line; a blank line removed is then not added again either."""
+    """The hunk without its last old line; if that was blank, it is not added again either."""
     last = max(n for n, line in enumerate(lines) if line.mark != "+")
     kept = lines[:last] + lines[last + 1 :]
     if lines[last].mark == "-" and kept and kept[-1] == HunkLine("+", ""):
@@ -90,7 +90,7 @@ def _spliced(lines: Sequence[Line], splices: Sequence[_Splice]) -> tuple[Line, .
 
 
 def _write(result: list[Line], lines: Sequence[Line], splice: _Splice) -> None:
-    """Append what the hunk makes of `lines[start:stop]`."""
+    """Append the hunk's replacement for `lines[start:stop]`."""
     at = splice.start
     replaced: list[str] = []
     for line in splice.lines:

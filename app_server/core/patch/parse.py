@@ -6,8 +6,8 @@
               | "*** Update File: " path ["*** Move to: " path] hunk+
     hunk      = ("@@" | "@@ " context)* (" " text | "-" text | "+" text | "")+ ["*** End of File"]
 
-Only the first hunk of a file may go without "@@". An empty line in a hunk is an empty context line. Paths
-are kept as written: whether they exist, and where they lead, is asked later.
+Only the first hunk of a file may omit "@@". An empty line in a hunk is an empty context line. The parser keeps paths as
+written; the planner resolves them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from app_server.core.patch.errors import PatchSyntaxError
+from app_server.core.patch.patch_error import PatchSyntaxError
 from protocol.records import dataclass
 
 BEGIN = "*** Begin Patch"
@@ -27,7 +27,7 @@ MOVE = "*** Move to:"
 END_OF_FILE = "*** End of File"
 
 HEREDOC_STARTS = ("<<EOF", "<<'EOF'", '<<"EOF"')
-"""Models that were taught to write heredocs sometimes leave one around the patch."""
+"""Models that were trained to write heredocs sometimes wrap the patch in one."""
 
 Mark = Literal[" ", "-", "+"]
 
@@ -40,10 +40,10 @@ class HunkLine:
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One place of a file: found by its context and removed lines, below its headers."""
+    """One place of a file, located by its context and removed lines, below its headers."""
 
     headers: tuple[str, ...]
-    """What follows "@@": lines that come, in this order, somewhere before the hunk."""
+    """What follows "@@": lines that occur, in this order, somewhere before the hunk."""
     lines: tuple[HunkLine, ...]
     at_end: bool = False
 
@@ -84,7 +84,7 @@ def parse_patch(text: str) -> Patch:
 
 
 class _Cursor:
-    """The lines between the first and the last, and where we are among them."""
+    """A position in the lines between the first and the last one."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines

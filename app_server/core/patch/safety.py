@@ -1,14 +1,14 @@
-"""Whether a patch is applied, waits for the user, or is refused. Pure: all paths are already real ones.
+"""Decides whether a patch is applied, needs an approval, or is refused. Pure: all paths are already resolved.
 
-`Territory` is where patches may write without asking. What in it decides what the user's tools will execute
-later (git's directories, the agent's own settings, the server's home) counts as outside.
+`WriteScope` is where patches may write without an approval. Paths in it that control what the user's tools execute
+later (git directories, the agent's own settings, the server's home) count as outside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_server.core.patch.plan import Place
+from app_server.core.patch.patch_plan import Place
 from protocol.policy import AskForApproval
 from protocol.records import dataclass
 
@@ -17,30 +17,30 @@ PROTECTED_NAMES = frozenset((".git", ".codex", ".agents"))
 IGNORED_IN_NAMES = dict.fromkeys(
     (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
 )
-"""Characters that some file systems leave out when they compare names."""
+"""Characters that some file systems ignore when they compare names."""
 
 OUTSIDE = "writing outside of the project; rejected by user approval settings"
 EMPTY = "empty patch"
 
 
 @dataclass(frozen=True, slots=True)
-class Territory:
-    """Real, absolute directories."""
+class WriteScope:
+    """Absolute directories without links."""
 
     roots: tuple[str, ...] = ()
-    fences: tuple[str, ...] = ()
-    """Inside the roots, but not to be written: with everything below them."""
+    protected_paths: tuple[str, ...] = ()
+    """Inside the roots, but not writable, with everything below them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoApprove:
-    """Apply it, with the sandbox's rights."""
+    """Apply the patch, with the rights of the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskUser:
     reason: str | None = None
-    """Only what the list of files does not show by itself."""
+    """Only what the list of files does not show."""
     grant_root: str | None = None
 
 
@@ -55,11 +55,11 @@ class Reject:
 Verdict = AutoApprove | AskUser | Reject
 
 
-def assess(places: Sequence[Place], approval: AskForApproval, territory: Territory | None) -> Verdict:
-    """`places` are all paths of the patch; without a `territory` everything may be written."""
+def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope | None) -> Verdict:
+    """`places` are all paths of the patch; without a `scope` every path is writable."""
     if not places:
         return Reject(EMPTY)
-    outside = [] if territory is None else [place for place in places if not may_write(place.real, territory)]
+    outside = [] if scope is None else [place for place in places if not may_write(place.real, scope)]
     match approval:
         case AskForApproval.UNTRUSTED:
             return AskUser(_reason(places, outside))
@@ -71,14 +71,14 @@ def assess(places: Sequence[Place], approval: AskForApproval, territory: Territo
             return AskUser(_reason(places, outside))
 
 
-def may_write(real: str, territory: Territory) -> bool:
-    if any(_within(real, fence) for fence in territory.fences):
+def may_write(real: str, scope: WriteScope) -> bool:
+    if any(_within(real, protected) for protected in scope.protected_paths):
         return False
-    return any(_within(real, root) and not _is_protected(real, root) for root in territory.roots)
+    return any(_within(real, root) and not _is_protected(real, root) for root in scope.roots)
 
 
 def _is_protected(real: str, root: str) -> bool:
-    """Compared without case, as the most tolerant file systems do: `.GIT` is `.git` there."""
+    """Ignores case, as some file systems do: there, `.GIT` is `.git`."""
     below = real[len(root) :].split("/")
     return any(name.translate(IGNORED_IN_NAMES).casefold() in PROTECTED_NAMES for name in below)
 

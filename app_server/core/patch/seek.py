@@ -1,9 +1,8 @@
-"""Where in a file the lines of a hunk are. Pure.
+"""Locates the lines of a hunk in a file. Pure.
 
-Four levels, each less strict than the one before, and the whole file is searched on one level before the
-next is tried: exact; without trailing whitespace; without whitespace on either side; with look-alikes of
-dashes, quotes and spaces taken for the plain ones. The first match counts. Lines that must be at the end
-are looked for only there.
+Four levels, each less strict than the one before: exact; without trailing whitespace; without whitespace on either
+side; with typographic dashes, quotes and spaces replaced by plain ones. Each level searches the whole file before the
+next one starts, and the first match counts. Lines that must be at the end are searched only there.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ LEVELS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, _plain)
 
 
 class Haystack:
-    """The lines of one file; what a level makes of them is kept, for the next hunk."""
+    """The lines of one file, with the normalised lines of each level cached for the next hunk."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._exact = list(lines)

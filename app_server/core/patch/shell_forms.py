@@ -1,7 +1,7 @@
-"""A command line that is really a patch: `apply_patch PATCH`, or a shell script that does nothing but that.
+"""Recognises a command line that is a patch: `apply_patch PATCH`, or a shell script that does only that.
 
-Recognised scripts are one `apply_patch` with a here-document or a single-quoted argument, and `cd DIR &&`
-before it. Anything else that mentions apply_patch is an ordinary command.
+Recognised scripts are one `apply_patch` with a here-document or a single-quoted argument, optionally after `cd DIR &&`.
+Anything else that mentions apply_patch is an ordinary command.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os.path
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app_server.core import shell_tree
-from app_server.core.patch.errors import PatchSyntaxError
 from app_server.core.patch.parse import BEGIN, parse_patch
+from app_server.core.patch.patch_error import PatchSyntaxError
+from app_server.core.shell import syntax_tree
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ PROGRAMS = ("apply_patch", "applypatch")
 SHELLS = ("bash", "sh", "zsh")
 SCRIPT_FLAGS = ("-c", "-lc")
 MAX_SECONDS = 0.3
-"""Of processor time, for the shell grammar. A patch of some megabytes takes a fraction of it."""
+"""Processor time for the shell parser. A patch of several megabytes takes a fraction of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatchCall:
     patch: str
     workdir: str | None = None
-    """The argument of `cd`, relative to where the command would run."""
+    """The argument of `cd`, relative to the command's working directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParseProblem:
-    """It is meant as a patch but cannot be taken for one; the text is for the model."""
+    """The command is meant as a patch but is not one; the text is for the model."""
 
     message: str
 
@@ -83,7 +83,7 @@ def _in_script(script: str) -> ShellForm:
         source = script.encode("utf-8")
     except UnicodeEncodeError:
         return NotAPatch()
-    root = shell_tree.parse(source, seconds=MAX_SECONDS)
+    root = syntax_tree.parse(source, seconds=MAX_SECONDS)
     if root is None or root.has_error or root.named_child_count != 1:
         return NotAPatch()
     statement = root.named_children[0]
@@ -126,7 +126,7 @@ def _cd_argument(command: Node) -> str | None:
 
 
 def _words(command: Node) -> list[str]:
-    """The words of a simple command, if the shell would take each as it stands; else nothing."""
+    """The words of a simple command, if the shell would expand none of them; else empty."""
     if command.type != "command":
         return []
     words: list[str] = []
@@ -152,7 +152,7 @@ def _literal(node: Node) -> str | None:
 
 
 def _heredoc_body(redirect: Node) -> str | None:
-    """None where more happens on the heredoc's line, or other descriptors are fed."""
+    """None where the heredoc's line does more, or the heredoc feeds another descriptor."""
     kinds = [child.type for child in redirect.children]
     if kinds[:2] != ["<<", "heredoc_start"] or any(kind not in _HEREDOC for kind in kinds):
         return None

@@ -1,4 +1,4 @@
-"""A text file as lines that remember how they end, so that what is not changed stays byte for byte. Pure."""
+"""A text file as lines with their line ends, so that unchanged lines keep every byte. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOM = "\ufeff"
 class Line:
     text: str
     end: str
-    """"\\n", "\\r\\n", or "" for a last line that is not ended."""
+    """"\\n", "\\r\\n", or "" for a last line without a line end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class FileText:
 
 
 def decode(content: bytes) -> FileText:
-    """Raises UnicodeDecodeError for what is not UTF-8."""
+    """Raises UnicodeDecodeError for invalid UTF-8."""
     text = content.decode("utf-8")
     bom = text.startswith(BOM)
     pieces = text.removeprefix(BOM).split("\n")

@@ -1,8 +1,7 @@
-"""What the patches of one turn changed so far, as one diff in git's format.
+"""The diff of all patches of one turn so far, in git's format.
 
-The tracker remembers each file as it was before the first patch touched it, and compares with the disk as
-it is now: so a later command's change to such a file shows as well. Object ids are computed here; git is
-not run.
+The tracker keeps each file as it was before the first patch changed it, and compares it with the disk, so a later
+command's change to such a file appears too. The tracker computes object ids itself and does not run git.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import os
 import stat
 from collections.abc import Callable
 
-from app_server.core.patch.apply import Snapshot, Unreadable
 from app_server.core.patch.diff import unified_hunks
-from app_server.core.patch.disk import read_regular
-from app_server.core.patch.plan import FileEdit, PatchPlan, Place
+from app_server.core.patch.disk_files import read_regular
+from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
+from app_server.core.patch.planner import NoSnapshot, Snapshot
 from protocol.records import dataclass
 
 CONTEXT = 3
@@ -29,13 +28,13 @@ class _Tracked:
     """Where the file was before the turn."""
     before: Snapshot | None
     now: Place
-    """Where it is since patches moved it."""
+    """Where patches moved it."""
 
 
 class TurnDiffTracker:
-    """One per turn. `record` before a patch is written; `unified_diff` blocks while it reads the disk."""
+    """One per turn. Call `record` before a patch is written. `unified_diff` blocks while it reads the disk."""
 
-    def __init__(self, read: Callable[[str], Snapshot | Unreadable] = read_regular) -> None:
+    def __init__(self, read: Callable[[str], Snapshot | NoSnapshot] = read_regular) -> None:
         self._read = read
         self._files: list[_Tracked] = []
         self._at: dict[str, _Tracked] = {}
@@ -43,7 +42,7 @@ class TurnDiffTracker:
 
     @property
     def touched(self) -> bool:
-        """Whether any patch was recorded; without one there is nothing to read."""
+        """Whether any patch was recorded; without one there is no diff to compute."""
         return bool(self._files)
 
     def record(self, plan: PatchPlan) -> None:
@@ -69,7 +68,7 @@ class TurnDiffTracker:
     def _follow(self, tracked: _Tracked, source: Place, to: Place) -> None:
         there = self._at.get(to.real)
         if there is not None and there.before is not None:
-            return  # a file was there before the turn: it counts as changed, and the source as deleted
+            return  # the target existed before the turn: it counts as changed, and the source as deleted
         if there is not None:
             self._files.remove(there)
         del self._at[source.real]
@@ -78,9 +77,9 @@ class TurnDiffTracker:
 
     def _file_diff(self, name: str, tracked: _Tracked) -> str:
         old, found = tracked.before, self._read(tracked.now.real)
-        if isinstance(found, Unreadable) and not found.absent:
+        if isinstance(found, NoSnapshot) and not found.absent:
             return ""
-        new = None if isinstance(found, Unreadable) else found
+        new = None if isinstance(found, NoSnapshot) else found
         old_name = self._name(tracked.first)
         renamed = old is not None and new is not None and old_name != name
         if not renamed and _same(old, new):
@@ -94,7 +93,7 @@ class TurnDiffTracker:
         return "".join([*head, _body(old, new, f"a/{old_name}", f"b/{name}")])
 
     def _name(self, place: Place) -> str:
-        """Relative to the repository; outside of one the whole path, with its leading slash."""
+        """Relative to the repository; outside of one, the whole path."""
         root = self._repository(os.path.dirname(place.path))
         return os.path.relpath(place.path, root) if root else place.path
 
@@ -109,7 +108,7 @@ class TurnDiffTracker:
 
 
 def _is_repository(pointer: str) -> bool:
-    """An empty `.git` is none: while commands run, the sandbox holds the missing name with such a directory."""
+    """False for an empty `.git`: while commands run, the sandbox creates one as a placeholder."""
     return os.path.isfile(pointer) or os.path.lexists(os.path.join(pointer, "HEAD"))
 
 
@@ -134,7 +133,7 @@ def _mode_lines(old: Snapshot | None, new: Snapshot | None) -> list[str]:
 
 
 def _object_id(found: Snapshot | None) -> str:
-    """The name that git gives this content as a blob."""
+    """The id of this content as a git blob."""
     if found is None:
         return NO_OBJECT
     digest = hashlib.sha1(b"blob %d\0" % len(found.content), usedforsecurity=False)
@@ -143,7 +142,7 @@ def _object_id(found: Snapshot | None) -> str:
 
 
 def _body(old: Snapshot | None, new: Snapshot | None, old_name: str, new_name: str) -> str:
-    """From the names on; nothing for an empty file that comes or goes."""
+    """The file names and the hunks; empty for an empty file that is added or deleted."""
     before, after = _text(old), _text(new)
     names = f"--- {old_name if old else NO_FILE}\n+++ {new_name if new else NO_FILE}\n"
     if before is None or after is None:

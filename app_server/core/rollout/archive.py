@@ -1,4 +1,4 @@
-"""Moves a conversation's rollout out of the list, into `archived_sessions`."""
+"""Archives a conversation: moves its rollout to `archived_sessions`, out of the list."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from app_server.core.errors import ConversationError
 from app_server.core.rollout.disk import describe, make_private_folders
-from app_server.core.rollout.errors import ArchiveRefused
-from app_server.core.rollout.names import ARCHIVED, SESSIONS, journal_path, parse_rollout_name
+from app_server.core.rollout.rollout_errors import ArchiveRefused
+from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, journal_path, parse_rollout_name
 from protocol.ids import ConversationId
 
 
 def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
-    """The file itself, if it is this conversation's.
+    """The resolved path of the rollout, if it belongs to this conversation.
 
-    Raises `ArchiveRefused` for a path that is not, `ConversationError` where nothing can be archived.
+    Raises `ArchiveRefused` if it does not, and `ConversationError` if archiving is impossible.
     """
     try:
         sessions = (home / SESSIONS).resolve(strict=True)
@@ -37,7 +37,7 @@ def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Pa
 
 
 def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
-    """Returns where it lies now. Its writer must have been closed. Raises as `archivable` does."""
+    """Returns the new path. The rollout's writer must be closed. Raises like `archivable`."""
     real = archivable(home, conversation_id, rollout)
     target = home / ARCHIVED / real.name
     try:

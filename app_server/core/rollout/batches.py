@@ -1,4 +1,4 @@
-"""Validators for many payloads at once; built when the first conversation is resumed, not at start-up."""
+"""Validators for many payloads at once, built when the first conversation is resumed, not at startup."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Final, get_args
 
 from pydantic import Field, TypeAdapter
 
-from app_server.core.rollout.policy import PERSISTED_EVENTS
+from app_server.core.rollout.persistence_policy import PERSISTED_EVENTS
 from protocol.events.messages import (
     AgentMessageEvent,
     AgentReasoningEvent,
@@ -48,5 +48,5 @@ def message_batch() -> TypeAdapter[list[StoredMessage]]:
 
 
 def array_of(payloads: Sequence[bytes]) -> bytes:
-    """The JSON array of these values. Not to be trusted: a value may be torn or be several."""
+    """The JSON array of these values. May be invalid: a payload may be incomplete or several values."""
     return b"[" + b",".join(payloads) + b"]"

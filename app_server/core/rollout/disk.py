@@ -1,7 +1,7 @@
-"""The few calls through which rollouts and journals reach the disk, as a seam for tests that fill it up.
+"""The system calls that write rollouts and journals, as a seam for tests of a full disk.
 
-Owns how files are opened: never through a link, never blocking on a pipe, always closed on exec, readable by
-their owner only whatever the umask is.
+It opens files without following links, without blocking on a FIFO, closed on exec, and readable only by their owner,
+whatever the umask is.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from app_server.core.rollout.errors import RolloutUnreadable
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.records import dataclass
 
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
-    """What can fail while a conversation is stored."""
+class DiskCalls:
+    """The calls that can fail while a conversation is stored."""
 
     open: Callable[[Path, int, int], int] = os.open
     write: Callable[[int, memoryview], int] = os.write
@@ -27,11 +27,11 @@ class Disk:
     fsync: Callable[[int], None] = os.fsync
 
 
-REAL_DISK = Disk()
+REAL_DISK = DiskCalls()
 
 
-def open_for_append(disk: Disk, path: Path, *, create: bool) -> int:
-    """A descriptor that appends to a regular file; a new one belongs to its owner alone."""
+def open_for_append(disk: DiskCalls, path: Path, *, create: bool) -> int:
+    """A descriptor that appends to a regular file; a new file is private to its owner."""
     if create:
         make_private_folders(path.parent)
     flags = os.O_RDWR | os.O_APPEND | _SAFE | (os.O_CREAT if create else 0)
@@ -63,7 +63,7 @@ def require_regular(fd: int, path: Path) -> None:
 
 
 def make_private_folders(folder: Path) -> None:
-    """Make `folder` and what is missing above it; the new ones are the owner's alone."""
+    """Creates `folder` and its missing parents; the new ones are private to their owner."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -79,7 +79,7 @@ def size_and_links(fd: int) -> tuple[int, int]:
 
 
 def end_of_text(fd: int, size: int) -> int:
-    """Where a file ends that a power loss may have padded with NUL bytes."""
+    """The end of a file without NUL bytes that a power failure may have appended."""
     while size > 0:
         start = max(0, size - 65536)
         tail = os.pread(fd, size - start, start).rstrip(b"\0")
@@ -90,5 +90,5 @@ def end_of_text(fd: int, size: int) -> int:
 
 
 def describe(error: OSError) -> str:
-    """Why the disk refused, without a path."""
+    """The reason of the error, without a path."""
     return (error.strerror or type(error).__name__).lower()

@@ -1,4 +1,4 @@
-"""What the beginning of a rollout tells about its conversation, without reading the rest."""
+"""Summarises a conversation from the head of its rollout, without reading the rest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.rollout.disk import describe, open_for_reading
-from app_server.core.rollout.errors import RolloutUnreadable
 from app_server.core.rollout.objects import parse_record
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.ids import ConversationId
 from protocol.origins import SessionOrigin
 from protocol.records import dataclass
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 FIRST_READ_BYTES = 16 * 1024
 MAX_HEAD_BYTES = 8 * 1024 * 1024
-"""Instructions and a first message with images may be long; a head beyond this says nothing more."""
+"""Instructions and a first message with images may be long; a summary reads at most this much."""
 MAX_HEAD_LINES = 64
 
 _INJECTED = re.compile(
     r"\s*(?:<environment_context>|<user_instructions>|<user_shell_command>|# AGENTS\.md instructions for )"
 )
-"""How messages begin that the server wrote in the user's name."""
+"""Prefixes of user messages that the server wrote."""
 _REQUEST = "## My request for Codex:"
-"""Where a client that prefixes its context says that the user's own words begin."""
+"""Some clients prepend context to a message; the user's own text follows this heading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Where the working directory's repository stood when the conversation began."""
+    """The state of the working directory's repository at the start of the conversation."""
 
     commit_hash: str | None
     branch: str | None
@@ -41,8 +41,8 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationSummary:
-    """One line of a list of conversations."""
+class StoredSummary:
+    """One entry of a list of conversations."""
 
     conversation_id: ConversationId
     path: Path
@@ -52,14 +52,18 @@ class ConversationSummary:
     cwd: str
     cli_version: str
     source: SessionOrigin | dict[str, Json]
-    """Of a sub-agent's conversation the object that the protocol has for it."""
+    """For a sub-agent's conversation, the object of the protocol."""
     git_info: Revision | None
-    said_something: bool
-    """Whether the user has said anything in it."""
+    has_user_message: bool
+    """Whether it contains a message of the user."""
+    originator: str
+    """The client that began it."""
+    forked_from: str | None
+    """The conversation that it is a copy of."""
 
 
-def read_summary(path: Path, default_provider: str) -> ConversationSummary:
-    """Raises `RolloutUnreadable`; its text has nothing of the file."""
+def read_summary(path: Path, default_provider: str) -> StoredSummary:
+    """Raises `RolloutUnreadable`, whose text contains nothing of the file."""
     try:
         fd = open_for_reading(path)
     except OSError as error:
@@ -74,8 +78,8 @@ def read_summary(path: Path, default_provider: str) -> ConversationSummary:
         os.close(fd)
 
 
-def _summarise(path: Path, fd: int, default_provider: str) -> ConversationSummary:
-    # Plain matching: a list is often the first thing asked, and building validators takes longer than the page.
+def _summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
+    # No validators: a list is often the first request, and building them takes longer than the page.
     meta: dict[str, Json] | None = None
     said: str | None = None
     shown: str | None = None
@@ -96,7 +100,7 @@ def _summarise(path: Path, fd: int, default_provider: str) -> ConversationSummar
             break
     if meta is None:
         raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
-    return ConversationSummary(
+    return StoredSummary(
         conversation_id=meta["id"],
         path=path,
         preview=_request_in(said if said is not None else shown or ""),
@@ -106,7 +110,9 @@ def _summarise(path: Path, fd: int, default_provider: str) -> ConversationSummar
         cli_version=meta["cli_version"],
         source=_source(meta.get("source")),
         git_info=_revision(meta.get("git")),
-        said_something=shown is not None,
+        has_user_message=shown is not None,
+        originator=meta["originator"],
+        forked_from=_text(meta, "forked_from_id"),
     )
 
 
@@ -143,7 +149,7 @@ def _revision(raw: Json) -> Revision | None:
 
 
 def _own_words(content: list[Json]) -> str | None:
-    """The text of a message, unless the server wrote it in the user's name."""
+    """The text of a message, unless the server wrote it."""
     parts = (part for part in content if isinstance(part, dict) and part.get("type") == "input_text")
     text = "".join(_text(part, "text") or "" for part in parts)
     return None if _INJECTED.match(text) else text
@@ -155,7 +161,7 @@ def _request_in(text: str) -> str:
 
 
 def _head_lines(fd: int) -> Iterator[bytes]:
-    """The first lines that are whole."""
+    """The first complete lines."""
     rest = b""
     size = FIRST_READ_BYTES
     total = count = 0

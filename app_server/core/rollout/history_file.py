@@ -1,8 +1,7 @@
 """The user's message history over all conversations: `history.jsonl`, one line per message, oldest first.
 
-Several servers append to it, under a lock. A place in it is a log id and an offset. The log id is made of the
-file's inode and its first line, so once the file was cut, places of before are not found rather than found
-wrong.
+Several servers append to it, under a lock. A position in it is a log id and an offset. The log id depends on the file's
+inode and its first line, so that after a truncation a lookup of an old position finds nothing rather than a wrong line.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from pathlib import Path
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
 from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append, open_for_reading
-from app_server.core.rollout.errors import RolloutUnreadable
 from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.objects import parse_object
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.events.lookups import HistoryEntry
 from protocol.records import dataclass
 
 FILE_NAME = "history.jsonl"
 KEPT_SHARE = 0.8
-"""How full the file is after it was cut, so that not every message cuts it again."""
+"""The share of the maximum size that a truncation keeps, so that not every message truncates the file."""
 LOCK_SECONDS = 2.0
-"""So long another server may take to add its message; what is left out then is told to the client."""
+"""Maximum wait for another server's append; after it, the message is not stored, and the client receives a warning."""
 MAX_HISTORY_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MessageHistory:
-    """The history of one home. Everything here may be slow: use a thread."""
+    """The history of one home. All methods block: use a thread."""
 
     home: Path
     config: HistoryConfig
@@ -43,7 +42,7 @@ class MessageHistory:
         return self.home / FILE_NAME
 
     def append(self, entry: HistoryEntry) -> None:
-        """Add a message, and forget the oldest beyond the configured size. Raises `OSError`."""
+        """Appends a message, and removes the oldest beyond the configured size. Raises `OSError`."""
         if self.config.persistence is HistoryPersistence.NONE:
             return
         fields = {"session_id": entry.conversation_id, "ts": entry.ts, "text": entry.text}
@@ -61,23 +60,23 @@ class MessageHistory:
                 _cut(self.path, fd, limit)
 
     def metadata(self) -> tuple[int, int]:
-        """The log id and how many messages it has; zeros where there is no history."""
+        """The log id and the number of messages; zeros without a history."""
         fd = _open(self.path)
         if fd is None:
             return 0, 0
         try:
-            content = _read(fd)
+            content = _read_all(fd)
             return _log_id(fd, content), content.count(b"\n")
         finally:
             os.close(fd)
 
     def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
-        """The message at a place; None if there is none, or the file is another by now."""
+        """The message at a position; None if there is none, or if the log id does not match."""
         fd = _open(self.path)
         if fd is None:
             return None
         try:
-            content = _read(fd)
+            content = _read_all(fd)
             if log_id != _log_id(fd, content):
                 return None
         finally:
@@ -92,7 +91,7 @@ class MessageHistory:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The file, while no other server writes it or puts another one in its place."""
+    """The file under its lock: no other server appends to it or replaces it meanwhile."""
     make_private_folders(path.parent)
     with history_lock(path.parent, LOCK_SECONDS):
         fd = open_for_append(REAL_DISK, path, create=True)
@@ -103,8 +102,8 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _cut(path: Path, fd: int, max_bytes: int) -> None:
-    """Put the newest lines into a new file in place of this one; at least the last one stays."""
-    lines = _read(fd).splitlines(keepends=True)
+    """Replaces the file by one with the newest lines; keeps at least the last one."""
+    lines = _read_all(fd).splitlines(keepends=True)
     kept, size = len(lines) - 1, len(lines[-1])
     while kept and size + len(lines[kept - 1]) <= max_bytes * KEPT_SHARE:
         kept -= 1
@@ -118,7 +117,7 @@ def _cut(path: Path, fd: int, max_bytes: int) -> None:
 
 
 def _log_id(fd: int, content: bytes) -> int:
-    """Fits into the 53 bits that every client's numbers have. An inode alone may be used again after a cut."""
+    """Fits into 53 bits, for clients with floating-point numbers. An inode alone may be reused after a truncation."""
     first_line = content[: content.find(b"\n") + 1]
     return (os.fstat(fd).st_ino & 0x1FFFFF) << 32 | zlib.crc32(first_line)
 
@@ -130,7 +129,7 @@ def _open(path: Path) -> int | None:
         return None
 
 
-def _read(fd: int) -> bytes:
+def _read_all(fd: int) -> bytes:
     parts = []
     at = 0
     while at < MAX_HISTORY_BYTES and (part := os.pread(fd, 1 << 20, at)):

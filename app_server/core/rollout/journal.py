@@ -1,8 +1,8 @@
-"""The journal beside a rollout: items that a client was told of, but whose turn in the rollout has not come.
+"""The write-ahead log beside a rollout: items that clients have received before the rollout could record them.
 
-Append-only while it holds something and emptied at once when it need not. An item may be in the journal and
-in the rollout (a crash came between): each line says how long the rollout was, and what stands behind that
-place with the same content is not taken twice.
+It is append-only while it holds items, and emptied as soon as it holds none. After a crash, an item may be in the
+journal and in the rollout: each line contains the size of the rollout at that time, and recovery drops an item whose
+content follows after that offset.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from app_server.core.rollout.disk import Disk, end_of_text, open_for_append, open_for_reading
-from app_server.core.rollout.errors import RolloutUnreadable
-from app_server.core.rollout.lines import cut_line, parse_journal_line
-from app_server.core.rollout.names import utc_timestamp
+from app_server.core.rollout.disk import DiskCalls, end_of_text, open_for_append, open_for_reading
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_names import utc_timestamp
+from app_server.core.rollout.stored_lines import cut_line, parse_journal_line
 from protocol.responses import ResponseItem
 
 MAX_JOURNAL_BYTES = 256 * 1024 * 1024
 
 
-class Journal:
-    """Written by the rollout's writer, under its lock."""
+class RolloutJournal:
+    """The rollout's writer writes it, under the lock of the rollout."""
 
-    def __init__(self, path: Path, disk: Disk) -> None:
+    def __init__(self, path: Path, disk: DiskCalls) -> None:
         self._path = path
         self._disk = disk
         self._fd: int | None = None
         self._held: dict[int, ResponseItem] = {}
-        """What is in the file, by identity; the items are kept alive so that no identity is used again."""
+        """The items in the file by identity; the references prevent a reuse of identities."""
 
     def hold(
         self, items: Sequence[ResponseItem], rollout_size: Callable[[], int], now: Callable[[], datetime]
     ) -> None:
-        """See to it that the file holds these items; raises `OSError` if it cannot."""
+        """Ensures that the file holds these items; raises `OSError`."""
         new = [item for item in items if id(item) not in self._held]
         if new:
             self._append(new, rollout_size(), utc_timestamp(now()))
@@ -45,15 +45,15 @@ class Journal:
             self._empty()
 
     def duplicate(self) -> list[int]:
-        """A descriptor to bring it to the disk with, where it holds something."""
+        """A descriptor for flushing the file, if it holds items."""
         return [os.dup(self._fd)] if self._fd is not None and self._held else []
 
     def discard(self) -> None:
-        """Forget what an earlier server left."""
+        """Removes the items of an earlier server."""
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Leaves a file only where it still holds something."""
+        """Closes the file, and removes it if it holds no items."""
         if self._fd is None:
             return
         if not self._held:
@@ -80,7 +80,7 @@ class Journal:
 
 
 def leftover_items(journal: Path, rollout_fd: int) -> list[ResponseItem]:
-    """What a server that crashed had told but not recorded, in order; nothing that the rollout has too."""
+    """The items that a crashed server emitted but did not record in the rollout, in order."""
     try:
         fd = open_for_reading(journal)
     except (OSError, RolloutUnreadable):
@@ -101,7 +101,7 @@ def leftover_items(journal: Path, rollout_fd: int) -> list[ResponseItem]:
 
 
 def _payloads_from(fd: int, offset: int) -> Counter[bytes]:
-    """The payloads of the lines that begin at or behind `offset`, counted."""
+    """The payloads of the lines that begin at or after `offset`, with their counts."""
     parts = []
     while part := os.pread(fd, 1 << 20, offset):
         parts.append(part)

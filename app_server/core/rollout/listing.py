@@ -1,8 +1,8 @@
-"""Finds stored conversations: pages of summaries, newest first, and single ones by id or path.
+"""Finds stored conversations: pages of summaries, newest first, and one by id.
 
-A page costs the names in the folders it passes and the heads of the files it shows. Only regular files in
-numbered folders count; links are never followed. A cursor is the name of the last one shown, so it stays
-good while new conversations appear.
+A page reads the names in the folders it passes and the heads of the files it returns. Only regular files in numbered
+folders count; links are not followed. A cursor is the name of the last entry, so it stays valid when new conversations
+appear.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app_server.core.errors import RolloutNotFound
-from app_server.core.rollout.errors import RolloutUnreadable
-from app_server.core.rollout.head import ConversationSummary, read_summary
-from app_server.core.rollout.names import SESSIONS, RolloutName, parse_key, parse_rollout_name
+from app_server.core.rollout.head import StoredSummary, read_summary
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_names import SESSIONS, RolloutName, parse_key, parse_rollout_name
 from protocol.ids import ConversationId
 from protocol.origins import SessionOrigin
 from protocol.records import dataclass
@@ -23,14 +23,14 @@ from protocol.records import dataclass
 DEFAULT_PAGE_SIZE = 25
 MAX_PAGE_SIZE = 100
 LISTED_ORIGINS = frozenset({SessionOrigin.CLI, SessionOrigin.VSCODE})
-"""Conversations that somebody had; those of scripts and sub-agents are opened by path or id only."""
+"""Interactive conversations; those of scripts and sub-agents are available by path or id only."""
 
 _YEAR, _TWO = re.compile(r"\d{4}"), re.compile(r"\d{2}")
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    items: tuple[ConversationSummary, ...]
+    items: tuple[StoredSummary, ...]
     next_cursor: str | None
 
 
@@ -42,12 +42,12 @@ def list_conversations(
     page_size: int | None = None,
     cursor: str | None = None,
 ) -> ConversationPage:
-    """A page of conversations of these providers (None: all). A cursor that is none begins at the newest.
+    """A page of conversations of these providers (None: all). An invalid cursor starts at the newest.
 
-    `default_provider` is whose a conversation counts as that does not say.
+    `default_provider` is the provider of conversations that name none.
     """
     size = min(max(page_size if page_size is not None else DEFAULT_PAGE_SIZE, 1), MAX_PAGE_SIZE)
-    items: list[ConversationSummary] = []
+    items: list[StoredSummary] = []
     last: RolloutName | None = None
     for name, path in _newest_first(home / SESSIONS, parse_key(cursor) if cursor else None):
         try:
@@ -56,7 +56,7 @@ def list_conversations(
             continue
         wanted = providers is None or summary.model_provider in providers
         listed = isinstance(summary.source, SessionOrigin) and summary.source in LISTED_ORIGINS
-        if not (wanted and summary.said_something and listed):
+        if not (wanted and summary.has_user_message and listed):
             continue
         if last is not None and len(items) == size:
             return ConversationPage(tuple(items), last.key)
@@ -66,8 +66,7 @@ def list_conversations(
 
 
 def _newest_first(sessions: Path, after: RolloutName | None) -> Iterator[tuple[RolloutName, Path]]:
-    """The rollouts behind `after`. A name counts only in the folder of its day, so that names give the
-    order."""
+    """The rollouts after `after`. A name counts only in the folder of its day, so that names determine the order."""
     until = after.stamp[:10] if after else "9999-99-99"
     for year in _folders(sessions, _YEAR):
         if year > until[:4]:
@@ -87,7 +86,7 @@ def _newest_first(sessions: Path, after: RolloutName | None) -> Iterator[tuple[R
 
 
 def _folders(folder: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Names of the folders in a folder that fit, the highest first."""
+    """The matching folder names in a folder, highest first."""
     try:
         with os.scandir(folder) as entries:
             found = [e.name for e in entries if pattern.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
@@ -109,7 +108,7 @@ def _rollouts(folder: Path) -> list[RolloutName]:
 
 
 def find_rollout(home: Path, conversation_id: ConversationId) -> Path:
-    """Where that conversation is stored. Raises `RolloutNotFound`."""
+    """The path of a stored conversation. Raises `RolloutNotFound`."""
     sessions = home / SESSIONS
     folders = [sessions]
     for year in _folders(sessions, _YEAR):

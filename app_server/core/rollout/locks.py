@@ -1,7 +1,7 @@
-"""Locks between servers of one home, which commands cannot take: ranges of one file that commands cannot open.
+"""Locks between servers of one home that commands cannot take: byte ranges of one file that commands cannot open.
 
-Whoever may read a file may lock it, with flock(2) or as a reader, and so could hold up every server. So what is locked
-is never the file itself but its place in `.locks`, a number made of its inode. The kernel ends a lock with its holder.
+Any process that may read a file may lock it, and could so block every server. So a server locks not the file itself but
+a byte of `.locks` whose offset depends on the file's inode. The kernel releases a lock when its holder exits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from app_server.core.rollout.names import ARCHIVED, SESSIONS
+from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 
 FILE_NAME = ".locks"
 SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
-"""Locks of an open file, not of a process: two writers of one process exclude each other, too. None: only flock, and a
-rollout is locked itself.
+"""Locks of an open file description, not of a process: two writers in one process exclude each other, too. None where
+only flock exists; then the rollout itself is locked.
 """
 
 RANGE = struct.Struct("hhqqi4x")
@@ -32,7 +32,7 @@ RETRY_SECONDS = 0.005
 
 
 def home_of(rollout: Path) -> Path | None:
-    """The home that a rollout is stored in; None for one that lies elsewhere."""
+    """The home of a rollout; None for one that is stored elsewhere."""
     for folder in rollout.parents:
         if folder.name in (SESSIONS, ARCHIVED):
             return folder.parent
@@ -40,8 +40,8 @@ def home_of(rollout: Path) -> Path | None:
 
 
 def lock_rollout(fd: int, path: Path) -> int | None:
-    """Makes the holder of `fd` the only one. A descriptor that holds the lock; None where `fd` itself does.
-    `BlockingIOError` where there is another, another `OSError` where the file system has no locks.
+    """Locks the rollout exclusively. Returns a descriptor that holds the lock, or None if `fd` itself does.
+    Raises `BlockingIOError` if another holder exists, and another `OSError` if the file system does not support locks.
     """
     home = home_of(path)
     if home is None or SET_LOCK is None:
@@ -53,7 +53,7 @@ def lock_rollout(fd: int, path: Path) -> int | None:
 
 
 def unlock_rollout(fd: int, lock: int | None) -> None:
-    """What `lock_rollout` gave is given up, also where a duplicate of `fd` is still open."""
+    """Releases the lock of `lock_rollout`, even if a duplicate of `fd` is still open."""
     if lock is not None:
         os.close(lock)
         return
@@ -63,7 +63,7 @@ def unlock_rollout(fd: int, lock: int | None) -> None:
 
 @contextmanager
 def history_lock(home: Path, seconds: float) -> Iterator[None]:
-    """Holds the lock of the message history. `OSError` where it is not to be had in this time."""
+    """Holds the lock of the message history. Raises `OSError` after this time."""
     deadline = time.monotonic() + seconds
     while True:
         try:

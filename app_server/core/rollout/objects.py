@@ -1,6 +1,7 @@
-"""Stored bytes to JSON objects, one line at a time. Whatever is none is None; nothing raises.
+"""Parses stored lines into JSON objects, one at a time. Returns None for anything else; never raises.
 
-Needs no models: a list of conversations is often the first thing asked, and loading them takes longer than the list.
+It needs no pydantic models: a list of conversations is often the first request, and loading them takes longer than the
+list.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ if TYPE_CHECKING:
 
 _RECORD_START = b'{"timestamp":'
 _EDGES = b"\0 \t\r\xef\xbb\xbf"
-"""What may surround a record: NULs of a power loss, another editor's line end, a byte order mark."""
+"""Bytes around a record to ignore: NULs of a power failure, an editor's line end, a byte order mark."""
 
 
 def parse_record(line: bytes) -> dict[str, Json] | None:
-    """The JSON object in a line of any form."""
+    """The JSON object of a line in any form."""
     line = line.strip(_EDGES)
     raw = parse_object(line)
     if raw is None:
-        # A record that a careless server appended to a torn one.
+        # A record that was appended to an incomplete one.
         start = line.rfind(_RECORD_START)
         raw = parse_object(line[start:]) if start > 0 else None
     return raw
@@ -32,7 +33,7 @@ def is_blank(line: bytes) -> bool:
 
 
 def parse_object(data: bytes) -> dict[str, Json] | None:
-    """The JSON object that these bytes are, or None."""
+    """The JSON object in these bytes, or None."""
     if not data.startswith(b"{"):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Reads a stored conversation: who began it, what the model remembers, what a client was shown.
+"""Reads a stored conversation: its metadata, the model's history, and the events for clients.
 
-Damaged and unknown lines are passed over and counted. The file is read in pieces and lines are bounded, so
-that one endless line costs no more than the longest that is taken.
+It skips and counts damaged and unknown lines. It reads the file in pieces with a maximum line length, so that an
+endless line costs bounded memory.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from app_server.core.rollout.batches import (
     message_batch,
 )
 from app_server.core.rollout.disk import describe, open_for_reading
-from app_server.core.rollout.errors import RolloutUnreadable
 from app_server.core.rollout.journal import leftover_items
-from app_server.core.rollout.lines import cut_line, parse_line
-from app_server.core.rollout.names import journal_path
 from app_server.core.rollout.objects import is_blank, parse_object
-from app_server.core.rollout.policy import is_persisted
+from app_server.core.rollout.persistence_policy import is_persisted
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.stored_lines import cut_line, parse_line
 from protocol.events.msg import EventMsg, parse_event_msg
 from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
@@ -39,7 +39,7 @@ MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 
 BATCH = 1024
-"""Lines validated in one call, which is several times faster than one call each."""
+"""Lines to validate in one call, which is several times faster than one call each."""
 
 HistoryLine = ResponseItem | CompactedItem
 Kind = TypeVar("Kind")
@@ -47,19 +47,19 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """What a rollout holds."""
+    """The content of a rollout."""
 
     path: Path
     meta: SessionMetaLine
     items: tuple[HistoryLine, ...]
-    """What the model remembers, in the order of the file."""
+    """The model's history, in the order of the file."""
     initial_messages: tuple[EventMsg, ...]
     leftover: tuple[ResponseItem, ...]
-    """Items that a client was told of before a crash, and that are not among `items`."""
+    """Items that clients received before a crash, and that are not among `items`."""
     last_model: str | None
     """The model of the last turn."""
     skipped: int
-    """How many lines could not be read."""
+    """The number of unreadable lines."""
 
 
 def read_rollout(path: Path) -> StoredConversation:
@@ -77,8 +77,8 @@ def read_rollout(path: Path) -> StoredConversation:
         with _without_collector():
             found = _Collector()
             for line in read_lines(fd):
-                found.take(line)
-            found.take_batches()
+                found.add_line(line)
+            found.validate_batches()
             if found.meta is None:
                 raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
             return StoredConversation(
@@ -97,7 +97,7 @@ def read_rollout(path: Path) -> StoredConversation:
 
 
 def read_records(path: Path) -> list[RolloutItem]:
-    """Every record but the metadata, in the order of the file. Slower than `read_rollout` by far."""
+    """Every record except the metadata, in the order of the file. Much slower than `read_rollout`."""
     fd = open_for_reading(path)
     try:
         stored = (parse_line(line) for line in read_lines(fd))
@@ -107,7 +107,7 @@ def read_records(path: Path) -> list[RolloutItem]:
 
 
 class _Collector:
-    """Sorts lines into what they are needed for, keeping the order within each."""
+    """Collects history lines and messages, each in the order of the file."""
 
     def __init__(self) -> None:
         self.meta: SessionMetaLine | None = None
@@ -118,8 +118,8 @@ class _Collector:
         self._message_payloads: list[bytes] = []
         self._turn_context: bytes | None = None
 
-    def take(self, line: bytes) -> None:
-        """Lines in their usual form wait for a batch; the others are taken one by one, in their place."""
+    def add_line(self, line: bytes) -> None:
+        """Adds lines in their usual form to a batch; parses other lines at once, after the pending batch."""
         kind, payload, name = cut_line(line)
         if kind == b"response_item" and name in ITEM_NAMES:
             self._item_payloads.append(payload)
@@ -129,16 +129,16 @@ class _Collector:
             self._turn_context = payload
             return
         elif kind == b"event_msg" and name:
-            return  # of turns and items; the conversation API shows none of these on a resume
+            return  # turn and item events, which the conversation API does not replay on a resume
         else:
-            self.take_batches()
-            self._take_any(line)
+            self.validate_batches()
+            self._add_parsed(line)
             return
         if len(self._item_payloads) >= BATCH or len(self._message_payloads) >= BATCH:
-            self.take_batches()
+            self.validate_batches()
 
-    def take_batches(self) -> None:
-        """Validate what waits."""
+    def validate_batches(self) -> None:
+        """Validates the pending payloads."""
         before = len(self.items) + len(self.messages)
         items, self._item_payloads = self._item_payloads, []
         messages, self._message_payloads = self._message_payloads, []
@@ -153,7 +153,7 @@ class _Collector:
         model = settings.get("model") if settings else None
         return model if isinstance(model, str) else None
 
-    def _take_any(self, line: bytes) -> None:
+    def _add_parsed(self, line: bytes) -> None:
         stored = parse_line(line)
         if stored is None:
             self.skipped += not is_blank(line)
@@ -168,7 +168,7 @@ class _Collector:
 
 
 def _all_of(adapter: TypeAdapter[list[Kind]], payloads: list[bytes]) -> list[Kind] | None:
-    """The values of these payloads; None if even one is bad, or is not exactly one value."""
+    """The values of these payloads; None if any of them is invalid, or is not exactly one value."""
     try:
         values = adapter.validate_json(array_of(payloads))
     except ValidationError:
@@ -187,7 +187,7 @@ def _messages_among(payloads: list[bytes]) -> list[EventMsg]:
 
 
 def read_lines(fd: int) -> Iterator[bytes]:
-    """The file's lines without their ends. One that is too long comes as nothing but a NUL-free stub."""
+    """The lines of the file without line ends; TOO_LONG replaces a line over the limit."""
     carry: list[bytes] = []
     carried = 0
     while chunk := os.read(fd, CHUNK_BYTES):
@@ -205,12 +205,12 @@ def read_lines(fd: int) -> Iterator[bytes]:
 
 
 TOO_LONG: Final = b"(too long)"
-"""Stands for a line that is longer than any that is taken; it is no record, so it is counted as skipped."""
+"""Replaces a line over the maximum length; it is not a record, so it counts as skipped."""
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Nothing that is read here is garbage, and looking for it would take as long as the reading."""
+    """Disables garbage collection: reading creates no garbage, and collecting would double the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

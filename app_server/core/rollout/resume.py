@@ -1,7 +1,6 @@
-"""Opens a stored conversation again: takes the file, reads it, brings in what a crash left behind, and
-rebuilds the history that the model had.
+"""Resumes a stored conversation: locks the file, reads it, recovers items after a crash, and rebuilds the history.
 
-How a summary becomes a history again is `context`'s knowledge and comes in as a function.
+A function from `context` converts a summary into a history.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from app_server.core.rollout.disk import REAL_DISK, Disk
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.reader import HistoryLine, StoredConversation, read_records, read_rollout
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.records import dataclass
@@ -27,26 +26,25 @@ from protocol.responses import (
 from protocol.rollout import CompactedItem, RolloutItem
 
 ABORTED = "aborted"
-"""The output of a call whose end nobody saw."""
+"""The output of a call that a crash interrupted."""
 
 LINES_AT_ONCE = 256
 
 Rebuild = Callable[[Sequence[ResponseItem], CompactedItem], Sequence[ResponseItem]]
-"""The history after a compaction: from what was there before, and its line."""
+"""The history after a compaction, from the history before it and its stored line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """A stored conversation that goes on. `stored.items` has what was left over, and nothing is left over
-    any more."""
+    """A resumed conversation. Recovered items are in `stored.items`, and no longer in `stored.leftover`."""
 
     stored: StoredConversation
     writer: RolloutWriter
 
 
-def reopen(path: Path, now: Callable[[], datetime], disk: Disk = REAL_DISK) -> Reopened:
+def reopen(path: Path, now: Callable[[], datetime], disk: DiskCalls = REAL_DISK) -> Reopened:
     """Raises `RolloutUnreadable` or `RolloutBusy`. Slow for long files: use a thread."""
-    # The lock comes first: nobody may append between reading and writing.
+    # The lock comes first: no other process may append between reading and writing.
     writer = RolloutWriter.resume(path, now, disk)
     try:
         stored = read_rollout(path)
@@ -70,13 +68,13 @@ def read_for_fork(path: Path) -> tuple[StoredConversation, list[RolloutItem]]:
 
 
 def append_all(writer: RolloutWriter, lines: Sequence[RolloutItem]) -> None:
-    """Piece by piece, since a writer holds only so much that is not written yet."""
+    """Appends in pieces, because a writer's backlog is limited."""
     for start in range(0, len(lines), LINES_AT_ONCE):
         writer.append(lines[start : start + LINES_AT_ONCE])
 
 
 def with_outputs(items: Sequence[ResponseItem], before: Iterable[HistoryLine]) -> list[ResponseItem]:
-    """These items, and an end for each call among them that has none."""
+    """These items, with an "aborted" output for each call without one."""
     answered = {
         item.call_id
         for item in (*before, *items)
@@ -101,7 +99,7 @@ def _aborted(call_id: str) -> FunctionCallOutput:
 
 
 def rebuild_history(lines: Iterable[HistoryLine], rebuild: Rebuild) -> list[ResponseItem]:
-    """What the model remembers after these lines: items are added, a compaction replaces what was there."""
+    """The history after these lines: items are appended, and a compaction replaces the history before it."""
     history: list[ResponseItem] = []
     for line in lines:
         if not isinstance(line, CompactedItem):

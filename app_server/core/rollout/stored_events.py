@@ -1,4 +1,4 @@
-"""What of the engine's events a rollout keeps, and in which form. Pure.
+"""Which of the engine's events a rollout stores, and in which form. Pure.
 
 The events that 0.58 stores are stored as it does, so that it reads these files. A conversation that a client follows by
 turns and items is stored *with identity*: turns and items keep their ids and times, in fields and lines beside those
@@ -35,14 +35,16 @@ TURN_ITEM = "turn_item"
 
 MARKER_ROOM = 64
 OUTPUT_CAP = 32 * 1024
-"""Characters of a command's output that its item keeps: clients read lines of 64 KiB (readers of asyncio's default)."""
+"""Characters of a command's output that its item keeps: some clients read lines of at most 64 KiB (asyncio's
+default).
+"""
 
 ALWAYS = (UserMessage, AgentMessage, Reasoning, EnteredReview, ExitedReview, ContextCompaction)
 """Items whose older events are stored with and without identity."""
 
 
 def stored_events(event: SessionEvent, *, identity: bool) -> Sequence[StoredEvent]:
-    """The lines for one event, in their order; none for most kinds."""
+    """The lines for one event, in order; none for most kinds."""
     inner = event.event
     match inner:
         case ItemCompleted():
@@ -68,7 +70,7 @@ def turn_started_line(turn_id: str | None, event: TurnStarted) -> StoredEvent:
 
 
 def capped(text: str, cap: int = OUTPUT_CAP) -> str:
-    """`text`, or its head and tail where it is longer than `cap` characters; never longer than that itself."""
+    """`text`, or its head and tail if it has more than `cap` characters; the result never has more."""
     if len(text) <= cap:
         return text
     half = (cap - MARKER_ROOM) // 2
@@ -76,7 +78,7 @@ def capped(text: str, cap: int = OUTPUT_CAP) -> str:
 
 
 def kept_item(item: Item) -> Item:
-    """An item as it is kept and shown once it has ended: output of commands is cut to `OUTPUT_CAP`."""
+    """A completed item for storage and display: command output is truncated to `OUTPUT_CAP`."""
     if isinstance(item, CommandExecution):
         return replace(item, output=capped(item.output), stdout="", stderr="", shown_output="")
     return item
@@ -98,8 +100,8 @@ def _item(event: ItemCompleted, turn_id: str | None, *, identity: bool) -> Seque
     older = legacy_events(item, raw_reasoning=shows_raw)
     if not identity:
         return [_stored(each, {}) for each in older]
-    if not older or not _told_by_older(item):
-        # The whole item goes with the last of its older events, or stands alone.
+    if not older or not _is_covered_by_legacy(item):
+        # The line of the last legacy event contains the whole item; without legacy events, the item has its own line.
         whole = {"turn_id": turn_id, **times, "item": item_to_value(item)}
         return [
             *(_stored(each, {"item_id": item.id}) for each in older),
@@ -111,11 +113,12 @@ def _item(event: ItemCompleted, turn_id: str | None, *, identity: bool) -> Seque
     return [_stored(each, extra) for each in older]
 
 
-def _told_by_older(item: Item) -> bool:
-    """Whether the older events say all that the item says, so that it can be read back from them."""
+def _is_covered_by_legacy(item: Item) -> bool:
+    """Whether the legacy events contain all of the item, so that it can be restored from them."""
     match item:
         case UserMessage():
-            return item.client_id is None and len(item.content) == 1 and item.content[0].type == "text"
+            plain = item.client_id is None and item.sent is None
+            return plain and len(item.content) == 1 and item.content[0].type == "text"
         case AgentMessage():
             return True
         case Reasoning():

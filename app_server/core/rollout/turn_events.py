@@ -1,13 +1,14 @@
-"""Stored lines as the events that they tell of, for the fold of turns. Pure.
+"""Converts stored lines into events, for the fold of turns. Pure.
 
-Lines that were stored with identity say ids and times. Older files have neither: a turn begins with what the user said,
-and ids are made of the conversation's id and the number of the line, so that every reading gives the same.
+Lines that were stored with identity contain ids and times. Older files have neither: there, a turn begins with a user
+message, and ids are derived from the conversation's id and the line number, so that every reading yields the same ids.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from app_server.core.rollout.stored_events import TURN_ITEM
 from protocol.base import Json
@@ -44,28 +45,32 @@ Line = tuple[int, str, Mapping[str, Json]]
 
 
 def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[SessionEvent]:
-    """The events of all turns, each ended. A turn whose file ends before it is over was interrupted; in old files,
-    which have no ends, it is taken for completed.
+    """The events of all turns, each with an end. A turn without a stored end was interrupted; in old files, which
+    store no ends, it counts as completed.
     """
-    reader = _Reader(conversation_id)
+    reader = TurnReader(conversation_id)
     for line in lines:
-        yield from reader.take(*line)
+        yield from reader.read_line(*line)
     yield from reader.finish()
 
 
 @dataclass(slots=True)
-class _Reader:
+class TurnReader:
+    """Reads the lines of one conversation in order. What it keeps of a file is small, so that a reader can start in
+    the middle: see `copy`.
+    """
+
     conversation_id: str
     _turn: str | None = None
     _explicit: bool = False
-    """Whether the open turn began with a line of its own."""
+    """Whether the open turn has a stored start."""
     _reasoning: tuple[str, list[str], list[str]] | None = None
-    """Id, summary and raw content of the reasoning whose parts are being read."""
+    """Id, summary and raw content of the current reasoning."""
     _reasoning_times: tuple[int, int] = (0, 0)
     _after_compaction: bool = False
     _turn_started: float | None = None
 
-    def take(self, number: int, kind: str, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
+    def read_line(self, number: int, kind: str, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
         name = payload.get("type") if kind == "event_msg" else None
         if name not in ("agent_reasoning", "agent_reasoning_raw_content"):
             yield from self._end_reasoning()
@@ -85,12 +90,26 @@ class _Reader:
             case "agent_reasoning" | "agent_reasoning_raw_content":
                 yield from self._reasoning_part(number, name, payload)
             case _:
-                # What stands between a compaction and the word of it does not part them.
+                # Lines between a compaction and its event do not separate them.
                 self._after_compaction = self._after_compaction or (
                     after_compaction and name in ("token_count", None)
                 )
 
+    def copy(self) -> TurnReader:
+        """A reader that goes on from here on its own."""
+        other = replace(self)
+        if self._reasoning is not None:
+            id, summary, content = self._reasoning
+            other._reasoning = (id, [*summary], [*content])
+        return other
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the open turn began with a line of its own."""
+        return self._explicit
+
     def finish(self) -> Iterator[SessionEvent]:
+        """At the end of the file."""
         yield from self._end_reasoning()
         yield from self._close()
 
@@ -150,7 +169,7 @@ class _Reader:
         self._turn = None
 
     def _close(self) -> Iterator[SessionEvent]:
-        """End a turn that has no line for its end."""
+        """Ends a turn without a stored end."""
         if self._turn is None:
             return
         status = TurnStatus.INTERRUPTED if self._explicit else TurnStatus.COMPLETED
@@ -221,7 +240,7 @@ class _Reader:
         return SessionEvent("", self._turn, event)
 
     def _derived(self, what: str, number: int) -> str:
-        """The same for each reading, and for no other conversation."""
+        """An id that is the same for each reading, and unique to this conversation."""
         try:
             space = uuid.UUID(self.conversation_id)
         except ValueError:
@@ -255,7 +274,7 @@ def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
 
 
 def _times(payload: Mapping[str, Json]) -> tuple[int, int]:
-    """Begin and end in milliseconds; 0 where the line does not say."""
+    """Start and end in milliseconds; 0 if the line has none."""
     return int(_number(payload, "started_at_ms") or 0), int(_number(payload, "completed_at_ms") or 0)
 
 

@@ -1,8 +1,8 @@
-"""Events to turns with items: one fold for the turn that runs and for what is stored. Pure.
+"""Folds events into turns with items, both for the running turn and for stored ones. Pure.
 
-Items enter a turn when they end; those that are open are known by id alone. The provider's and the model's ids may
-repeat within a conversation: the fold gives each item an id that does not, in the order of the items' begin, so that
-the same events give the same ids, live and read back.
+Items enter a turn when they are completed; the fold knows open items only by id. The ids of the provider and the model
+may repeat within a conversation. The fold assigns unique ids in the order of the items' starts, so that the same events
+yield the same ids, both live and stored.
 """
 
 from __future__ import annotations
@@ -36,10 +36,18 @@ class ItemIds:
     _times: dict[str, int] = field(default_factory=dict)
     _open: dict[str, str] = field(default_factory=dict)
 
+    def copy(self) -> ItemIds:
+        return ItemIds(dict(self._times), dict(self._open))
+
     def begin(self, id: str) -> str:
         """The unique id of an item that begins under `id`."""
-        times = self._times[id] = self._times.get(id, 0) + 1
+        times = self._times.get(id, 0) + 1
         unique = id if times == 1 else f"{id}-{times}"
+        while times > 1 and unique in self._times:  # an item of its own has that id
+            times += 1
+            unique = f"{id}-{times}"
+        self._times[id] = times
+        self._times.setdefault(unique, 1)
         self._open[id] = unique
         return unique
 
@@ -60,18 +68,18 @@ class ItemIds:
 
 @dataclass(slots=True)
 class TurnFold:
-    """Takes the events of one conversation in their order."""
+    """Applies the events of one conversation in order."""
 
     ids: ItemIds = field(default_factory=ItemIds)
     turns: list[TurnRecord] = field(default_factory=list)
     _index: dict[str, int] = field(default_factory=dict)
 
-    def take_all(self, events: Iterable[SessionEvent]) -> None:
+    def apply_all(self, events: Iterable[SessionEvent]) -> None:
         for event in events:
-            self.take(event)
+            self.apply(event)
 
-    def take(self, event: SessionEvent) -> None:
-        """Events outside of turns change nothing."""
+    def apply(self, event: SessionEvent) -> None:
+        """Ignores events outside of turns."""
         turn_id = event.turn_id
         match event.event:
             case TurnStarted(kind=kind, started_at=started_at) if turn_id is not None:
@@ -95,7 +103,7 @@ class TurnFold:
         return last if last is not None and last.state is TurnState.IN_PROGRESS else None
 
     def forget_ended(self) -> None:
-        """Drop the turns that have ended, for whoever reads those from the disk."""
+        """Drops the turns that have ended, for callers that read those from the disk."""
         self.turns = [turn for turn in self.turns if turn.state is TurnState.IN_PROGRESS]
         self._index = {turn.id: n for n, turn in enumerate(self.turns)}
 
@@ -129,5 +137,5 @@ class TurnFold:
 
 
 def _whole(seconds: float | None) -> float | None:
-    """Whole seconds, as they are stored; None for 0, which stands for what old files do not say."""
+    """Whole seconds, as stored; None for 0, which means unknown in old files."""
     return float(int(seconds)) if seconds else None

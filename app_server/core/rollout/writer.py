@@ -1,9 +1,8 @@
-"""Appends a conversation to its rollout, line by line, and lets nothing of it be lost without a word.
+"""Appends a conversation to its rollout, line by line, and reports every loss.
 
-Steps of an append: encode, add to the backlog, write the backlog in one call, cut what was written only in
-part. What the disk refuses stays in the backlog (bounded) and is tried again at the next append or flush.
-One process writes a rollout: the lock is the kernel's, so it ends with its holder. Items that a client was
-told of before their turn to be recorded lie in the journal meanwhile.
+Steps of an append: encode, add to the backlog, write the backlog in one call, truncate a partial write. After an error,
+lines stay in the bounded backlog until the next append or flush. Only one process writes a rollout: the kernel releases
+the lock when its holder exits. The journal holds items that clients received before the rollout could record them.
 """
 
 from __future__ import annotations
@@ -19,35 +18,34 @@ from pathlib import Path
 
 from app_server.core.rollout.disk import (
     REAL_DISK,
-    Disk,
+    DiskCalls,
     describe,
     end_of_text,
     open_for_append,
     size_and_links,
 )
-from app_server.core.rollout.errors import RolloutBusy
-from app_server.core.rollout.journal import Journal
+from app_server.core.rollout.journal import RolloutJournal
 from app_server.core.rollout.locks import lock_rollout, unlock_rollout
-from app_server.core.rollout.names import journal_path, parse_rollout_name, utc_timestamp
+from app_server.core.rollout.rollout_errors import RolloutBusy
+from app_server.core.rollout.rollout_names import journal_path, parse_rollout_name, utc_timestamp
 from protocol.responses import OtherItem, ResponseItem
 from protocol.rollout import RolloutItem, RolloutLine
 
 log = logging.getLogger(__name__)
 
 MAX_BACKLOG_BYTES = 64 * 1024 * 1024
-"""What is held in memory for a disk that takes nothing; beyond it new lines are lost, and `problem` says
-so."""
+"""Maximum size of the backlog; beyond it, new lines are lost, and `problem` reports it."""
 BATCH_BYTES = 1024 * 1024
-"""About what one write takes of a long backlog, so that retrying on a full disk stays cheap."""
+"""Approximate size of one write from a long backlog, so that a retry on a full disk is cheap."""
 
 
 class RolloutWriter:
     """The one writer of one rollout. Appending belongs to one thread; `flush` may run in another."""
 
-    def __init__(self, path: Path, now: Callable[[], datetime], disk: Disk, *, create: bool) -> None:
+    def __init__(self, path: Path, now: Callable[[], datetime], disk: DiskCalls, *, create: bool) -> None:
         self.path = path
         self.problem: str | None = None
-        """Why the newest lines are not on the disk yet, in a few words; None when they are."""
+        """Why the newest lines are not on the disk yet; None when they are."""
         self._now = now
         self._disk = disk
         self._create = create
@@ -59,23 +57,27 @@ class RolloutWriter:
         self._backlog_bytes = 0
         self._lost = 0
         self._closed = False
-        self._journal = Journal(journal_path(path), disk)
+        self._journal = RolloutJournal(journal_path(path), disk)
         self._journal_items: Sequence[ResponseItem] = ()
         self._adopting = False
         self._names_kept = 0
 
     @classmethod
     def create(
-        cls, path: Path, now: Callable[[], datetime], items: Iterable[RolloutItem], disk: Disk = REAL_DISK
+        cls,
+        path: Path,
+        now: Callable[[], datetime],
+        items: Iterable[RolloutItem],
+        disk: DiskCalls = REAL_DISK,
     ) -> RolloutWriter:
-        """Begin a rollout with these lines. A disk that refuses is no failure: see `problem`."""
+        """Starts a rollout with these lines. Does not raise on disk errors: see `problem`."""
         writer = cls(path, now, disk, create=True)
         writer.append(items)
         return writer
 
     @classmethod
-    def resume(cls, path: Path, now: Callable[[], datetime], disk: Disk = REAL_DISK) -> RolloutWriter:
-        """Go on with a stored one. Raises `RolloutBusy` while somebody else does."""
+    def resume(cls, path: Path, now: Callable[[], datetime], disk: DiskCalls = REAL_DISK) -> RolloutWriter:
+        """Continues a stored rollout. Raises `RolloutBusy` while another writer has it open."""
         writer = cls(path, now, disk, create=False)
         try:
             writer._open()
@@ -85,9 +87,9 @@ class RolloutWriter:
 
     # --- storing
     def append(self, items: Iterable[RolloutItem]) -> None:
-        """Store lines in this order. Never raises, and waits for nothing but one write."""
+        """Stores lines in this order. Never raises, and blocks for one write at most."""
         stamp = utc_timestamp(self._now())
-        # An item of no known kind could not be sent to a model again, so it is not kept.
+        # An item of an unknown kind could never be sent to a model again, so it is not stored.
         stored = (item for item in items if not isinstance(item, OtherItem))
         lines = [RolloutLine.of(stamp, item).to_json() + b"\n" for item in stored]
         with self._lock:
@@ -96,18 +98,18 @@ class RolloutWriter:
             self._drain()
 
     def write_journal(self, items: Sequence[ResponseItem]) -> None:
-        """Keep exactly these items until they are appended, so that a crash does not take them back."""
+        """Makes the journal hold exactly these items until they are appended, so that they survive a crash."""
         with self._lock:
             self._journal_items = tuple(items)
             self._drain()
 
     def adopt(self, items: Sequence[RolloutItem]) -> None:
-        """Append what the journal of a server that crashed still held, and only then forget that journal."""
+        """Appends the items from the journal of a crashed server, and only then removes that journal."""
         self._adopting = True
         self.append(items)
 
     def flush(self) -> None:
-        """Bring everything to the disk itself. Slow: call it in a thread."""
+        """Flushes everything to the disk. Slow: call it in a thread."""
         fds: list[int] = []
         try:
             with self._lock:
@@ -122,7 +124,7 @@ class RolloutWriter:
                 os.close(fd)
 
     def close(self) -> None:
-        """Store what is left and let go of the file, so that others may write it."""
+        """Writes the backlog and releases the file for other writers."""
         with self._lock:
             if self._closed:
                 return
@@ -136,14 +138,14 @@ class RolloutWriter:
 
     # --- with the lock held
     def _duplicates(self) -> Iterator[int]:
-        """Of what is to be brought to the disk, so that files may be closed, and appending goes on, meanwhile."""
+        """Duplicates of the descriptors to flush, so that appending and closing are possible during the flush."""
         if self._fd is None:
             return
         yield os.dup(self._fd)
         journal = self._journal.duplicate()
         yield from journal
         if 1 + len(journal) > self._names_kept:
-            # A file is found after a power cut only if its folder was brought to the disk as well.
+            # A new file survives a power failure only if its folder is flushed, too.
             yield os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._names_kept = 1 + len(journal)
 
@@ -162,7 +164,7 @@ class RolloutWriter:
                 self._open()
             while self._backlog:
                 self._write_batch()
-            # Only now: what a journal lets go of must be in the rollout.
+            # Only now: the rollout must contain an item before the journal drops it.
             if self._adopting:
                 self._journal.discard()
                 self._adopting = False
@@ -189,7 +191,7 @@ class RolloutWriter:
             who = f"conversation {name.conversation_id}" if name else f"rollout {self.path}"
             raise RolloutBusy(f"{who} already has an active writer") from None
         except OSError as error:
-            # Some network file systems have no locks; a conversation is worth more than the promise.
+            # Some network file systems have no locks; storing the conversation is more important than exclusion.
             log.warning("rollout: cannot lock %s: %s", self.path, error)
         self._fd = fd
 
@@ -216,7 +218,7 @@ class RolloutWriter:
                 return
 
     def _whole_end(self, fd: int) -> int:
-        """The file's size once its last line is whole: NULs cut off, a torn line ended."""
+        """The file's size after repairs: NULs removed, an incomplete line ended."""
         size, links = size_and_links(fd)
         if not links:
             raise OSError(errno.ENOENT, "its file was deleted")
@@ -230,7 +232,7 @@ class RolloutWriter:
         return end
 
     def _forget(self, start: int, done: int) -> None:
-        """Drop the lines that `done` bytes from `start` cover; cut the one that they cover in part."""
+        """Drops the lines that were written, which are the `done` bytes after `start`; truncates a partial one."""
         assert self._fd is not None
         whole = 0
         while self._backlog and whole + len(self._backlog[0]) <= done:
@@ -238,7 +240,7 @@ class RolloutWriter:
         self._backlog_bytes -= whole
         self._end = start + whole
         if whole < done:
-            # Should this fail as well, the size no longer fits and the next append ends the torn line.
+            # If this fails too, the size does not match, and the next append ends the incomplete line.
             self._disk.ftruncate(self._fd, self._end)
 
     def _fail(self, error: OSError) -> None:

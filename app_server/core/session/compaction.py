@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from app_server.core.context.compaction import (
+from app_server.core.context.compacted_history import (
     build_compacted_history,
     collect_user_messages,
     estimate_history,
 )
-from app_server.core.context.environment import user_text
+from app_server.core.context.environment_context import user_text
 from app_server.core.context.history import ConversationHistory
-from app_server.core.context.instructions import opening_messages
-from app_server.core.context.prompts import prompt as prompt_text
+from app_server.core.context.instructions import instruction_text
+from app_server.core.context.opening_messages import opening_messages
 from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.session.model_calls import internal_call, shape_of
 from app_server.core.session.services import Services
@@ -76,7 +76,7 @@ class Compactor:
         self._record_summary(summary, rebuilt)
 
     async def _summary(self, items: list[ResponseItem]) -> str:
-        instruction = user_text(self._services.config.compact_prompt or prompt_text("compact"))
+        instruction = user_text(self._services.config.compact_prompt or instruction_text("compact"))
         scratch = ConversationHistory([*items, instruction])
         model_call = internal_call(
             self._services, self._state, self._turn, self._shape, IsolatedTranscript(scratch)
@@ -101,6 +101,8 @@ class Compactor:
 
 class CompactTask:
     """A compaction that the user asked for."""
+
+    kind = TurnKind.COMPACT
 
     def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
         self._turn, self._shape = turn, shape_of(services, turn)

@@ -5,11 +5,11 @@ in the background, so that an interrupt is never behind something slow.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol, assert_never
 
-from app_server.core.context.compaction import message_text
-from app_server.core.context.environment import difference
+from app_server.core.context.compacted_history import message_text
+from app_server.core.context.environment_context import difference
 from app_server.core.session import queries
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.regular import RegularTask
@@ -23,8 +23,9 @@ from app_server.core.session.tasks import (
     PendingOperation,
     SessionTask,
 )
+from app_server.core.session.turn_requests import ChangeSettings, StartTurn
 from app_server.core.session.undo import UndoTask
-from app_server.core.session.user_input import as_message
+from app_server.core.session.user_input import as_words
 from app_server.core.session.user_shell import UserShellTask
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
@@ -68,7 +69,11 @@ class Actor(Protocol):
     def emitter(self, submission: PendingOperation) -> TurnEmitter: ...
 
     async def start(
-        self, emitter: TurnEmitter, task: SessionTask, input_policy: InputPolicy = ...
+        self,
+        emitter: TurnEmitter,
+        task: SessionTask,
+        input_policy: InputPolicy = ...,
+        steered: Sequence[UserWords] = (),
     ) -> None: ...
 
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None: ...
@@ -78,6 +83,10 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
     """Carry it out, or begin to. Raises CoreError where it cannot be."""
     op = submission.op
     match op:
+        case StartTurn():
+            await _start_turn(actor, submission, op)
+        case ChangeSettings():
+            _change(actor, op.change)
         case UserInputOp():
             await _user_input(actor, submission, op, None)
         case UserTurnOp():
@@ -87,19 +96,8 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
             _apply(actor, op)
         case ExecApprovalOp() | PatchApprovalOp():
             await _approval(actor, op)
-        case CompactOp():
-            turn = _turn(actor, submission)
-            await actor.start(turn.emitter, CompactTask(actor.services, actor.state, turn))
-        case UndoOp():
-            turn = _turn(actor, submission)
-            await actor.start(turn.emitter, UndoTask(actor.services, actor.state, turn))
-        case ReviewOp():
-            turn = _turn(actor, submission)
-            task = ReviewTask(actor.services, actor.state, turn, op.review_request)
-            await actor.start(turn.emitter, task, InputPolicy.STEER)
-        case RunUserShellCommandOp():
-            turn = _turn(actor, submission)
-            await actor.start(turn.emitter, UserShellTask(actor.services, actor.state, turn, op.command))
+        case CompactOp() | UndoOp() | ReviewOp() | RunUserShellCommandOp():
+            await _begin_task(actor, submission, op)
         case AddToHistoryOp() | GetHistoryEntryRequestOp() | ListMcpToolsOp() | ListCustomPromptsOp():
             services, id = actor.services, submission.id
             actor.background(lambda: queries.answer(services, id, op), name=op.type)
@@ -107,6 +105,25 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
             actor.services.elicitations.resolve(op)
         case InterruptOp() | ShutdownOp():
             raise AssertionError("the session itself serves these")
+        case _:
+            assert_never(op)
+
+
+async def _begin_task(
+    actor: Actor, submission: PendingOperation, op: CompactOp | UndoOp | ReviewOp | RunUserShellCommandOp
+) -> None:
+    turn = _turn(actor, submission)
+    services, state = actor.services, actor.state
+    match op:
+        case CompactOp():
+            await actor.start(turn.emitter, CompactTask(services, state, turn))
+        case UndoOp():
+            await actor.start(turn.emitter, UndoTask(services, state, turn))
+        case ReviewOp():
+            task = ReviewTask(services, state, turn, op.review_request)
+            await actor.start(turn.emitter, task, InputPolicy.STEER)
+        case RunUserShellCommandOp():
+            await actor.start(turn.emitter, UserShellTask(services, state, turn, op.command))
         case _:
             assert_never(op)
 
@@ -133,8 +150,34 @@ def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
             summary=or_unset(op.summary),
         )
     )
+    _learn_roots(actor)
+
+
+def _change(actor: Actor, change: SettingsChange) -> None:
+    actor.state.change(change)
+    _learn_roots(actor)
+
+
+def _learn_roots(actor: Actor) -> None:
     settings = actor.state.settings
     actor.services.roots.learn(settings.sandbox_policy, settings.cwd)
+
+
+async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn) -> None:
+    """A turn of its own, once the task that runs has ended: whether the words join that one was decided before."""
+    if actor.active is not None:
+        actor.active.postponed.append(submission)
+        return
+    _change(actor, op.change)
+    turn = _turn(actor, submission, op.output_schema)
+    _record_changes(actor, turn)
+    if op.words is None and not submission.steered:
+        await actor.start(turn.emitter, NothingToDo())
+        return
+    first, *more = [*([] if op.words is None else [op.words]), *submission.steered]
+    actor.services.telemetry.user_prompt(message_text(first.message))
+    task = RegularTask(actor.services, actor.state, turn, first)
+    await actor.start(turn.emitter, task, InputPolicy.STEER, steered=more)
 
 
 async def _user_input(
@@ -152,7 +195,7 @@ async def _user_input(
             _record_changes(actor, turn)
             await actor.start(turn.emitter, NothingToDo())
         return
-    words = UserWords(await as_message(op.items), op.items)
+    words = await as_words(op.items)
     actor.services.telemetry.user_prompt(message_text(words.message))
     if active is not None and active is actor.active and not active.ending:
         active.add_input(submission, words)
@@ -180,6 +223,8 @@ async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
     elif op.decision is ReviewDecision.ABORT:
         tool = "apply_patch" if isinstance(op, PatchApprovalOp) else "shell"
         actor.services.telemetry.tool_decision(tool, id, op.decision.value, "user")
+        if actor.active is not None:
+            actor.active.emitter.decline(id)
         await actor.interrupt()
     else:
         broker.resolve(id, op.decision)

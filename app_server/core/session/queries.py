@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from app_server.core.custom_prompts.discover import discover_prompts
 from app_server.core.errors import ConversationError
-from app_server.core.prompts.discover import discover_prompts
 from app_server.core.session.services import Services
 from app_server.core.threads import run_in_thread
 from protocol.events.lookups import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from app_server.core.context.compaction import message_text
+from app_server.core.context.compacted_history import message_text
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
@@ -35,6 +35,8 @@ it. The first request waits for the rest of their time."""
 
 class RegularTask:
     """One turn with everything: tools, snapshot, compaction, notification."""
+
+    kind = TurnKind.REGULAR
 
     def __init__(self, services: Services, state: SessionState, turn: Turn, words: UserWords) -> None:
         self._services, self._state, self._turn = services, state, turn
@@ -100,6 +102,7 @@ class RegularTask:
             model_call=visible_call(services, self._state, turn, shape, self._transcript, runtime),
             prompt=prompt,
             take_input=take_input,
+            has_steered=active.has_steered,
             prepare=prepare,
             compact=Compactor(services, self._state, turn, shape).run,
             compact_limit=shape.compact_limit,

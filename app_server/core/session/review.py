@@ -14,9 +14,9 @@ import anyio
 from pydantic import ValidationError
 
 from app_server.core.config.types import Config
-from app_server.core.context.environment import user_text
+from app_server.core.context.environment_context import user_text
 from app_server.core.context.history import ConversationHistory
-from app_server.core.context.prompts import prompt as prompt_text
+from app_server.core.context.instructions import instruction_text
 from app_server.core.model.prompt import Prompt
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of, visible_call
@@ -42,6 +42,8 @@ from protocol.responses import ResponseItem
 class ReviewTask:
     """Asks the review model, which thinks little and writes much, whatever the conversation's settings are."""
 
+    kind = TurnKind.REVIEW
+
     def __init__(self, services: Services, state: SessionState, turn: Turn, request: ReviewRequest) -> None:
         self._services, self._state, self._request = services, state, request
         self._turn = turn = replace(
@@ -53,7 +55,7 @@ class ReviewTask:
                 summary=ReasoningSummary.DETAILED,
             ),
         )
-        self._shape = replace(shape_of(services, turn), instructions=prompt_text("review"))
+        self._shape = replace(shape_of(services, turn), instructions=instruction_text("review"))
         self._transcript = IsolatedTranscript(
             ConversationHistory([turn.settings.environment(services.instructions.shell).message()])
         )
@@ -111,6 +113,7 @@ class ReviewTask:
             ),
             prompt=prompt,
             take_input=active.take_input,
+            has_steered=lambda: False,
             prepare=self._enter,
             compact=_nothing,
             compact_limit=None,

@@ -14,12 +14,12 @@ from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
-from app_server.core.mcp.manager import McpManager
-from app_server.core.model.client import ModelClient
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.model.model_client import ModelClient
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.session.elicitations import Elicitations
-from app_server.core.telemetry.contract import ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox
 from protocol.records import dataclass

@@ -20,13 +20,23 @@ from app_server.core.session.operations import perform, remember
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
+from app_server.core.session.turn_requests import (
+    ChangeSettings,
+    NoActiveTurn,
+    OtherTurnActive,
+    StartTurn,
+    TurnNotSteerable,
+    TurnRequest,
+)
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.output_events import decode
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
 from app_server.core.turn.errors import turn_error
+from app_server.core.turn.settings import Settings
 from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.user_words import UserWords
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import SessionEvent, TurnStatus
+from protocol.engine.events import SessionEvent, TurnKind, TurnStatus
 from protocol.engine.items import ItemStatus
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
 from protocol.events.turn import TurnAbortReason
@@ -51,10 +61,69 @@ class Session:
     # --- from outside
     def submit(self, id: str, op: Op) -> None:
         """Queue an operation. Its events carry `id`, which the caller makes and uses once. Raises CoreError."""
+        self.submit_request(id, op)
+
+    def submit_request(self, id: str, op: Op | TurnRequest) -> str:
+        """The same for requests of APIs that follow turns; gives the id of the turn that it begins."""
         if self.ended.is_set():
             raise CoreError("the conversation has ended")
-        self._queue.append(PendingOperation(id, op, self.services.new_turn_id()))
+        pending = PendingOperation(id, op, self.services.new_turn_id())
+        self._queue.append(pending)
         self._submitted.set()
+        return pending.turn_id
+
+    def start_turn(self, id: str, request: StartTurn) -> tuple[str, bool]:
+        """Begin a turn, or join the one that runs or is about to: the turn's id, and whether it was joined.
+
+        Raises TurnNotSteerable where a turn runs that takes no words.
+        """
+        turn = self._joinable()
+        if turn is not None and request.words is not None:
+            turn.steered.append(request.words)
+            self.submit_request(id, ChangeSettings(request.change))
+            return (turn.emitter.turn_id if isinstance(turn, ActiveTask) else turn.turn_id), True
+        return self.submit_request(id, request), False
+
+    def steer(self, expected_turn_id: str, words: UserWords) -> str:
+        """Words for the turn that runs, which the client names. Raises CoreErrors of `turn_requests`."""
+        turn = self._joinable()
+        if turn is None:
+            raise NoActiveTurn("no active turn to steer")
+        found = turn.emitter.turn_id if isinstance(turn, ActiveTask) else turn.turn_id
+        if found != expected_turn_id:
+            raise OtherTurnActive(expected_turn_id, found)
+        turn.steered.append(words)
+        return found
+
+    def interrupt_turn(self, id: str, turn_id: str | None) -> None:
+        """End the turn that runs or is about to; None or "" for whichever it is. Does not wait for its end."""
+        current = self.current_turn_id
+        if current is None:
+            raise NoActiveTurn("no active turn to interrupt")
+        if turn_id and turn_id != current:
+            raise OtherTurnActive(turn_id, current)
+        self.submit(id, InterruptOp())
+
+    @property
+    def current_turn_id(self) -> str | None:
+        """The turn that runs, or the first that was asked for and has not begun."""
+        if self._active is not None and not self._active.ending:
+            return self._active.emitter.turn_id
+        waiting = self._waiting_turn()
+        return waiting.turn_id if waiting is not None else None
+
+    def _waiting_turn(self) -> PendingOperation | None:
+        postponed = self._active.postponed if self._active is not None else []
+        return next((each for each in [*postponed, *self._queue] if isinstance(each.op, StartTurn)), None)
+
+    def _joinable(self) -> ActiveTask | PendingOperation | None:
+        active = self._active
+        if active is not None and not active.ending:
+            if active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
+                raise TurnNotSteerable(active.kind)
+            if active.kind is TurnKind.REGULAR and active.input_policy is InputPolicy.STEER:
+                return active
+        return self._waiting_turn()
 
     async def events(self) -> list[SessionEvent]:
         """The events since the last call, waiting for the first; empty once the session has ended."""
@@ -63,6 +132,24 @@ class Session:
     def give_back(self, events: Sequence[SessionEvent]) -> None:
         """Events that were taken and that nobody wants any more; they come first the next time."""
         self.services.outbox.give_back(events)
+
+    def store_identity(self) -> None:
+        """From now on turns and items are stored with their ids and times."""
+        outbox = self.services.outbox
+        if outbox.identity:
+            return
+        outbox.identity = True
+        if self._active is not None:
+            outbox.record(self._active.emitter.late_start_line())
+
+    @property
+    def settings(self) -> Settings:
+        """What the next turn starts from."""
+        return self.state.settings
+
+    @property
+    def model_provider(self) -> str:
+        return self.services.config.model_provider_id
 
     @property
     def rollout_path(self) -> Path:
@@ -84,7 +171,7 @@ class Session:
                 group.start_soon(self.services.outbox.run, name="outbox")
                 group.start_soon(self._serve, name="operations")
                 if self.services.mcp.configured:
-                    group.start_soon(self.services.mcp.run, name="mcp")
+                    group.start_soon(self.services.mcp.run_servers, name="mcp")
                     group.start_soon(self._tell_of_servers, name="mcp start")
                 await self.ended.wait()
                 group.cancel_scope.cancel()
@@ -141,7 +228,7 @@ class Session:
         except CoreError as error:
             self.services.outbox.emit(submission.id, ErrorEvent(message=str(error)))
         except Exception as error:
-            log.exception("operation %s", submission.op.type)
+            log.exception("operation %s", getattr(submission.op, "type", type(submission.op).__name__))
             self.services.outbox.emit(
                 submission.id, ErrorEvent(message=f"internal error: {type(error).__name__}")
             )
@@ -168,12 +255,18 @@ class Session:
         )
 
     async def start(
-        self, emitter: TurnEmitter, task: SessionTask, input_policy: InputPolicy = InputPolicy.QUEUE
+        self,
+        emitter: TurnEmitter,
+        task: SessionTask,
+        input_policy: InputPolicy = InputPolicy.QUEUE,
+        steered: Sequence[UserWords] = (),
     ) -> None:
-        """Begin a task; one that runs is ended first, as replaced."""
+        """Begin a task; one that runs is ended first, as replaced. `steered`: words that joined it already."""
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
-        active = self._active = ActiveTask(emitter=emitter, task=task, input_policy=input_policy)
+        active = self._active = ActiveTask(
+            emitter=emitter, task=task, input_policy=input_policy, steered=list(steered)
+        )
         self._group.start_soon(self._run_task, active, name=f"task {active.id}")
 
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:

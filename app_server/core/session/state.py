@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from app_server.core.context.environment import EnvironmentContext
+from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
 from app_server.core.turn.settings import Settings, SettingsChange
 from app_server.core.turn.token_counts import TokenCounts

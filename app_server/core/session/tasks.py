@@ -8,8 +8,10 @@ from typing import Protocol
 
 import anyio
 
+from app_server.core.session.turn_requests import TurnRequest
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.user_words import UserWords
+from protocol.engine.events import TurnKind
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import Op
 from protocol.records import dataclass
@@ -20,12 +22,16 @@ class PendingOperation:
     """One operation under its id, and the id of the turn that it begins, if it begins one."""
 
     id: str
-    op: Op
+    op: Op | TurnRequest
     turn_id: str
+    steered: list[UserWords] = field(default_factory=list)
+    """Words that joined the turn before it began."""
 
 
 class SessionTask(Protocol):
     """Something that takes time. `run` is cancelled to interrupt it."""
+
+    kind: TurnKind
 
     async def run(self, active: ActiveTask) -> str | None:
         """Returns the last thing the assistant said. What it raises makes the turn a failed one."""
@@ -38,6 +44,8 @@ class SessionTask(Protocol):
 
 class NothingToDo:
     """A turn in which the user said nothing: it only ends."""
+
+    kind = TurnKind.REGULAR
 
     async def run(self, active: ActiveTask) -> str | None:
         return None
@@ -68,7 +76,13 @@ class ActiveTask:
     ending: bool = False
     postponed: list[PendingOperation] = field(default_factory=list)
     """Operations that wait for the task's end."""
+    steered: list[UserWords] = field(default_factory=list)
+    """Words that are promised to this turn: it does not end before the model was asked with them."""
     _input: list[tuple[PendingOperation, UserWords]] = field(default_factory=list)
+
+    @property
+    def kind(self) -> TurnKind:
+        return self.task.kind
 
     @property
     def id(self) -> str:
@@ -81,7 +95,14 @@ class ActiveTask:
 
     def take_input(self) -> list[UserWords]:
         taken, self._input = self._input, []
-        return [words for _, words in taken]
+        steered, self.steered[:] = list(self.steered), []
+        return [words for _, words in taken] + steered
+
+    def has_steered(self) -> bool:
+        """Whether words wait that are promised to this turn. Where none do, the turn ends now and takes no more."""
+        if not self.steered:
+            self.input_policy = InputPolicy.QUEUE
+        return bool(self.steered)
 
     def drain_pending(self) -> list[PendingOperation]:
         """Operations whose words came too late for this turn: each begins one of its own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.core.errors import GitError
-from app_server.core.git.undo import restore_snapshot
+from app_server.core.git.restore import restore_snapshot
 from app_server.core.session.model_calls import shape_of
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
@@ -20,6 +20,8 @@ SHORT_ID = 7
 
 
 class UndoTask:
+    kind = TurnKind.UNDO
+
     def __init__(self, services: Services, state: SessionState, turn: Turn) -> None:
         self._services, self._state, self._turn = services, state, turn
 

@@ -24,6 +24,8 @@ TIMEOUT_MS = 60 * 60 * 1000
 class UserShellTask:
     """`task_started`, the command's events, the end. Nothing of it enters the history."""
 
+    kind = TurnKind.USER_SHELL
+
     def __init__(self, services: Services, state: SessionState, turn: Turn, command: str) -> None:
         self._services, self._state, self._turn, self._command = services, state, turn, command
 

@@ -1,1 +1,1 @@
-"""What the user wants to be measured: events about conversations, sent by OpenTelemetry where it is asked for."""
+"""Telemetry: events about conversations, sent by OpenTelemetry if the user enables it."""

@@ -1,7 +1,7 @@
-"""Where events go: nowhere, or to a collector by way of the OpenTelemetry SDK.
+"""Exports events to a collector through the OpenTelemetry SDK, or nowhere.
 
-Nothing of the SDK is imported unless the user named an exporter, and without the extra `otel` there is a warning and
-no telemetry. A worker thread of the SDK sends in batches; `close` waits a bounded time for the last one.
+The SDK is imported only if an exporter is configured; without the extra `otel`, there is a warning and no telemetry. A
+worker thread of the SDK sends batches; `close` waits a limited time for the last one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import anyio
 
 from app_server.core.config.types import OtelConfig, OtelExporter
 from app_server.core.http.types import TrustUnavailable
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
-from app_server.core.telemetry.events import Attribute, ConversationFacts, EventTelemetry
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.telemetry_events import Attribute, ConversationFacts, EventTelemetry
 from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class TelemetryExport(Protocol):
     def conversation(self, facts: ConversationFacts) -> ConversationTelemetry: ...
 
     async def close(self) -> None:
-        """Sends what is left. Bounded."""
+        """Sends the remaining events, within a time limit."""
 
 
 class NoExport:

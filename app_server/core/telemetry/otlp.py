@@ -11,8 +11,8 @@ from opentelemetry.sdk.resources import Resource
 
 from app_server.core.config.types import OtelConfig, OtelExporter
 from app_server.core.http.proxies import proxy_for
-from app_server.core.http.trust import trusted_pem
-from app_server.core.telemetry.events import Attribute
+from app_server.core.http.trust_store import trusted_pem
+from app_server.core.telemetry.telemetry_events import Attribute
 from protocol.base import Json
 
 SERVICE_NAME = "codex-cli"

@@ -14,8 +14,12 @@ Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
 
 def policy_rights(turn: ToolTurn) -> Rights:
-    """The rights that the turn's policy grants without approval. Reads the disk."""
-    return rights_of(turn.commands.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd))
+    """The rights that the turn's policy grants without approval, by the roots that the conversation was given: what is
+    compared is what a command will run with. Reads the disk.
+    """
+    return rights_of(
+        turn.commands.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd, turn.commands.roots)
+    )
 
 
 async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> bool:

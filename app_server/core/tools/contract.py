@@ -14,11 +14,11 @@ from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.sandbox.roots import ConversationRoots
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
 from protocol.engine.events import EngineEvent, Question

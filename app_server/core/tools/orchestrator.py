@@ -27,12 +27,12 @@ from app_server.core.approvals.decide import (
 )
 from app_server.core.approvals.programs import ProgramSearch, exposed_folders
 from app_server.core.approvals.repository import git_is_plain
-from app_server.core.commands.parsed import parse_command
-from app_server.core.context.output import command_output, command_result
+from app_server.core.context.command_output import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
 from app_server.core.sandbox.plan import SandboxPlan
+from app_server.core.shell.parse_command import parse_command
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output

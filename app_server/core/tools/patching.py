@@ -19,14 +19,14 @@ from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject,
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.patch.apply import plan_patch
 from app_server.core.patch.changes import shown_changes
-from app_server.core.patch.disk import RealDisk
-from app_server.core.patch.errors import PatchError
-from app_server.core.patch.fences import git_fences
+from app_server.core.patch.disk_files import DiskFiles
+from app_server.core.patch.git_directories import git_directories
 from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.plan import PatchPlan, writer_command
-from app_server.core.patch.safety import AutoApprove, Reject, Territory, assess
+from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.patch_plan import PatchPlan, writer_command
+from app_server.core.patch.planner import plan_patch
+from app_server.core.patch.safety import AutoApprove, Reject, WriteScope, assess
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.confinement import confinement
@@ -81,7 +81,7 @@ class PatchFlow:
 
     async def _plan(self) -> PatchPlan:
         def read() -> PatchPlan:
-            return plan_patch(parse_patch(self.text), self.cwd, RealDisk())
+            return plan_patch(parse_patch(self.text), self.cwd, DiskFiles())
 
         try:
             return await run_in_thread(read, abandon_on_cancel=True)
@@ -101,12 +101,12 @@ class PatchFlow:
         await self._request_approval(plan, allowed, verdict.reason, verdict.grant_root)
         return True
 
-    def _write_scope(self, plan: PatchPlan, allowed: SandboxPlan | None) -> Territory | None:
+    def _write_scope(self, plan: PatchPlan, allowed: SandboxPlan | None) -> WriteScope | None:
         if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
             return None
         roots = tuple(allowed.writable_roots)
-        protected = git_fences([place.real for place in plan.places()], roots)
-        return Territory(roots, (*allowed.protected, *allowed.reserved, allowed.home, *protected))
+        protected = git_directories([place.real for place in plan.places()], roots)
+        return WriteScope(roots, (*allowed.protected, *allowed.reserved, allowed.home, *protected))
 
     async def _request_approval(
         self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None, grant_root: str | None = None

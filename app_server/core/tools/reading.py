@@ -9,10 +9,10 @@ import json
 import sys
 from collections.abc import Mapping
 
-from app_server.core.context.output import shorten
+from app_server.core.context.command_output import shorten
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
-from app_server.core.files import reader
+from app_server.core.files import model_reads
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.output_events import decode
@@ -44,7 +44,7 @@ async def _run_reader(
 ) -> ExecResult:
     try:
         spec = CommandSpec(
-            argv=(sys.executable, "-I", "-S", reader.__file__, json.dumps({"do": do, **request})),
+            argv=(sys.executable, "-I", "-S", model_reads.__file__, json.dumps({"do": do, **request})),
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
             timeout_ms=TIMEOUT_MS,

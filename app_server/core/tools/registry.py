@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from app_server.core.config.types import Config
-from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import ModelFamily, PatchToolKind, ShellToolKind
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.tools.builtin.apply_patch import ApplyPatchTool

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 
-from app_server.core.context.output import shorten
-from app_server.core.context.tokens import estimate_tokens, within_tokens
+from app_server.core.context.command_output import shorten
+from app_server.core.context.token_estimates import estimate_tokens, within_tokens
 from app_server.core.exec.command import Stream
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from app_server.core.model.events import (
+from app_server.core.model.model_events import (
     OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from app_server.core.rollout.stored_events import turn_started_line
 from app_server.core.tools.events import BegunItem
 from protocol.engine.errors import TurnError
 from protocol.engine.events import (
@@ -34,6 +35,7 @@ from protocol.engine.items import (
 )
 from protocol.events.turn import TurnAbortReason
 from protocol.records import dataclass
+from protocol.rollout import StoredEvent
 
 
 class EventSink(Protocol):
@@ -54,7 +56,8 @@ class OpenItem:
     def cut(self) -> Item:
         item = self.partial() if self.partial is not None else self.item
         if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
-            return replace(item, status=ItemStatus.FAILED)
+            declined = item.status is ItemStatus.DECLINED
+            return item if declined else replace(item, status=ItemStatus.FAILED)
         return item
 
 
@@ -89,6 +92,12 @@ class TurnEmitter:
     def turn_started(self, kind: TurnKind, context_window: int | None) -> None:
         self._started_at = self._now()
         self.emit(TurnStarted(kind, context_window, self._started_at))
+
+    def late_start_line(self) -> StoredEvent:
+        """The turn's begin, for a file in which the turn began without its id."""
+        started = TurnStarted(TurnKind.REGULAR, None, self._started_at or self._now())
+        line = turn_started_line(self.turn_id, started)
+        return replace(line, extra={**line.extra, "late": True})
 
     def turn_ended(
         self,
@@ -132,6 +141,12 @@ class TurnEmitter:
         """What an open item is by now, without an event; this is what is completed if it is cut."""
         open_item = self._open[item.id]
         self._open[item.id] = OpenItem(item, open_item.started_ms, open_item.partial)
+
+    def decline(self, item_id: str) -> None:
+        """The user refused it and ended the turn with that: it is cut as declined."""
+        open_item = self._open.get(item_id)
+        if open_item is not None and isinstance(open_item.item, CommandExecution | FileChange):
+            self.update(replace(open_item.item, status=ItemStatus.DECLINED))
 
     def complete(self, item: Item) -> None:
         open_item = self._open.pop(item.id)

@@ -9,7 +9,7 @@ from app_server.core.errors import (
     SandboxUnavailable,
     StreamDisconnected,
 )
-from app_server.core.model.errors import (
+from app_server.core.model.model_errors import (
     ConnectionFailed,
     CredentialsUnavailable,
     InvalidPrompt,

@@ -5,7 +5,8 @@
 3. One request; its items and the outputs of its calls are recorded in the model's order.
 4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again; also
    where the compaction failed, which is told as an error.
-5. The turn ends when the model called nothing. What the user said during that last reply begins the next turn.
+5. The turn ends when the model called nothing and no words are promised to this turn. Other words that came during
+   that last reply begin the next turn.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class TurnLoop:
     prompt: Callable[[Sequence[ResponseItem]], Prompt]
     take_input: Callable[[], list[UserWords]]
     """What the user said since it was last called."""
+    has_steered: Callable[[], bool]
+    """Whether words are promised to this turn that the model was not asked with."""
     prepare: Callable[[], Awaitable[None]]
     """Awaited before the first request: what the model is offered may have to be found out first."""
     compact: Callable[[], Awaitable[None]]
@@ -79,7 +82,7 @@ class TurnLoop:
             self.transcript.record(self.emitter, items)
             if await self._made_room():
                 continue
-            if not reply.calls:
+            if not reply.calls and not self.has_steered():
                 return last_assistant_text(items)
 
     def interrupted(self) -> None:

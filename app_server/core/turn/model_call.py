@@ -14,9 +14,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.model.client import ModelClient
-from app_server.core.model.errors import UsageLimitReached
-from app_server.core.model.events import (
+from app_server.core.model.model_client import ModelClient
+from app_server.core.model.model_errors import UsageLimitReached
+from app_server.core.model.model_events import (
     Completed,
     Created,
     ModelEvent,
@@ -29,9 +29,9 @@ from app_server.core.model.events import (
     ReasoningSummaryPartAdded,
 )
 from app_server.core.model.prompt import Prompt
+from app_server.core.model.request_settings import RequestSettings
 from app_server.core.model.retry import backoff
-from app_server.core.model.settings import RequestSettings
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app_server.core.config.types import Config
-from app_server.core.context.prompts import prompt as prompt_text
+from app_server.core.context.instructions import instruction_text
 from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.model.settings import RequestSettings
+from app_server.core.model.request_settings import RequestSettings
 from app_server.core.turn.settings import Settings, Turn
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
@@ -66,8 +66,8 @@ def request_shape(config: Config, settings: Settings, conversation_id: str) -> R
 
 def base_instructions(family: ModelFamily) -> str:
     """Our prompt; models that know patches from training are not taught the format."""
-    base = prompt_text("base")
-    return base if family.knows_apply_patch else f"{base}\n{prompt_text('apply_patch')}"
+    base = instruction_text("base")
+    return base if family.knows_apply_patch else f"{base}\n{instruction_text('apply_patch')}"
 
 
 def context_line(turn: Turn) -> TurnContextItem:

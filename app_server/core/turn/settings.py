@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, Literal, TypeVar
 
 from app_server.core.config.types import Config
-from app_server.core.context.environment import EnvironmentContext
+from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy

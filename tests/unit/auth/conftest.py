@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.manager import AuthManager
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, scripted_issuer
 
 

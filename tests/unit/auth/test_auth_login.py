@@ -12,9 +12,9 @@ import anyio
 import httpx
 import pytest
 
+from app_server.core.auth.auth_manager import AuthManager, AuthMethod, LoginRules
 from app_server.core.auth.callback import CancelRequested, Granted, Ignored, Refused, page, read_callback
 from app_server.core.auth.login import LoginFlow, LoginOutcome, open_login
-from app_server.core.auth.manager import AuthManager, AuthMethod, LoginRules
 from app_server.core.auth.storage import read_auth
 from app_server.core.errors import AuthError
 from tests.unit.auth.oauth_issuer import ScriptedIssuer
@@ -32,7 +32,7 @@ class Attempt:
 
     async def run(self) -> None:
         with anyio.fail_after(10):
-            self.outcome = await self.flow.run()
+            self.outcome = await self.flow.run_login()
 
     async def visit(
         self, path: str, query: dict[str, str] | None = None, headers: dict[str, str] | None = None
@@ -213,7 +213,7 @@ async def test_another_program_may_ask_for_the_port(auth: AuthManager) -> None:
 
 async def test_a_login_that_nobody_finishes_ends(auth: AuthManager) -> None:
     flow = await open_login(auth, random=secrets.token_bytes, ports=(0,))
-    assert await flow.run(limit_seconds=0) == LoginOutcome(False, "the login was not finished in time")
+    assert await flow.run_login(limit_seconds=0) == LoginOutcome(False, "the login was not finished in time")
 
 
 async def test_idle_and_broken_connections_do_not_stand_in_the_way(auth: AuthManager) -> None:

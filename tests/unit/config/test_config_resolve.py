@@ -12,11 +12,11 @@ from app_server.core.config.types import (
     Config,
     EnvInherit,
     HistoryPersistence,
-    HttpTransport,
+    McpHttpTransport,
+    McpStdioTransport,
     OtelExporter,
     OtelProtocol,
     RequestOverrides,
-    StdioTransport,
     WireApi,
 )
 from app_server.core.errors import ConfigError
@@ -251,12 +251,12 @@ def test_mcp_servers(tmp_path: Path) -> None:
         "enabled = false\nstartup_timeout_sec = 2\n"
         "tool_timeout_sec = 0.5\nhttp_headers = {a = 'b'}\nenv_http_headers = {c = 'D'}\n",
     ).mcp_servers
-    assert servers["a"].transport == StdioTransport(
+    assert servers["a"].transport == McpStdioTransport(
         command="c", args=("x",), env={"A": "B"}, env_vars=("C",), cwd=tmp_path / "ws" / "sub"
     )
     assert (servers["a"].startup_timeout_sec, servers["a"].tool_timeout_sec) == (1.5, 60)
     assert (servers["a"].enabled_tools, servers["a"].disabled_tools) == (frozenset("t"), frozenset("u"))
-    assert servers["b"].transport == HttpTransport(
+    assert servers["b"].transport == McpHttpTransport(
         url="http://h", bearer_token_env_var="T", http_headers={"a": "b"}, env_http_headers={"c": "D"}
     )
     assert not servers["b"].enabled
@@ -280,7 +280,7 @@ def test_tables_of_their_own(tmp_path: Path) -> None:
         True,
         ("A*",),
     )
-    assert (policy.set, policy.include_only, policy.use_profile) == ({"B": "C"}, ("PATH",), True)
+    assert (policy.set, policy.include_only) == ({"B": "C"}, ("PATH",))
     assert (config.history.persistence, config.history.max_bytes) == (HistoryPersistence.NONE, 5)
     assert config.notify == ("prog", "arg")
     assert (config.otel.exporter, config.otel.endpoint) == (OtelExporter.OTLP_HTTP, "http://h")

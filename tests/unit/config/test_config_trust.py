@@ -98,4 +98,3 @@ def test_only_a_trusted_folder_may_be_written_to_by_default(tmp_path: Path, leve
     config = load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
     assert config.approval_policy is AskForApproval.ON_REQUEST
     assert isinstance(config.sandbox_policy, WorkspaceWrite if writes else ReadOnly)
-    assert config.project_trusted is writes

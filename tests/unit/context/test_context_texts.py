@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.context.compaction import (
+from app_server.core.context.command_output import (
+    MAX_BYTES,
+    MAX_LINES,
+    command_output,
+    command_result,
+    shorten,
+)
+from app_server.core.context.compacted_history import (
     NO_SUMMARY,
     USER_MESSAGES_MAX_TOKENS,
     build_compacted_history,
@@ -17,10 +24,9 @@ from app_server.core.context.compaction import (
     summary_message,
     with_marked_summary,
 )
-from app_server.core.context.environment import EnvironmentContext, difference, user_text
-from app_server.core.context.instructions import is_session_prefix, opening_messages, project_instructions
-from app_server.core.context.output import MAX_BYTES, MAX_LINES, command_output, command_result, shorten
-from app_server.core.context.tokens import BYTES_PER_TOKEN, estimate_tokens, within_tokens
+from app_server.core.context.environment_context import EnvironmentContext, difference, user_text
+from app_server.core.context.opening_messages import is_session_prefix, opening_messages, project_instructions
+from app_server.core.context.token_estimates import BYTES_PER_TOKEN, estimate_tokens, within_tokens
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from protocol.responses import InputText, MessageItem, OutputText
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.git.config import parse_git_config
+from app_server.core.git.config_file import parse_git_config
 from app_server.core.git.info import read_git_info, without_credentials
 from app_server.core.git.repository import find_repository
 from protocol.rollout import GitInfo
@@ -68,7 +68,7 @@ def test_short_forms_of_urls_are_spelled_out(pit: Sandpit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "displayable"),
     [
         ("https://user:token@example.com/a@b", "https://example.com/a@b"),
         ("https://token@example.com/x", "https://example.com/x"),
@@ -81,8 +81,8 @@ def test_short_forms_of_urls_are_spelled_out(pit: Sandpit) -> None:
         ("https://a@b@example.com/x", "https://example.com/x"),
     ],
 )
-def test_no_url_keeps_its_secrets(url: str, shown: str) -> None:
-    assert without_credentials(url) == shown
+def test_no_url_keeps_its_secrets(url: str, displayable: str) -> None:
+    assert without_credentials(url) == displayable
 
 
 @pytest.mark.parametrize(

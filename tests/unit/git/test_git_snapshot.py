@@ -9,10 +9,10 @@ import pytest
 from app_server.core.errors import GitError
 from app_server.core.git.diff_to_remote import diff_to_remote
 from app_server.core.git.ghost import SnapshotUnavailable, take_snapshot
-from app_server.core.git.run import GitResult, run_git
-from app_server.core.git.safe import GitCommand
+from app_server.core.git.git_program import GitCommand
+from app_server.core.git.restore import restore_snapshot
+from app_server.core.git.run_git import GitResult, run_git
 from app_server.core.git.snapshot import Git
-from app_server.core.git.undo import restore_snapshot
 from protocol.responses import GhostCommit
 from tests.unit.git.conftest import Sandpit
 

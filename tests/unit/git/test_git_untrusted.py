@@ -10,7 +10,7 @@ import pytest
 from app_server.core.git.diff_to_remote import diff_to_remote
 from app_server.core.git.ghost import take_snapshot
 from app_server.core.git.info import read_git_info
-from app_server.core.git.undo import restore_snapshot
+from app_server.core.git.restore import restore_snapshot
 from protocol.responses import GhostCommit
 from tests.unit.git.conftest import Sandpit
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app_server.core.http.httpx_options import httpx_options
-from app_server.core.http.trust import trust_store, trusted_pem
+from app_server.core.http.trust_store import trust_store, trusted_pem
 from app_server.core.http.types import TrustUnavailable
 
 ONE = "-----END CERTIFICATE-----\n"

@@ -13,12 +13,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.config.types import HttpTransport, McpServerConfig, StdioTransport
+from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.contract import Elicit
-from app_server.core.mcp.failures import StartFailure
-from app_server.core.mcp.manager import McpManager
-from app_server.core.mcp.server import McpSurroundings
+from app_server.core.mcp.failure_texts import StartFailure
+from app_server.core.mcp.interfaces import Elicit
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from protocol.base import Json
 
@@ -34,7 +34,9 @@ def anyio_backend() -> str:
 def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServerConfig:
     """A table for the misbehaving server in one of its modes."""
     env: Mapping[str, str] = settings.pop("env", {})
-    transport = StdioTransport(command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log)), env=env)
+    transport = McpStdioTransport(
+        command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log)), env=env
+    )
     limits: dict[str, Json] = {"startup_timeout_sec": 5.0, "tool_timeout_sec": 5.0} | settings
     return McpServerConfig(name=name, transport=transport, **limits)
 
@@ -52,11 +54,11 @@ class Rig:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def around(self, runner: CommandRunner) -> McpSurroundings:
+    def runtime(self, runner: CommandRunner) -> McpRuntime:
         async def remember(failure: StartFailure) -> None:
             self.told.append(failure)
 
-        return McpSurroundings(
+        return McpRuntime(
             environment=self.user,
             cwd=str(self.folder),
             spawner=LauncherSpawner(runner),
@@ -75,9 +77,9 @@ class Rig:
                 anyio.create_task_group() as group,
             ):
                 manager = McpManager(
-                    {config.name: config for config in configs}, self.around(runner), reserved
+                    {config.name: config for config in configs}, self.runtime(runner), reserved
                 )
-                group.start_soon(manager.run)
+                group.start_soon(manager.run_servers)
                 await manager.ready()
                 try:
                     yield manager
@@ -126,7 +128,7 @@ async def gone(pids: list[int]) -> bool:
 def http(url: str, name: str = "web", **settings: Json) -> McpServerConfig:
     """A table for a server that is reached over HTTP."""
     of_transport = {"bearer_token_env_var", "http_headers", "env_http_headers"}
-    transport = HttpTransport(
+    transport = McpHttpTransport(
         url=url, **{key: value for key, value in settings.items() if key in of_transport}
     )
     limits = {key: value for key, value in settings.items() if key not in of_transport}

@@ -12,10 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.config.types import McpServerConfig, StdioTransport
-from app_server.core.mcp.contract import ElicitationAnswer, ElicitationRequest
-from app_server.core.mcp.limits import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
-from app_server.core.mcp.names import SERVER_NAME
+from app_server.core.config.types import McpServerConfig, McpStdioTransport
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
+from app_server.core.mcp.server_limits import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
+from app_server.core.mcp.tool_names import SERVER_NAME
 from protocol.base import Json
 from tests.unit.mcp.conftest import USER, Rig, fake, gone, until
 
@@ -98,7 +98,7 @@ async def test_a_server_that_does_not_start_costs_one_message(rig: Rig, mode: st
 
 async def test_a_program_that_cannot_be_started_costs_one_message(rig: Rig) -> None:
     def table(name: str, command: str, **more: Json) -> McpServerConfig:
-        return McpServerConfig(name=name, transport=StdioTransport(command=command, **more))
+        return McpServerConfig(name=name, transport=McpStdioTransport(command=command, **more))
 
     tables = [
         table("absent", "no-such-program-here"),
@@ -326,10 +326,10 @@ async def test_nothing_survives_when_this_process_is_killed(rig: Rig, mode: str)
 async def test_a_question_to_the_user_is_put_and_its_answer_given(rig: Rig) -> None:
     asked: list[ElicitationRequest] = []
 
-    async def answer(request: ElicitationRequest) -> ElicitationAnswer:
+    async def answer(request: ElicitationRequest) -> ElicitationResult:
         asked.append(request)
         await anyio.sleep(0.6)  # longer than a call may take: the user's time is not the tool's
-        return ElicitationAnswer("accept", {"n": 3})
+        return ElicitationResult("accept", {"n": 3})
 
     rig.elicit = answer
     async with rig.fake("elicit", tool_timeout_sec=0.4) as mcp:

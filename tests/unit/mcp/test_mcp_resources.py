@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app_server.core.mcp.contract import McpFailure
+from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
 from protocol.mcp import McpAuthStatus
 from tests.unit.mcp.conftest import Rig, fake, http

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from app_server.core.config.types import McpServerConfig, StdioTransport
+from app_server.core.config.types import McpServerConfig, McpStdioTransport
 from tests.unit.mcp.conftest import Rig
 
 
 @pytest.mark.anyio
 async def test_the_time_server_tells_the_time(rig: Rig) -> None:
     pytest.importorskip("mcp_server_time", reason="mcp-server-time is not installed")
-    transport = StdioTransport(
+    transport = McpStdioTransport(
         command=sys.executable,
         args=("-m", "mcp_server_time", "--local-timezone", "UTC"),
         env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},

@@ -11,11 +11,11 @@ import anyio
 
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.http.types import HttpFailure, HttpRequest
-from app_server.core.model.client import ModelClient
-from app_server.core.model.events import ModelEvent
+from app_server.core.model.endpoints import CredentialSource
+from app_server.core.model.model_client import ModelClient
+from app_server.core.model.model_events import ModelEvent
 from app_server.core.model.prompt import Prompt
-from app_server.core.model.providers import CredentialSource
-from app_server.core.model.settings import ClientIdentity, RequestSettings
+from app_server.core.model.request_settings import ClientIdentity, RequestSettings
 from protocol.base import Json
 from protocol.responses import InputText, MessageItem
 

@@ -15,8 +15,8 @@ from app_server.core.http.sse import SseFrame
 from app_server.core.http.types import Fault, HttpFailure
 from app_server.core.model import reply_size, stream
 from app_server.core.model.chat_api import ChatDecoder
-from app_server.core.model.errors import AnswerTooLarge, AnswerUnreadable
-from app_server.core.model.events import Completed, ModelEvent
+from app_server.core.model.model_errors import ResponseTooLarge, ResponseUnreadable
+from app_server.core.model.model_events import Completed, ModelEvent
 from app_server.core.model.model_list import ModelsUnknown, list_models
 from app_server.core.model.payload import parse_object
 from app_server.core.model.responses_api import ResponsesDecoder
@@ -55,7 +55,7 @@ def chat(*frames: Json) -> None:
 async def test_an_endless_answer_of_complete_items_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_size, "MAX_ITEM_BYTES", 100_000)
     error, events = await failed(CREATED, *[message_done("x" * 1000)] * 200)
-    assert isinstance(error, AnswerTooLarge)
+    assert isinstance(error, ResponseTooLarge)
     assert not error.retryable
     assert 80 < len(events) < 110
 
@@ -70,7 +70,7 @@ async def test_an_answer_of_very_many_items_ends(monkeypatch: pytest.MonkeyPatch
 async def test_an_answer_that_never_ends_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_ANSWER_BYTES", 10_000)
     error, _ = await failed(CREATED, *[b": still here\n\n"] * 1000)
-    assert isinstance(error, AnswerTooLarge)
+    assert isinstance(error, ResponseTooLarge)
 
 
 def test_the_pieces_of_a_chat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,16 +81,16 @@ def test_the_pieces_of_a_chat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         {"tool_calls": [{"index": 0, "function": {"arguments": "x" * 100}}]},
     ):
         chat(*[piece] * 50)
-        with pytest.raises(AnswerTooLarge):
+        with pytest.raises(ResponseTooLarge):
             chat(*[piece] * 70)
-    with pytest.raises(AnswerTooLarge):
+    with pytest.raises(ResponseTooLarge):
         chat({"tool_calls": [{"index": 0, "function": {"name": "x" * 20_000}}]})
 
 
 def test_the_calls_of_a_chat_are_bounded() -> None:
     calls = [{"id": f"c{n}", "function": {}} for n in range(reply_size.MAX_ITEMS + 1)]
     chat({"tool_calls": calls[:-1]})
-    with pytest.raises(AnswerTooLarge):
+    with pytest.raises(ResponseTooLarge):
         chat({"tool_calls": calls})
 
 
@@ -101,7 +101,7 @@ def test_more_structure_than_is_parsed(frame: bytes) -> None:
     data = b'{"type":"response.created","x":[' + frame + b"1]}"
     assert parse_object(data) is None
     for decoder in (ResponsesDecoder(), ChatDecoder(live=False)):
-        with pytest.raises(AnswerTooLarge):
+        with pytest.raises(ResponseTooLarge):
             decoder.decode(SseFrame("", data), [])
 
 
@@ -134,7 +134,7 @@ def test_events_that_are_no_json_are_told_of_once(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [(Fault.TOO_LARGE, AnswerTooLarge), (Fault.ENCODED, AnswerUnreadable)]
+    ("fault", "kind"), [(Fault.TOO_LARGE, ResponseTooLarge), (Fault.ENCODED, ResponseUnreadable)]
 )
 async def test_what_would_come_again_is_not_asked_for_again(fault: Fault, kind: type[ModelError]) -> None:
     error, events = await failed(CREATED, HttpFailure(fault, "an answer for tests"))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
 from app_server.core.model.chat_api import ChatDecoder
-from app_server.core.model.errors import IncompleteResponse
-from app_server.core.model.events import (
+from app_server.core.model.model_errors import IncompleteResponse
+from app_server.core.model.model_events import (
     Completed,
     ModelEvent,
     OutputItemAdded,

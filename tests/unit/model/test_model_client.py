@@ -6,11 +6,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from app_server.core.auth.manager import AuthMethod, Credentials
+from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
 from app_server.core.http.types import Fault, HttpFailure
-from app_server.core.model.errors import (
+from app_server.core.model.model_errors import (
     ConnectionFailed,
     CredentialsUnavailable,
     HeadersTimedOut,
@@ -21,9 +21,9 @@ from app_server.core.model.errors import (
     Unauthorized,
     UnexpectedStatus,
 )
-from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta, RateLimits
+from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta, RateLimits
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
-from app_server.core.model.settings import RequestSettings
+from app_server.core.model.request_settings import RequestSettings
 from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
 from tests.unit.model.scripted import (
     COMPLETED,

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from app_server.core.errors import ContextWindowExceeded, ModelError
-from app_server.core.model.errors import (
+from app_server.core.model.api_failures import RequestFailure, request_failure, retry_after
+from app_server.core.model.model_errors import (
     AccessBlocked,
     QuotaExceeded,
     RetryLimitReached,
@@ -13,7 +14,6 @@ from app_server.core.model.errors import (
     UsageNotIncluded,
     WaitTooLong,
 )
-from app_server.core.model.failures import RequestFailure, request_failure, retry_after
 from app_server.core.model.rate_limits import rate_limits
 from app_server.core.model.retry import LONGEST_DELAY, backoff
 from protocol.base import Json

@@ -15,8 +15,8 @@ from app_server.core.model.prompt import (
     ToolSpec,
     WebSearchTool,
 )
-from app_server.core.model.request import responses_body
-from app_server.core.model.settings import RequestSettings
+from app_server.core.model.request_settings import RequestSettings
+from app_server.core.model.responses_request import responses_body
 from app_server.core.model.shell_outputs import plain_output
 from protocol.base import Json
 from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity

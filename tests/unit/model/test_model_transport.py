@@ -14,17 +14,17 @@ import pytest
 
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.connections import MAX_IDLE_CONNECTIONS
-from app_server.core.http.lazy import LazyHttp
+from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.http.types import Fault, HttpFailure, HttpRequest
-from app_server.core.model.client import ModelClient
-from app_server.core.model.errors import (
-    AnswerTooLarge,
-    AnswerUnreadable,
+from app_server.core.model.model_client import ModelClient
+from app_server.core.model.model_errors import (
     ConnectionFailed,
     HeadersTimedOut,
+    ResponseTooLarge,
+    ResponseUnreadable,
     UnexpectedStatus,
 )
-from app_server.core.model.events import Completed, Created, ModelEvent, OutputTextDelta
+from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta
 from protocol.base import Json
 from tests.unit.model.provider_server import (
     END,
@@ -225,7 +225,7 @@ async def test_warming_up_makes_no_connection(provider: ProviderServer, http: La
 
 
 def test_http_is_imported_late() -> None:
-    code = "import sys, app_server.core.model.client; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
+    code = "import sys, app_server.core.model.model_client; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, "httpx", "httpcore"], check=False).returncode == 0
 
 
@@ -257,14 +257,14 @@ async def test_one_encoding_that_nobody_asked_for_is_refused_once(
     provider: ProviderServer, http: LazyHttp
 ) -> None:
     provider.answer(head(content_encoding="gzip, gzip"), chunk(gzip.compress(gzip.compress(ANSWER))), END)
-    with pytest.raises(AnswerUnreadable, match="encoded as gzip, gzip"):
+    with pytest.raises(ResponseUnreadable, match="encoded as gzip, gzip"):
         await asked(provider, http, request_max_retries=3, stream_max_retries=3)
     assert len(provider.asked) == 1
 
 
 async def test_an_answer_that_expands_too_much_is_given_up(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(head(content_encoding="gzip"), chunk(gzip.compress(b": still here\n\n" * 4_000_000)), END)
-    with pytest.raises(AnswerTooLarge, match="more than 100 times as large"):
+    with pytest.raises(ResponseTooLarge, match="more than 100 times as large"):
         await asked(provider, http)
     assert len(provider.asked) == 1
 

@@ -77,7 +77,7 @@ def test_a_message_that_fits_is_told_word_for_word() -> None:
 async def test_a_message_over_the_systems_limit_arrives_shortened(tmp_path: Path) -> None:
     target = tmp_path / "told"
     message = turn_complete("t", "1", "/ws", ["ü" * 100_000, "short"], "x" * 100_000)
-    await NotifyProgram((*KEEP, str(target)), ENV).send(message)
+    await NotifyProgram((*KEEP, str(target)), ENV).notify(message)
     notice = json.loads(await content(target))
     first, second = notice["input-messages"]
     assert first.endswith(ELLIPSIS)
@@ -96,7 +96,7 @@ async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> No
     filler = {f"F{number}": "x" * size for number in range((room - 30_000) // (size + 20))}
     rest = room - sum(len(name) + size + 10 for name in filler) - 30_000
     program = NotifyProgram((*KEEP, str(target)), {**ENV, **filler, "REST": "x" * max(rest, 0)})
-    await program.send(turn_complete("t", "1", "/ws", ["y" * 200_000], None))
+    await program.notify(turn_complete("t", "1", "/ws", ["y" * 200_000], None))
     text = json.loads(await content(target))["input-messages"][0]
     assert text.endswith(ELLIPSIS)
     assert len(text) < 15_000
@@ -106,7 +106,7 @@ async def test_a_long_environment_leaves_a_shorter_message(tmp_path: Path) -> No
 async def test_the_program_gets_the_message_last_and_the_users_environment(tmp_path: Path) -> None:
     target = tmp_path / "told"
     program = NotifyProgram((sys.executable, "-c", WRITE, str(target), "own"), ENV)
-    await program.send('{"a":1}')
+    await program.notify('{"a":1}')
     arguments, environment, session = json.loads(await content(target))
     assert arguments == ["own", '{"a":1}']
     assert {key: value for key, value in environment.items() if key in (*ENV, "OPENAI_API_KEY")} == ENV
@@ -118,7 +118,7 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
     target, gate = tmp_path / "pid", tmp_path / "gate"
     os.mkfifo(gate)
     script = f"echo $$ > {target}; read line < {gate}"
-    await NotifyProgram(("/bin/sh", "-c", script), ENV).send("{}")
+    await NotifyProgram(("/bin/sh", "-c", script), ENV).notify("{}")
     pid = int(await content(target))
     gate.write_text("go\n")
     await until(lambda: not Path(f"/proc/{pid}").exists())  # also a zombie is there
@@ -127,8 +127,8 @@ async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> N
 @pytest.mark.anyio
 async def test_a_program_that_cannot_be_started_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        await NotifyProgram(("/no/such/program",), ENV).send('{"secret":1}')
-        await NotifyProgram(("a\0b",), ENV).send("{}")
+        await NotifyProgram(("/no/such/program",), ENV).notify('{"secret":1}')
+        await NotifyProgram(("a\0b",), ENV).notify("{}")
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "secret" not in caplog.text
 
@@ -139,7 +139,7 @@ async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.
     os.mkfifo(gate)
     program = NotifyProgram(("/bin/sh", "-c", f"echo x >> {count}; read line < {gate}"), ENV)
     for _ in range(MAX_RUNNING + 1):
-        await program.send("{}")
+        await program.notify("{}")
     await until(lambda: count.exists() and len(count.read_text().splitlines()) == MAX_RUNNING)
     assert "still run" in caplog.text
     descriptor = os.open(gate, os.O_RDWR)
@@ -151,5 +151,5 @@ async def test_programs_that_hang_do_not_pile_up(tmp_path: Path, caplog: pytest.
 @pytest.mark.anyio
 async def test_without_a_command_nothing_is_started() -> None:
     program = NotifyProgram((), ENV)
-    await program.send("{}")
+    await program.notify("{}")
     assert program._running == []

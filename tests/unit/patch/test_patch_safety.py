@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.patch.fences import git_fences
-from app_server.core.patch.plan import Place
-from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Territory, Verdict, assess
+from app_server.core.patch.git_directories import git_directories
+from app_server.core.patch.patch_plan import Place
+from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Verdict, WriteScope, assess
 from protocol.policy import AskForApproval
 
 UNTRUSTED, ON_FAILURE, ON_REQUEST, NEVER = AskForApproval
-WS = Territory(("/ws",), ("/ws/home",))
+WS = WriteScope(("/ws",), ("/ws/home",))
 OUTSIDE = Reject("writing outside of the project; rejected by user approval settings")
 
 
@@ -21,7 +21,7 @@ def place(real: str, label: str | None = None) -> Place:
 
 
 @pytest.mark.parametrize(
-    ("paths", "approval", "territory", "verdict"),
+    ("paths", "approval", "scope", "verdict"),
     [
         ([], ON_REQUEST, WS, Reject("empty patch")),
         ([], UNTRUSTED, None, Reject("empty patch")),
@@ -31,7 +31,7 @@ def place(real: str, label: str | None = None) -> Place:
         (["/ws/a"], UNTRUSTED, WS, AskUser()),
         (["/ws/a"], UNTRUSTED, None, AskUser()),
         (["/etc/a"], NEVER, None, AutoApprove()),
-        (["/ws/a"], NEVER, Territory(), OUTSIDE),
+        (["/ws/a"], NEVER, WriteScope(), OUTSIDE),
         (["/ws/a", "/out/b"], NEVER, WS, OUTSIDE),
         (["/ws/a", "/out/b"], ON_REQUEST, WS, AskUser()),
         (["/ws/a", "/out/b"], ON_FAILURE, WS, AskUser()),
@@ -39,14 +39,14 @@ def place(real: str, label: str | None = None) -> Place:
         (["/ws/home/auth.json"], NEVER, WS, OUTSIDE),
         (["/ws/homely"], NEVER, WS, AutoApprove()),
         (["/ws/.gitignore"], NEVER, WS, AutoApprove()),
-        (["/etc/a"], NEVER, Territory(("/",)), AutoApprove()),
-        (["/w/.git/x"], NEVER, Territory(("/w/.git",)), AutoApprove()),
+        (["/etc/a"], NEVER, WriteScope(("/",)), AutoApprove()),
+        (["/w/.git/x"], NEVER, WriteScope(("/w/.git",)), AutoApprove()),
     ],
 )
 def test_a_verdict_for_each_policy(
-    paths: list[str], approval: AskForApproval, territory: Territory | None, verdict: Verdict
+    paths: list[str], approval: AskForApproval, scope: WriteScope | None, verdict: Verdict
 ) -> None:
-    assert assess([place(path) for path in paths], approval, territory) == verdict
+    assert assess([place(path) for path in paths], approval, scope) == verdict
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_git_directories_are_found_under_any_name(tmp_path: Path) -> None:
     (tmp_path / "ws/sub").mkdir()
     (tmp_path / "ws/sub/.git").write_text("gitdir: ../elsewhere\n")
     ws = str(tmp_path / "ws")
-    assert git_fences([f"{ws}/g/hooks/x"], [ws]) == (f"{ws}/g",)
-    assert git_fences([f"{ws}/bare.git/hooks/x"], [ws]) == (f"{ws}/bare.git", f"{ws}/g")
-    assert git_fences([f"{ws}/sub/f"], [ws]) == (f"{ws}/elsewhere", f"{ws}/g")
-    assert git_fences(["/elsewhere/f"], [ws]) == ()
+    assert git_directories([f"{ws}/g/hooks/x"], [ws]) == (f"{ws}/g",)
+    assert git_directories([f"{ws}/bare.git/hooks/x"], [ws]) == (f"{ws}/bare.git", f"{ws}/g")
+    assert git_directories([f"{ws}/sub/f"], [ws]) == (f"{ws}/elsewhere", f"{ws}/g")
+    assert git_directories(["/elsewhere/f"], [ws]) == ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app_server.core.patch.apply import plan_patch
+from app_server.core.patch.atomic_writer import apply_document
 from app_server.core.patch.changes import shown_changes
-from app_server.core.patch.disk import RealDisk
+from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.plan import PatchPlan
-from app_server.core.patch.writer import apply_document
+from app_server.core.patch.patch_plan import PatchPlan
+from app_server.core.patch.planner import plan_patch
 from protocol.base import Json
 from protocol.events.patches import PatchApplyBeginEvent
 
@@ -19,7 +19,7 @@ def wrap(*lines: str) -> str:
 
 
 def plan(cwd: Path, *lines: str) -> PatchPlan:
-    return plan_patch(parse_patch(wrap(*lines)), str(cwd), RealDisk())
+    return plan_patch(parse_patch(wrap(*lines)), str(cwd), DiskFiles())
 
 
 def write(made: PatchPlan, token: str = "t", *, recover: bool = False) -> tuple[int, str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app_server.core.rollout.names import new_rollout_path
+from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent

@@ -6,9 +6,9 @@ import pytest
 
 from app_server.core.errors import ConversationError
 from app_server.core.rollout.archive import archive_rollout
-from app_server.core.rollout.errors import ArchiveRefused
 from app_server.core.rollout.listing import list_conversations
-from app_server.core.rollout.names import journal_path
+from app_server.core.rollout.rollout_errors import ArchiveRefused
+from app_server.core.rollout.rollout_names import journal_path
 from tests.unit.rollout.stored import conversation, conversation_id, store
 
 

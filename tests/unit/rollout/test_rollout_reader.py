@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.core.rollout import reader
-from app_server.core.rollout.errors import RolloutUnreadable
 from app_server.core.rollout.reader import StoredConversation, read_lines, read_rollout
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.responses import MessageItem
 from protocol.rollout import CompactedItem, TurnContextItem

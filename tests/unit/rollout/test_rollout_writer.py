@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from app_server.core.rollout import writer as writer_module
-from app_server.core.rollout.disk import REAL_DISK, Disk
-from app_server.core.rollout.errors import RolloutBusy, RolloutUnreadable
-from app_server.core.rollout.names import journal_path, new_rollout_path
+from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.reader import read_rollout
 from app_server.core.rollout.resume import reopen
+from app_server.core.rollout.rollout_errors import RolloutBusy, RolloutUnreadable
+from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.responses import OtherItem
 from tests.unit.rollout.stored import (
@@ -44,7 +44,7 @@ class FullDisk:
         self.room -= written
         return written
 
-    def disk(self) -> Disk:
+    def disk(self) -> DiskCalls:
         return replace(REAL_DISK, write=self.write)
 
 

@@ -42,7 +42,7 @@ from protocol.responses import SearchAction
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 
-ids = st.sampled_from(["a", "b", "msg-1", "call-1"])
+ids = st.sampled_from(["a", "a-2", "msg-1", "msg-1-2"])
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 words = st.text("abc ", min_size=1, max_size=8)
 inputs = st.one_of(
@@ -58,7 +58,7 @@ items = st.one_of(
         st.lists(inputs, min_size=1, max_size=2).map(tuple),
         st.none() | words,
         st.none() | st.lists(inputs, min_size=1, max_size=2).map(tuple),
-    ),
+    ).filter(lambda message: message.sent != message.content),
     st.builds(AgentMessage, ids, st.lists(texts, max_size=1).map(tuple), st.none() | st.just("final_answer")),
     st.builds(
         Reasoning,
@@ -148,7 +148,7 @@ def stored(events: list[SessionEvent], *, identity: bool) -> list[Line]:
 
 def folded(events: list[SessionEvent]) -> list[TurnRecord]:
     fold = TurnFold()
-    fold.take_all(events)
+    fold.apply_all(events)
     return fold.turns
 
 

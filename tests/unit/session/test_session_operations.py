@@ -9,7 +9,7 @@ import pytest
 
 from app_server.core.session.operations import perform
 from app_server.core.session.state import SessionState
-from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation
+from app_server.core.session.tasks import ActiveTask, InputPolicy, NothingToDo, PendingOperation
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.settings import Settings
 from protocol.ops import OverrideTurnContextOp, UserTurnOp
@@ -24,7 +24,7 @@ class OnlyAState:
     def __init__(self) -> None:
         self.active = ActiveTask(
             emitter=TurnEmitter(cast(Any, None), "0", "turn", lambda: 0.0),
-            task=cast(Any, None),
+            task=NothingToDo(),
             input_policy=InputPolicy.QUEUE,
         )
         self.services = SimpleNamespace(roots=SimpleNamespace(learn=lambda policy, cwd: None))

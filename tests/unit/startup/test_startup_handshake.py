@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.v1.initialize import InitializeParams
 
+HOME = Path("/home/user/.codex")
 ENVIRONMENT = {"TERM": "dumb"}
 CLIENT: Json = {"name": "editor", "version": "7", "title": None}
 OF_NEWER_CLIENTS: Json = {
@@ -46,7 +48,7 @@ class Pipes:
     def handshake(self, early: EarlyResponder | None = None) -> Handover | None:
         server: Lazy[object] = Lazy(object)
         return early_handshake(
-            self.stdin, self.stdout, ENVIRONMENT, server, None if early is None else Lazy(lambda: early)
+            self.stdin, self.stdout, ENVIRONMENT, HOME, server, None if early is None else Lazy(lambda: early)
         )
 
     def answers(self) -> list[Json]:
@@ -153,7 +155,7 @@ def test_a_client_that_leaves_at_once_is_not_served(pipes: Pipes, messages: list
     held = threading.Event()
     pipes.send(*messages)
     pipes.close()
-    assert early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, Lazy(held.wait)) is None
+    assert early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, HOME, Lazy(held.wait)) is None
     held.set()
     assert len(pipes.answers()) == len(messages)
 
@@ -179,7 +181,7 @@ def test_a_client_that_takes_its_time_finds_the_server_loading(pipes: Pipes) -> 
 
     client = threading.Thread(target=write_then)
     client.start()
-    handover = early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, Lazy(load))
+    handover = early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, HOME, Lazy(load))
     client.join()
     assert handover is not None
     assert handover.initialize is not None

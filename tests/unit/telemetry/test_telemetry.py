@@ -15,15 +15,15 @@ import pytest
 from app_server.core.config.types import (
     Config,
     McpServerConfig,
+    McpStdioTransport,
     OtelConfig,
     OtelExporter,
     OtelProtocol,
     ProviderConfig,
-    StdioTransport,
 )
-from app_server.core.telemetry.contract import NO_TELEMETRY, ConversationTelemetry
-from app_server.core.telemetry.events import ConversationFacts, EventTelemetry, timestamp
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.export import NoExport, open_export
+from app_server.core.telemetry.telemetry_events import ConversationFacts, EventTelemetry, timestamp
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.policy import ReasoningEffort
@@ -47,7 +47,7 @@ def anyio_backend() -> str:
 
 def config() -> Config:
     provider = ProviderConfig(id="mock", name="Mock")
-    server = McpServerConfig(name="s", transport=StdioTransport(command="x"))
+    server = McpServerConfig(name="s", transport=McpStdioTransport(command="x"))
     return Config(
         home=Path("/h"),
         cwd=Path("/ws"),

@@ -17,7 +17,7 @@ from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
 from app_server.core.tools.contract import ApprovalServices, CommandServices, ToolTurn, TurnSettings

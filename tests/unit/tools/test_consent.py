@@ -187,6 +187,24 @@ async def test_a_stricter_policy_ends_what_was_approved_for_the_session(
     assert on.runner.confined == [False, asks]
 
 
+async def test_a_link_that_has_moved_hides_no_root_from_what_a_yes_is_compared_with(
+    scene: MakeScene,
+) -> None:
+    """The conversation was given where the link led first, and the command would be, too."""
+    on = scene(UNTRUSTED, WORKSPACE, [SESSION, NO])
+    (on.root / "data").mkdir()
+    (on.root / "ln").symlink_to("data")
+    await say(on)
+    wider = WORKSPACE.model_copy(update={"writable_roots": (str(on.root / "ln"),)})
+    on.turn.settings = replace(on.turn.settings, sandbox_policy=wider)
+    on.turn.commands.roots.learn(wider, str(on.ws))
+    (on.root / "ln").unlink()
+    (on.root / "ln").symlink_to("ws")
+    with pytest.raises(ToolFailure):
+        await say(on, call_id="c2")
+    assert len(on.questions()) == 2
+
+
 async def test_under_never_nothing_remembered_counts(scene: MakeScene) -> None:
     on = scene(UNTRUSTED, DangerFullAccess(), [SESSION])
     await say(on)

@@ -14,9 +14,9 @@ import pytest
 from app_server.core.context.history import ConversationHistory
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import FunctionTool, Prompt, ToolSpec
-from app_server.core.rollout.names import new_rollout_path
+from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.telemetry.contract import NO_TELEMETRY
+from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
@@ -144,6 +144,7 @@ class Bench:
             model_call=model_call,
             prompt=self.prompt_of,
             take_input=self.take_input,
+            has_steered=lambda: False,
             prepare=nothing,
             compact=compact,
             compact_limit=compact_limit,

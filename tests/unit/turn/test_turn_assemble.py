@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.core.model.events import (
+from app_server.core.model.model_events import (
     OutputItemAdded,
     OutputItemDone,
     OutputTextDelta,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from app_server.core.context.environment import user_text
+from app_server.core.context.environment_context import user_text
 from app_server.core.turn.loop import ContextStillFull
 from app_server.core.turn.user_words import UserWords
 from protocol.events.notices import ErrorEvent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from app_server.apis.logins import Logins
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
+from app_server.core.auth.auth_manager import AuthManager, AuthMethod, LoginRules
 from app_server.core.auth.login import LoginOutcome
-from app_server.core.auth.manager import AuthManager, AuthMethod, LoginRules
 from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass

@@ -7,18 +7,17 @@ from pathlib import Path
 
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
-from app_server.apis.v1.outbound import operation_numbers
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
+from app_server.conversations.operation_ids import operation_numbers
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConversationError
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
 from app_server.core.rollout.archive import archivable, archive_rollout
-from app_server.core.rollout.errors import ArchiveRefused
-from app_server.core.rollout.head import ConversationSummary as Stored
-from app_server.core.rollout.head import read_summary
+from app_server.core.rollout.head import StoredSummary, read_summary
 from app_server.core.rollout.listing import find_rollout, list_conversations
+from app_server.core.rollout.rollout_errors import ArchiveRefused
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
@@ -142,7 +141,7 @@ async def get_summary(
 ) -> GetConversationSummaryResponse:
     provider = context.config.load().model_provider_id
 
-    def read() -> Stored:
+    def read() -> StoredSummary:
         if params.rollout_path is not None:
             return read_summary(context.config.home / params.rollout_path, provider)
         assert params.conversation_id is not None
@@ -184,7 +183,7 @@ def overrides(params: NewConversationParams) -> RequestOverrides:
     )
 
 
-def _summary(stored: Stored) -> ConversationSummary:
+def _summary(stored: StoredSummary) -> ConversationSummary:
     git = stored.git_info
     return ConversationSummary(
         conversation_id=stored.conversation_id,

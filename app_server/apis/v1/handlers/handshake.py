@@ -1,34 +1,66 @@
-"""`initialize` and `getUserAgent`."""
+"""`initialize`, one method for all APIs: its result grows with the client's capabilities. And `getUserAgent`."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from app_server.apis.capabilities import InvalidCapability, parse_capabilities, platform_os
 from app_server.apis.handshake import Handshake
 from app_server.identity import EarlyInitialize
+from app_server.rpc.errors import invalid_request
+from protocol.base import Json
+from protocol.records import dataclass
 from protocol.table import NoParams
 from protocol.v1.initialize import (
-    ClientCapabilities,
     GetUserAgentResponse,
     InitializeParams,
     InitializeResponse,
+    WideInitializeResponse,
 )
 
 
-async def initialize(handshake: Handshake, params: InitializeParams) -> InitializeResponse:
-    _accept(handshake, params.client_info.name, params.client_info.version, params.capabilities)
-    return InitializeResponse(user_agent=handshake.user_agent.text())
+@dataclass(frozen=True, slots=True)
+class InitializeContext:
+    handshake: Handshake
+    home: Path
+
+
+async def initialize(context: InitializeContext, params: InitializeParams) -> InitializeResponse:
+    announced = params.capabilities
+    raw = (
+        None if announced is None else {**(announced.model_extra or {}), "elicitation": announced.elicitation}
+    )
+    _accept(context.handshake, params.client_info.name, params.client_info.version, raw)
+    user_agent = context.handshake.user_agent.text()
+    if announced is None:
+        return InitializeResponse(user_agent=user_agent)
+    return WideInitializeResponse(
+        user_agent=user_agent,
+        codex_home=str(context.home),
+        platform_family="unix",
+        platform_os=platform_os(),
+    )
 
 
 def adopt_early_initialize(handshake: Handshake, early: EarlyInitialize) -> None:
     """Adopt an `initialize` that the early handshake has answered."""
-    raw = early.capabilities
-    capabilities = None if raw is None else ClientCapabilities.model_validate(raw)
-    _accept(handshake, early.name, early.version, capabilities)
+    _accept(handshake, early.name, early.version, early.capabilities)
 
 
-async def get_user_agent(handshake: Handshake, params: NoParams) -> GetUserAgentResponse:
-    return GetUserAgentResponse(user_agent=handshake.user_agent.text())
+async def get_user_agent(context: InitializeContext, params: NoParams) -> GetUserAgentResponse:
+    return GetUserAgentResponse(user_agent=context.handshake.user_agent.text())
 
 
-def _accept(handshake: Handshake, name: str, version: str, capabilities: ClientCapabilities | None) -> None:
-    elicitation = capabilities is not None and capabilities.elicitation
-    handshake.accept(name, version, elicitation=elicitation)
+def _accept(handshake: Handshake, name: str, version: str, raw: Json) -> None:
+    try:
+        announced = parse_capabilities(raw)
+    except InvalidCapability as error:
+        text = f"Invalid request: invalid type of capabilities.{error}"
+        raise invalid_request(text, "invalid_params", f"capabilities.{error}") from None
+    handshake.accept(
+        name,
+        version,
+        elicitation=announced.elicitation,
+        experimental_api=announced.experimental_api,
+        opted_out=announced.opted_out,
+    )

@@ -38,7 +38,9 @@ class NetworkNamespaces:
     outside: socket.socket | None
     """None: the kernel does not list its listening sockets, so nothing can be connected."""
     unanswered: set[bytes] = field(default_factory=set)
-    """Cookies of sockets that were connected after a signal interrupted the call; the process will repeat it."""
+    """Cookies of sockets that are being connected, and of those where a signal interrupted the call before it was
+    answered; the process will repeat it.
+    """
     _lock: _thread.LockType = field(default_factory=_thread.allocate_lock)
 
     def leads_inside(self, caller: Caller, found: int) -> bool:
@@ -92,17 +94,19 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
             if len(name) < length:
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
             cookie = sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
+            # Noted before it is connected: the repeated call may come while this one is still being answered.
+            repeated = cookie in networks.unanswered
+            if len(networks.unanswered) < MAX_UNANSWERED:
+                networks.unanswered.add(cookie)
             try:
                 _connect_to(sock, name, caller, networks)
             except OSError as error:
-                if error.errno != errno.EISCONN or cookie not in networks.unanswered:
+                if error.errno != errno.EISCONN or not repeated:
+                    networks.unanswered.discard(cookie)
                     raise
-            networks.unanswered.discard(cookie)
-            try:
+            with contextlib.suppress(OSError):  # a signal interrupted the call: it stays noted
                 notify.respond(listener, notified)
-            except OSError:
-                if len(networks.unanswered) < MAX_UNANSWERED:
-                    networks.unanswered.add(cookie)
+                networks.unanswered.discard(cookie)
 
 
 def _connect_to(sock: socket.socket, name: bytes, caller: Caller, networks: NetworkNamespaces) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.core.mcp.manager import McpManager
+from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.offer import McpTool
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import parse_json

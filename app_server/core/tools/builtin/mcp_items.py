@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from app_server.core.mcp.contract import McpFailure
+from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.results import text_result
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from protocol.engine.items import ItemStatus, McpToolCall

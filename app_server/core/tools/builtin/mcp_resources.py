@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import Field
 
-from app_server.core.mcp.contract import McpFailure
+from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments, parse_json

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.files.reader import (
+from app_server.core.files.model_reads import (
     LINE_BYTES,
-    Unreadable,
+    ReadError,
     braces,
     grep,
     list_folder,
@@ -46,7 +46,7 @@ def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
 def test_behind_the_last_line_there_is_nothing(tmp_path: Path, content: bytes, offset: int) -> None:
     file = tmp_path / "a"
     file.write_bytes(content)
-    with pytest.raises(Unreadable, match="offset exceeds file length"):
+    with pytest.raises(ReadError, match="offset exceeds file length"):
         lines_of(file, offset)
 
 
@@ -79,14 +79,14 @@ def test_the_lines_around_one_are_numbered_as_in_the_file(tmp_path: Path) -> Non
     shown = read_block(str(file), 30_002, 1, siblings=False, header=True, limit=10)
     assert shown == "L30001: def f():\nL30002:   one\nL30003:   two"
     assert read_block(str(file), 30_002, 1, siblings=False, header=True, limit=1) == "L30002:   one"
-    with pytest.raises(Unreadable, match="anchor_line exceeds file length"):
+    with pytest.raises(ReadError, match="anchor_line exceeds file length"):
         read_block(str(file), 30_005, 1, siblings=False, header=True, limit=10)
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "missing", "."):
-        with pytest.raises(Unreadable, match="failed to read file"):
+        with pytest.raises(ReadError, match="failed to read file"):
             lines_of(tmp_path / name)
 
 
@@ -109,7 +109,7 @@ def test_a_page_of_entries_says_that_there_are_more(tmp_path: Path) -> None:
     root = str(tree(tmp_path))
     assert list_folder(root, 2, 2, 2).split("\n")[1:] == ["  deep/", "  x.py", "More than 2 entries found"]
     assert list_folder(root, 4, 2, 2).split("\n")[1:] == ["b.txt", "link@"]
-    with pytest.raises(Unreadable, match="offset exceeds directory entry count"):
+    with pytest.raises(ReadError, match="offset exceeds directory entry count"):
         list_folder(root, 9, 2, 2)
 
 
@@ -139,7 +139,7 @@ def test_what_is_ignored_hidden_or_no_text_is_not_searched(tmp_path: Path) -> No
 
 
 def test_a_pattern_that_is_none_is_the_models_to_mend(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match="not a regular expression"):
+    with pytest.raises(ReadError, match="not a regular expression"):
         grep("(", str(tmp_path), None, 1)
 
 

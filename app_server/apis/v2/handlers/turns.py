@@ -1,0 +1,138 @@
+"""Turns: begin one or join the one that runs, steer it, end it."""
+
+from __future__ import annotations
+
+from app_server.apis.v2 import spelling
+from app_server.apis.v2.handlers.threads import ThreadContext, loaded
+from app_server.apis.v2.inbound import UnsupportedInput, user_inputs
+from app_server.apis.v2.thread_ids import parse_thread_id
+from app_server.apis.v2.turns import pending_turn
+from app_server.conversations.live import LiveConversation
+from app_server.core.errors import CoreError
+from app_server.core.session.output_schema import check_schema
+from app_server.core.session.turn_requests import NoActiveTurn, OtherTurnActive, StartTurn, TurnNotSteerable
+from app_server.core.session.user_input import as_words
+from app_server.core.turn.settings import UNSET, SettingsChange, or_unset
+from app_server.rpc.errors import RpcError, invalid_request
+from protocol.base import Json
+from protocol.jsonrpc import INVALID_PARAMS
+from protocol.v2.input import TextUserInput, UserInput
+from protocol.v2.turn import (
+    TurnInterruptParams,
+    TurnInterruptResponse,
+    TurnStartParams,
+    TurnStartResponse,
+    TurnSteerParams,
+    TurnSteerResponse,
+)
+
+MAX_INPUT_CHARACTERS = 1_048_576
+"""The reference's bound on the text of one input."""
+
+
+async def turn_start(context: ThreadContext, params: TurnStartParams) -> TurnStartResponse:
+    live = loaded(context, params.thread_id)
+    _check_length(params.input)
+    try:
+        await check_schema(params.output_schema)
+    except CoreError as error:
+        data = {"kind": "invalid_output_schema", "field": "outputSchema"}
+        raise RpcError(INVALID_PARAMS, str(error), data) from error
+    items = _inputs(params.input)
+    words = await as_words(items, params.client_user_message_id) if items else None
+    request = StartTurn(words=words, change=_change(params), output_schema=params.output_schema)
+    # Nothing is awaited from here on: whether the words join a turn is decided at one moment, and the response is
+    # queued before anything that the turn emits.
+    operation = live.new_operation(context.make_adapter)
+    try:
+        turn_id, _ = live.session.start_turn(operation, request)
+    except CoreError as error:
+        raise _refused(error) from error
+    return TurnStartResponse(turn=pending_turn(turn_id))
+
+
+async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSteerResponse:
+
+    live = loaded(context, params.thread_id)
+    if not params.expected_turn_id:
+        raise invalid_request("expectedTurnId must not be empty", "invalid_params", "expectedTurnId")
+    if not params.input:
+        raise invalid_request("input must not be empty", "invalid_params", "input")
+    _check_length(params.input)
+    words = await as_words(_inputs(params.input), params.client_user_message_id)
+    try:
+        return TurnSteerResponse(turn_id=live.session.steer(params.expected_turn_id, words))
+    except CoreError as error:
+        raise _refused(error) from error
+
+
+async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) -> TurnInterruptResponse:
+    """Answered at once: the end of the turn is told by `turn/completed`."""
+    live = loaded(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
+    try:
+        live.session.interrupt_turn(live.new_operation(), params.turn_id)
+    except CoreError as error:
+        raise _refused(error) from error
+    return TurnInterruptResponse()
+
+
+def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
+    """The thread that runs the turn, for clients that name no thread."""
+    parse_thread_id(turn_id)
+    for live in context.conversations.all():
+        if live.session.current_turn_id == turn_id:
+            return live
+    raise invalid_request("no active turn to interrupt", "no_active_turn")
+
+
+def _change(params: TurnStartParams) -> SettingsChange:
+    effort = params.effort
+    return SettingsChange(
+        cwd=or_unset(params.cwd),
+        approval_policy=UNSET
+        if params.approval_policy is None
+        else spelling.approval_policy(params.approval_policy),
+        sandbox_policy=UNSET
+        if params.sandbox_policy is None
+        else spelling.sandbox_policy(params.sandbox_policy),
+        model=or_unset(params.model),
+        effort=UNSET if effort is None else spelling.reasoning_effort(effort),
+        summary=or_unset(params.summary),
+    )
+
+
+def _inputs(items: tuple[UserInput, ...]) -> tuple[Json, ...]:
+    try:
+        return user_inputs(items)
+    except UnsupportedInput as error:
+        raise RpcError(INVALID_PARAMS, str(error), {"kind": "unsupported_input", "field": "input"}) from error
+
+
+def _check_length(items: tuple[UserInput, ...]) -> None:
+    length = sum(len(item.text) for item in items if isinstance(item, TextUserInput))
+    if length > MAX_INPUT_CHARACTERS:
+        data = {
+            "kind": "input_too_large",
+            "input_error_code": "input_too_large",
+            "max_chars": MAX_INPUT_CHARACTERS,
+            "actual_chars": length,
+        }
+        text = f"Input exceeds the maximum length of {MAX_INPUT_CHARACTERS} characters."
+        raise RpcError(INVALID_PARAMS, text, data)
+
+
+def _refused(error: CoreError) -> RpcError:
+    """Clients match these texts."""
+
+    match error:
+        case NoActiveTurn():
+            return invalid_request(str(error), "no_active_turn")
+        case OtherTurnActive():
+            return invalid_request(str(error), "other_turn_active")
+        case TurnNotSteerable():
+            refused = invalid_request(str(error), "turn_not_steerable")
+            info = {"activeTurnNotSteerable": {"turnKind": error.kind.value}}
+            data = {**(refused.data or {}), "message": str(error), "codexErrorInfo": info}
+            return RpcError(refused.code, refused.message, data)
+        case _:
+            return invalid_request(str(error), "conversation")

@@ -1,0 +1,191 @@
+"""Items as notifications, from `item/started` over deltas to `item/completed`.
+
+`item/started` comes before everything else of an item, and `item/completed` once. Where the engine should not keep to
+that, or an item began before somebody followed the thread, the order is made here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from app_server.apis.v2.items import thread_item
+from app_server.apis.v2.lines import NotificationLines
+from app_server.apis.v2.open_items import OpenItem, OpenItems
+from app_server.core.rollout.stored_events import kept_item
+from protocol.engine.events import (
+    AgentMessageDelta,
+    CommandOutput,
+    ItemCompleted,
+    ItemStarted,
+    ReasoningSummaryDelta,
+    ReasoningSummaryPart,
+    ReasoningTextDelta,
+    TerminalInput,
+)
+from protocol.engine.items import (
+    CommandExecution,
+    CommandSource,
+    DynamicToolCall,
+    FileChange,
+    Item,
+    ItemStatus,
+    McpToolCall,
+    Plan,
+)
+from protocol.v2 import notifications as methods
+from protocol.v2.item_events import (
+    ItemCompletedNotification,
+    ItemStartedNotification,
+    ReasoningSummaryPartAddedNotification,
+    TerminalInteractionNotification,
+)
+
+SUMMARY_DELTA = methods.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
+TEXT_DELTA = methods.ITEM_REASONING_TEXT_DELTA.method
+
+ItemEvent = (
+    ItemStarted
+    | ItemCompleted
+    | AgentMessageDelta
+    | ReasoningSummaryDelta
+    | ReasoningSummaryPart
+    | ReasoningTextDelta
+    | CommandOutput
+    | TerminalInput
+)
+Ended = tuple[ItemCompleted, ...]
+"""Ends of items, under their ids in the thread."""
+
+
+class ItemLines:
+    def __init__(self, thread_id: str, lines: NotificationLines, open_items: OpenItems) -> None:
+        self._thread_id, self._lines, self._open = thread_id, lines, open_items
+
+    def take(self, turn_id: str, event: ItemEvent) -> Ended:
+        """Gives the items that ended by the event."""
+        match event:
+            case AgentMessageDelta():
+                self._message_delta(turn_id, event)
+            case ReasoningSummaryDelta():
+                method, index = SUMMARY_DELTA, b',"summaryIndex":%d' % event.index
+                self._delta(self._open.get(turn_id, event.item_id), method, event.delta, index)
+            case ReasoningTextDelta():
+                method, index = TEXT_DELTA, b',"contentIndex":%d' % event.index
+                self._delta(self._open.get(turn_id, event.item_id), method, event.delta, index)
+            case CommandOutput():
+                if (opened := self._open.get(turn_id, event.item_id)) is not None:
+                    for text in opened.output(event.stream).pieces(event.chunk):
+                        self._output(opened, text)
+            case ItemStarted():
+                return self._started(turn_id, event)
+            case ItemCompleted():
+                return self._completed(turn_id, event)
+            case ReasoningSummaryPart():
+                self._summary_part(turn_id, event)
+            case TerminalInput():
+                self._typed(turn_id, event)
+            case _:
+                assert_never(event)
+        return ()
+
+    def end_turn(self, turn_id: str, at_ms: int) -> Ended:
+        """Completes what the turn left open, but for a command that goes on."""
+        left = [each for each in self._open.of_turn(turn_id) if not _goes_on(each.item)]
+        return tuple(self._end(each, _cut(each, at_ms)) for each in left)
+
+    # --- begin and end
+    def _started(self, turn_id: str, event: ItemStarted) -> Ended:
+        before = self._open.get(turn_id, event.item.id)
+        # Two calls under one id: the engine knows the second only from now on.
+        ended = () if before is None else (self._end(before, _cut(before, event.at_ms)),)
+        self._begin(turn_id, event.item, event.at_ms)
+        return ended
+
+    def _completed(self, turn_id: str, event: ItemCompleted) -> Ended:
+        opened = self._open.get(turn_id, event.item.id)
+        if opened is None:  # it began before somebody followed the thread
+            opened = self._begin(turn_id, event.item, event.started_at_ms)
+        return (self._end(opened, event),)
+
+    def _begin(self, turn_id: str, item: Item, at_ms: int) -> OpenItem:
+        opened = self._open.begin(turn_id, item, at_ms)
+        started = ItemStartedNotification.model_construct(
+            item=thread_item(kept_item(opened.item), at_ms, None),
+            thread_id=self._thread_id,
+            turn_id=turn_id,
+            started_at_ms=at_ms,
+        )
+        self._lines.add(methods.ITEM_STARTED, started)
+        return opened
+
+    def _end(self, opened: OpenItem, event: ItemCompleted) -> ItemCompleted:
+        for text in opened.rest_of_output():
+            self._output(opened, text)
+        self._open.end(opened)
+        event = replace(event, item=replace(kept_item(event.item), id=opened.item.id))
+        completed = ItemCompletedNotification.model_construct(
+            item=thread_item(event.item, event.started_at_ms, event.at_ms),
+            thread_id=self._thread_id,
+            turn_id=opened.turn_id,
+            completed_at_ms=event.at_ms,
+        )
+        self._lines.add(methods.ITEM_COMPLETED, completed)
+        return event
+
+    # --- between
+    def _message_delta(self, turn_id: str, event: AgentMessageDelta) -> None:
+        opened = self._open.get(turn_id, event.item_id)
+        if opened is not None:
+            opened.said.append(event.delta)
+            plan = isinstance(opened.item, Plan)
+            row = methods.ITEM_PLAN_DELTA if plan else methods.ITEM_AGENT_MESSAGE_DELTA
+            self._delta(opened, row.method, event.delta)
+
+    def _output(self, opened: OpenItem, text: str) -> None:
+        patch = isinstance(opened.item, FileChange)
+        row = methods.ITEM_FILE_CHANGE_OUTPUT_DELTA if patch else methods.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA
+        self._delta(opened, row.method, text)
+
+    def _delta(self, opened: OpenItem | None, method: str, text: str, index: bytes = b"") -> None:
+        if opened is None:
+            return  # its begin was not seen; its end has all of the text
+        head = opened.heads.get(method)
+        if head is None:
+            head = self._lines.delta_head(method, opened.turn_id, opened.item.id)
+            opened.heads[method] = head
+        self._lines.add_delta(method, head, text, index)
+
+    def _summary_part(self, turn_id: str, event: ReasoningSummaryPart) -> None:
+        opened = self._open.get(turn_id, event.item_id)
+        if opened is not None:
+            part = ReasoningSummaryPartAddedNotification(
+                thread_id=self._thread_id,
+                turn_id=turn_id,
+                item_id=opened.item.id,
+                summary_index=event.index,
+            )
+            self._lines.add(methods.ITEM_REASONING_SUMMARY_PART_ADDED, part)
+
+    def _typed(self, turn_id: str, event: TerminalInput) -> None:
+        opened = self._open.latest(turn_id, event.item_id)
+        if opened is not None:
+            typed = TerminalInteractionNotification(
+                thread_id=self._thread_id,
+                turn_id=opened.turn_id,
+                item_id=opened.item.id,
+                process_id=event.process_id,
+                stdin=event.text,
+            )
+            self._lines.add(methods.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION, typed)
+
+
+def _goes_on(item: Item) -> bool:
+    return isinstance(item, CommandExecution) and item.source is CommandSource.TERMINAL
+
+
+def _cut(opened: OpenItem, at_ms: int) -> ItemCompleted:
+    item = opened.so_far()
+    if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
+        item = replace(item, status=ItemStatus.FAILED)
+    return ItemCompleted(item, opened.started_ms, at_ms, cut=True)

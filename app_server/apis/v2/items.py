@@ -1,0 +1,249 @@
+"""Items of the engine as items of the thread API. Pure.
+
+Built without validation: an item that the engine made, or that an old file holds, is shown whatever is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Final, assert_never
+
+from app_server.apis.v2.inbound import shown_inputs
+from app_server.core.session.review_format import findings_block
+from app_server.core.shell import quote
+from protocol.base import Json
+from protocol.engine import items as engine
+from protocol.engine.items import CommandSource, ItemStatus
+from protocol.events import commands, patches
+from protocol.events.review import ReviewOutputEvent
+from protocol.mcp import ErrResult, McpResult, OkResult
+from protocol.responses import SearchAction, WebSearchAction
+from protocol.v2 import item_parts as parts
+from protocol.v2 import items as wire
+
+NO_REVIEW: Final = "The review ended without a result."
+
+_SOURCES: Final = {
+    CommandSource.AGENT: parts.CommandExecutionSource.AGENT,
+    CommandSource.PROVIDER: parts.CommandExecutionSource.AGENT,
+    CommandSource.USER_SHELL: parts.CommandExecutionSource.USER_SHELL,
+    CommandSource.TERMINAL: parts.CommandExecutionSource.UNIFIED_EXEC_STARTUP,
+}
+_COMMAND_STATUS: Final = {
+    ItemStatus.IN_PROGRESS: parts.CommandExecutionStatus.IN_PROGRESS,
+    ItemStatus.COMPLETED: parts.CommandExecutionStatus.COMPLETED,
+    ItemStatus.FAILED: parts.CommandExecutionStatus.FAILED,
+    ItemStatus.DECLINED: parts.CommandExecutionStatus.DECLINED,
+}
+_PATCH_STATUS: Final = {
+    status: parts.PatchApplyStatus(shown.value) for status, shown in _COMMAND_STATUS.items()
+}
+_CALL_STATUS: Final = {
+    ItemStatus.IN_PROGRESS: parts.McpToolCallStatus.IN_PROGRESS,
+    ItemStatus.COMPLETED: parts.McpToolCallStatus.COMPLETED,
+    ItemStatus.FAILED: parts.McpToolCallStatus.FAILED,
+    ItemStatus.DECLINED: parts.McpToolCallStatus.FAILED,
+}
+_PHASES: Final = {phase.value: phase for phase in wire.MessagePhase}
+
+
+def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | None) -> wire.ThreadItem:  # noqa: C901 - one case for each kind
+    """`completed_ms` None: it goes on. Times of 0 stand for what old files do not say."""
+    at: dict[str, Json] = {
+        "id": item.id,
+        "started_at_ms": started_ms or None,
+        "completed_at_ms": completed_ms or None,
+    }
+    match item:
+        case engine.UserMessage():
+            sent = item.content if item.sent is None else item.sent
+            return wire.UserMessageThreadItem.model_construct(
+                **at, client_id=item.client_id, content=shown_inputs(sent)
+            )
+        case engine.AgentMessage():
+            return wire.AgentMessageThreadItem.model_construct(
+                **at, text=item.text, phase=_PHASES.get(item.phase or "")
+            )
+        case engine.Plan():
+            return wire.PlanThreadItem.model_construct(**at, text=item.text)
+        case engine.Reasoning():
+            content = item.content if item.show_content else ()
+            return wire.ReasoningThreadItem.model_construct(**at, summary=item.summary, content=content)
+        case engine.CommandExecution():
+            return _command(item, at)
+        case engine.FileChange():
+            changes = tuple(_file_change(path, change) for path, change in item.changes.items())
+            return wire.FileChangeThreadItem.model_construct(
+                **at, changes=changes, status=_PATCH_STATUS[item.status]
+            )
+        case engine.McpToolCall():
+            return _mcp_call(item, at)
+        case engine.DynamicToolCall():
+            return _dynamic_call(item, at)
+        case engine.WebSearch():
+            return wire.WebSearchThreadItem.model_construct(
+                **at, query=item.query, action=None if item.action is None else _search_action(item.action)
+            )
+        case engine.ImageView():
+            return wire.ImageViewThreadItem.model_construct(**at, path=item.path)
+        case engine.EnteredReview():
+            return wire.EnteredReviewModeThreadItem.model_construct(**at, review=item.hint)
+        case engine.ExitedReview():
+            return wire.ExitedReviewModeThreadItem.model_construct(**at, review=review_text(item.output))
+        case engine.ContextCompaction():
+            return wire.ContextCompactionThreadItem.model_construct(**at)
+        case _:
+            assert_never(item)
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """A command as one line that a shell would read back."""
+    return quote.join(argv)
+
+
+def command_actions(parsed: Sequence[commands.ParsedCommand], cwd: str) -> tuple[parts.CommandAction, ...]:
+    return tuple(_action(each, cwd) for each in parsed)
+
+
+def review_text(output: ReviewOutputEvent | None) -> str:
+    """Explanation and findings as one text."""
+    if output is None:
+        return NO_REVIEW
+    text = output.overall_explanation.strip()
+    if output.findings:
+        text = f"{text}\n{findings_block(output.findings)}".strip()
+    return text or NO_REVIEW
+
+
+def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.CommandExecutionThreadItem:
+    running = item.status is ItemStatus.IN_PROGRESS
+    return wire.CommandExecutionThreadItem.model_construct(
+        **at,
+        command=command_line(item.command),
+        cwd=item.cwd,
+        process_id=item.process_id,
+        source=_SOURCES[item.source],
+        status=_COMMAND_STATUS[item.status],
+        command_actions=command_actions(item.parsed, item.cwd),
+        aggregated_output=None if running else item.output or None,
+        exit_code=item.exit_code,
+        duration_ms=_ms(item.seconds),
+    )
+
+
+def _action(parsed: commands.ParsedCommand, cwd: str) -> parts.CommandAction:
+    match parsed:
+        case commands.ReadCommand():
+            return parts.ReadCommandAction.model_construct(
+                command=parsed.cmd, name=parsed.name, path=posixpath.join(cwd, parsed.path)
+            )
+        case commands.ListFilesCommand():
+            return parts.ListFilesCommandAction.model_construct(command=parsed.cmd, path=parsed.path)
+        case commands.SearchCommand():
+            return parts.SearchCommandAction.model_construct(
+                command=parsed.cmd, query=parsed.query, path=parsed.path
+            )
+        case commands.UnknownCommand():
+            return parts.UnknownCommandAction.model_construct(command=parsed.cmd)
+        case _:
+            assert_never(parsed)
+
+
+def _file_change(path: str, change: patches.FileChange) -> parts.FileUpdateChange:
+    kind: parts.PatchChangeKind
+    match change:
+        case patches.AddFileChange():
+            kind, diff = parts.AddPatchChangeKind(), change.content
+        case patches.DeleteFileChange():
+            kind, diff = parts.DeletePatchChangeKind(), change.content
+        case patches.UpdateFileChange():
+            kind = parts.UpdatePatchChangeKind.model_construct(move_path=change.move_path)
+            diff = change.unified_diff
+        case _:
+            assert_never(change)
+    return parts.FileUpdateChange.model_construct(path=path, kind=kind, diff=diff)
+
+
+def _mcp_call(item: engine.McpToolCall, at: Mapping[str, Json]) -> wire.McpToolCallThreadItem:
+    result, error = _mcp_result(item.result)
+    return wire.McpToolCallThreadItem.model_construct(
+        **at,
+        server=item.invocation.server,
+        tool=item.invocation.tool,
+        status=_CALL_STATUS[item.status],
+        arguments=item.invocation.arguments,
+        result=result,
+        error=error,
+        duration_ms=_ms(item.seconds),
+    )
+
+
+def _mcp_result(
+    result: McpResult | None,
+) -> tuple[parts.McpToolCallResult | None, parts.McpToolCallError | None]:
+    match result:
+        case None:
+            return None, None
+        case ErrResult(err=message):
+            return None, parts.McpToolCallError.model_construct(message=message)
+        case OkResult(ok=ok):
+            shown = parts.McpToolCallResult.model_construct(
+                content=tuple(block.to_value() for block in ok.content),
+                structured_content=ok.structured_content,
+                meta=(ok.model_extra or {}).get("_meta"),
+            )
+            return shown, None
+        case _:
+            assert_never(result)
+
+
+def _dynamic_call(item: engine.DynamicToolCall, at: Mapping[str, Json]) -> wire.DynamicToolCallThreadItem:
+    return wire.DynamicToolCallThreadItem.model_construct(
+        **at,
+        namespace=item.namespace,
+        tool=item.tool,
+        arguments=item.arguments,
+        status=parts.DynamicToolCallStatus(_CALL_STATUS[item.status].value),
+        content_items=None if item.content is None else tuple(map(_tool_content, item.content)),
+        success=item.success,
+        duration_ms=_ms(item.seconds),
+    )
+
+
+def _tool_content(raw: Json) -> parts.DynamicToolCallOutputContentItem:
+    """What is of no known kind is shown as the text that it is on the wire."""
+    match raw:
+        case {"type": "inputText", "text": str(text)}:
+            return parts.InputTextDynamicToolCallOutputContentItem(text=text)
+        case {"type": "inputImage", "imageUrl": str(url)}:
+            return parts.InputImageDynamicToolCallOutputContentItem(image_url=url)
+        case {"type": "inputAudio", "audioUrl": str(url)}:
+            return parts.InputAudioDynamicToolCallOutputContentItem(audio_url=url)
+        case _:
+            return parts.InputTextDynamicToolCallOutputContentItem(text=json.dumps(raw, default=str))
+
+
+def _search_action(action: WebSearchAction) -> parts.WebSearchAction:
+    if isinstance(action, SearchAction):
+        return parts.SearchWebSearchAction.model_construct(query=action.query, queries=None)
+    extra = action.model_extra or {}
+    match action.type:
+        case "open_page":
+            return parts.OpenPageWebSearchAction.model_construct(url=_text(extra, "url"))
+        case "find_in_page":
+            return parts.FindInPageWebSearchAction.model_construct(
+                pattern=_text(extra, "pattern"), url=_text(extra, "url")
+            )
+        case _:
+            return parts.OtherWebSearchAction()
+
+
+def _text(fields: Mapping[str, Json], name: str) -> str | None:
+    value = fields.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

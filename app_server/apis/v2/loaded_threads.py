@@ -1,0 +1,69 @@
+"""The threads that this server has loaded, as requests that read threads see them."""
+
+from __future__ import annotations
+
+from app_server.apis.v2 import spelling
+from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.conversations.adapter import AdapterFactory
+from app_server.conversations.live import LiveConversation
+from app_server.conversations.manager import ConversationManager
+from app_server.conversations.status import Activity, ConversationStatus
+from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
+from app_server.identity import UserAgent
+from protocol.engine.turns import TurnRecord
+from protocol.origins import SessionOrigin
+from protocol.records import dataclass
+from protocol.v2.turn import Turn
+
+NOT_LOADED = ConversationStatus(Activity.NOT_LOADED)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedThreads:
+    conversations: ConversationManager
+    make_adapter: AdapterFactory
+    agent: UserAgent
+
+    def loaded(self) -> list[str]:
+        """In the order in which they were opened."""
+        return [live.id for live in self.conversations.all()]
+
+    def status(self, thread_id: str) -> ConversationStatus:
+        live = self.conversations.find(thread_id)
+        return NOT_LOADED if live is None else live.status
+
+    def running(self, thread_id: str) -> TurnRecord | None:
+        live = self.conversations.find(thread_id)
+        return None if live is None else self.adapter(live).running
+
+    def running_turn(self, thread_id: str) -> Turn | None:
+        """The turn that runs, with the items that go on."""
+        live = self.conversations.find(thread_id)
+        return None if live is None else self.adapter(live).running_turn()
+
+    def summary(self, thread_id: str) -> ThreadSummary | None:
+        live = self.conversations.find(thread_id)
+        if live is None:
+            return None
+        settings, opened_at = live.session.settings, int(live.opened_at)
+        return ThreadSummary(
+            id=live.id,
+            path=live.rollout_path,
+            preview="",
+            created_at=opened_at,
+            updated_at=opened_at,
+            origin=ThreadOrigin(
+                cwd=settings.cwd,
+                cli_version=self.agent.version,
+                originator=self.agent.originator,
+                source=SessionOrigin.VSCODE,
+            ),
+            model=ModelInUse(
+                live.session.model_provider, settings.model, spelling.shown_effort(settings.effort)
+            ),
+        )
+
+    def adapter(self, live: LiveConversation) -> ThreadAdapter:
+        adapter = live.adapter(self.make_adapter)
+        assert isinstance(adapter, ThreadAdapter)
+        return adapter

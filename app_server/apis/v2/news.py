@@ -1,0 +1,119 @@
+"""What belongs to no item: usage, limits, the diff and the plan of a turn, warnings, raw entries of the history."""
+
+from __future__ import annotations
+
+import json
+from typing import assert_never
+
+from app_server.apis.v2.lines import NotificationLines
+from app_server.apis.v2.usage import rate_limits, token_usage
+from protocol.engine.events import Notice
+from protocol.events import notices
+from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
+from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.events.patches import TurnDiffEvent
+from protocol.events.tokens import TokenCountEvent, TokenUsageInfo
+from protocol.events.tools import PlanUpdateEvent, StepStatus
+from protocol.events.turn import RawResponseItemEvent
+from protocol.v2 import notifications as methods
+from protocol.v2.errors import DeprecationNoticeNotification, WarningNotification
+from protocol.v2.limits import AccountRateLimitsUpdatedNotification, RateLimitSnapshot
+from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
+from protocol.v2.turn import (
+    TurnDiffUpdatedNotification,
+    TurnPlanStep,
+    TurnPlanStepStatus,
+    TurnPlanUpdatedNotification,
+)
+
+RAW_ITEM_COMPLETED = "rawResponseItem/completed"
+"""Only for clients that asked for raw items."""
+
+_STEPS = {
+    StepStatus.PENDING: TurnPlanStepStatus.PENDING,
+    StepStatus.IN_PROGRESS: TurnPlanStepStatus.IN_PROGRESS,
+    StepStatus.COMPLETED: TurnPlanStepStatus.COMPLETED,
+}
+
+
+class ThreadNews:
+    """Says only what is new: the engine repeats the diff, the usage and the limits."""
+
+    def __init__(self, thread_id: str, lines: NotificationLines) -> None:
+        self._thread_id, self._lines = thread_id, lines
+        self._diff = ""
+        self._usage: TokenUsageInfo | None = None
+        self._limits = RateLimitSnapshot()
+
+    def turn_started(self) -> None:
+        """A new turn has changed nothing yet, and its usage is said even if it is what it was."""
+        self._diff, self._usage = "", None
+
+    def take(self, turn_id: str | None, event: Notice, *, raw: bool) -> None:
+        match event:
+            case TokenCountEvent():
+                self._tokens(turn_id, event)
+            case TurnDiffEvent():
+                self._turn_diff(turn_id, event)
+            case PlanUpdateEvent():
+                self._plan(turn_id, event)
+            case RawResponseItemEvent():
+                if raw and turn_id is not None:
+                    place = (
+                        f'{{"threadId":{json.dumps(self._thread_id)},"turnId":{json.dumps(turn_id)},"item":'
+                    )
+                    self._lines.add_raw(RAW_ITEM_COMPLETED, place.encode() + event.item.to_json() + b"}")
+            case notices.WarningEvent() | notices.ErrorEvent():
+                # The error of a turn that fails comes with its end: this one ends nothing.
+                self._warn(event.message)
+            case notices.DeprecationNoticeEvent():
+                notice = DeprecationNoticeNotification(summary=event.summary, details=event.details)
+                self._lines.add(methods.DEPRECATION_NOTICE, notice)
+            case notices.UndoCompletedEvent():
+                if not event.success and event.message is not None:
+                    self._warn(event.message)
+            case (
+                notices.BackgroundEventEvent() | notices.UndoStartedEvent() | notices.ShutdownCompleteEvent()
+            ):
+                pass
+            case (
+                GetHistoryEntryResponseEvent()
+                | ListCustomPromptsResponseEvent()
+                | McpListToolsResponseEvent()
+            ):
+                pass  # answers to operations that this API does not have
+            case _:
+                assert_never(event)
+
+    def _warn(self, message: str) -> None:
+        self._lines.add(methods.WARNING, WarningNotification(thread_id=self._thread_id, message=message))
+
+    def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
+        if event.info is not None and turn_id is not None and event.info != self._usage:
+            self._usage = event.info
+            usage = ThreadTokenUsageUpdatedNotification(
+                thread_id=self._thread_id, turn_id=turn_id, token_usage=token_usage(event.info)
+            )
+            self._lines.add(methods.THREAD_TOKEN_USAGE_UPDATED, usage)
+        limits = self._limits if event.rate_limits is None else rate_limits(event.rate_limits)
+        if limits != self._limits:
+            self._limits = limits
+            update = AccountRateLimitsUpdatedNotification(rate_limits=limits)
+            self._lines.add(methods.ACCOUNT_RATE_LIMITS_UPDATED, update)
+
+    def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
+        if turn_id is not None and event.unified_diff != self._diff:
+            self._diff = event.unified_diff
+            diff = TurnDiffUpdatedNotification(
+                thread_id=self._thread_id, turn_id=turn_id, diff=event.unified_diff
+            )
+            self._lines.add(methods.TURN_DIFF_UPDATED, diff)
+
+    def _plan(self, turn_id: str | None, event: PlanUpdateEvent) -> None:
+        if turn_id is None:
+            return
+        steps = tuple(TurnPlanStep(step=each.step, status=_STEPS[each.status]) for each in event.plan)
+        plan = TurnPlanUpdatedNotification(
+            thread_id=self._thread_id, turn_id=turn_id, explanation=event.explanation, plan=steps
+        )
+        self._lines.add(methods.TURN_PLAN_UPDATED, plan)

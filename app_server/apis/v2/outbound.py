@@ -1,0 +1,188 @@
+"""Events of the engine as notifications of the thread API. Pure.
+
+The order that clients rely on: `turn/started`, then items, then `turn/completed`, each once per turn, and every item
+ended before the turn is. The exception is a command that goes on: its output and end come later, under the turn that
+began it. A text delta costs one concatenation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Final
+
+from app_server.apis.v2 import approvals
+from app_server.apis.v2.errors import retried_error, turn_error
+from app_server.apis.v2.item_lines import Ended, ItemLines
+from app_server.apis.v2.items import thread_item
+from app_server.apis.v2.lines import NotificationLines
+from app_server.apis.v2.news import ThreadNews
+from app_server.apis.v2.open_items import OpenItems
+from app_server.apis.v2.spelling import thread_status
+from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
+from app_server.conversations.adapter import ClientQuestion
+from app_server.conversations.status import ConversationStatus
+from app_server.core.rollout.turn_fold import ItemIds, TurnFold
+from protocol.engine.errors import ErrorClass, TurnError
+from protocol.engine.events import (
+    AgentMessageDelta,
+    AttemptFailed,
+    ItemCompleted,
+    ItemStarted,
+    Notice,
+    PatchWriting,
+    Question,
+    SessionEvent,
+    TurnEnded,
+    TurnKind,
+    TurnStarted,
+    TurnStatus,
+)
+from protocol.engine.turns import EndedItem, TurnRecord
+from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.events.mcp import ElicitationRequestEvent
+from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.v2 import errors, turn
+from protocol.v2 import notifications as methods
+from protocol.v2.item_events import ServerRequestResolvedNotification
+from protocol.v2.thread_events import ThreadStatusChangedNotification
+
+_UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
+
+
+class ThreadAdapter:
+    """One thread in the words of this API.
+
+    `now` gives seconds since 1970, `opted_out` are methods of notifications that the client does not want, `ids` those
+    that stored items of the thread have already.
+    """
+
+    needs_identity = True
+
+    def __init__(
+        self,
+        thread_id: str,
+        now: Callable[[], float] = time.time,
+        opted_out: Collection[str] = (),
+        ids: ItemIds | None = None,
+    ) -> None:
+        self._thread_id = thread_id
+        self._lines = NotificationLines(thread_id, now, opted_out)
+        self._news = ThreadNews(thread_id, self._lines)
+        self._open = OpenItems(ItemIds() if ids is None else ids)
+        self._items = ItemLines(thread_id, self._lines, self._open)
+        self._fold = TurnFold()
+        """Of the turn that runs."""
+
+    # --- what runs
+    @property
+    def running(self) -> TurnRecord | None:
+        """The turn that runs, with the items that have ended."""
+        return self._fold.running
+
+    def running_turn(self) -> turn.Turn | None:
+        """The same for somebody who joins, with the items that go on as far as they have come."""
+        record = self.running
+        if record is None:
+            return None
+        going_on = [
+            thread_item(each.so_far(), each.started_ms, None) for each in self._open.of_turn(record.id)
+        ]
+        return shown_turn(record, turn.TurnItemsView.FULL, going_on)
+
+    # --- what a live conversation asks of an API
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+        self._take(event, raw=raw)
+        lines = self._lines.take()
+        return lines if subscribed else ()
+
+    def question(self, event: SessionEvent) -> ClientQuestion | None:
+        match event.event:
+            case ElicitationRequestEvent():
+                opened = None
+            case ExecApprovalRequestEvent(call_id=id) | ApplyPatchApprovalRequestEvent(call_id=id):
+                opened = self._open.latest(event.turn_id, id)
+            case _:
+                return None
+        item = None if opened is None else opened.item
+        return approvals.question(self._thread_id, event, item, self._lines.now_ms())
+
+    def question_closed(self, request_id: int) -> Sequence[bytes]:
+        resolved = ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)
+        self._lines.add(methods.SERVER_REQUEST_RESOLVED, resolved)
+        return self._lines.take()
+
+    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+        changed = ThreadStatusChangedNotification(thread_id=self._thread_id, status=thread_status(status))
+        self._lines.add(methods.THREAD_STATUS_CHANGED, changed)
+        return self._lines.take()
+
+    def continues_elsewhere(self) -> None:
+        """This API does not show the end of a session."""
+
+    # --- events
+    def _take(self, event: SessionEvent, *, raw: bool) -> None:
+        inner, turn_id = event.event, event.turn_id
+        if turn_id is not None and isinstance(inner, AgentMessageDelta):
+            self._items.take(turn_id, inner)
+        elif isinstance(inner, Notice):
+            self._news.take(turn_id, inner, raw=raw)
+        elif turn_id is not None and not isinstance(inner, Question | PatchWriting):
+            match inner:
+                case TurnStarted():
+                    self._turn_started(turn_id, inner)
+                case TurnEnded():
+                    self._turn_ended(turn_id, inner)
+                case AttemptFailed(attempt=attempt, attempts=attempts):
+                    self._error(turn_id, retried_error(inner.error, attempt, attempts), will_retry=True)
+                case of_item:
+                    self._keep(turn_id, self._items.take(turn_id, of_item))
+
+    def _keep(self, turn_id: str, ended: Ended) -> None:
+        """A turn that is over is read from the disk."""
+        for each in ended:
+            if self._is_running(turn_id):
+                self._fold.apply(SessionEvent("", turn_id, each))
+            message = review_message(EndedItem(each.item, each.started_at_ms, each.at_ms, each.cut))
+            if message is not None:
+                self._items.take(turn_id, ItemStarted(message.item, each.at_ms))
+                self._items.take(turn_id, ItemCompleted(message.item, each.at_ms, each.at_ms))
+
+    def _is_running(self, turn_id: str) -> bool:
+        running = self.running
+        return running is not None and running.id == turn_id
+
+    def _turn_started(self, turn_id: str, event: TurnStarted) -> None:
+        if self._is_running(turn_id):
+            return
+        self._fold = TurnFold()
+        self._fold.apply(SessionEvent("", turn_id, event))
+        self._news.turn_started()
+        shown = shown_turn(self._fold.turns[-1], turn.TurnItemsView.NOT_LOADED)
+        started = turn.TurnStartedNotification.model_construct(thread_id=self._thread_id, turn=shown)
+        self._lines.add(methods.TURN_STARTED, started)
+
+    def _turn_ended(self, turn_id: str, event: TurnEnded) -> None:
+        if not self._is_running(turn_id):
+            self._fold = TurnFold()
+            if (
+                event.started_at is None
+            ):  # it ended before it did anything; else it began before we followed it
+                self._turn_started(turn_id, TurnStarted(TurnKind.REGULAR, None, event.ended_at))
+        self._keep(turn_id, self._items.end_turn(turn_id, int(event.ended_at * 1000)))
+        if event.status is TurnStatus.FAILED:
+            error = event.error or _UNEXPLAINED
+            event = replace(event, error=error)
+            self._error(turn_id, turn_error(error), will_retry=False)
+        self._fold.apply(SessionEvent("", turn_id, event))
+        shown = ended_turn(self._fold.turns[-1])
+        completed = turn.TurnCompletedNotification.model_construct(thread_id=self._thread_id, turn=shown)
+        self._lines.add(methods.TURN_COMPLETED, completed)
+        self._fold = TurnFold()
+
+    def _error(self, turn_id: str, error: errors.TurnError, *, will_retry: bool) -> None:
+        failed = errors.ErrorNotification.model_construct(
+            error=error, will_retry=will_retry, thread_id=self._thread_id, turn_id=turn_id
+        )
+        self._lines.add(methods.ERROR, failed)

@@ -1,0 +1,116 @@
+"""Settings and states in the words of the thread API, and back. Pure.
+
+What the engine cannot do is read as the nearest thing that gives the agent no more than was asked for; answers and
+notifications show what is in force.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from app_server.conversations.status import Activity, ConversationStatus
+from protocol import policy as engine
+from protocol.v2 import policy as wire
+from protocol.v2.thread import (
+    ActiveThreadStatus,
+    IdleThreadStatus,
+    NotLoadedThreadStatus,
+    SystemErrorThreadStatus,
+    ThreadActiveFlag,
+    ThreadStatus,
+)
+
+_APPROVAL: Final = {
+    wire.ApprovalMode.UNTRUSTED: engine.AskForApproval.UNTRUSTED,
+    wire.ApprovalMode.ON_REQUEST: engine.AskForApproval.ON_REQUEST,
+    wire.ApprovalMode.NEVER: engine.AskForApproval.NEVER,
+}
+_APPROVAL_MODES: Final = {
+    **{theirs: ours for ours, theirs in _APPROVAL.items()},
+    engine.AskForApproval.ON_FAILURE: wire.ApprovalMode.ON_REQUEST,
+}
+
+_HIGHEST: Final = frozenset({"xhigh", "max", "ultra"})
+"""Efforts beyond the engine's highest."""
+
+
+def approval_policy(policy: wire.AskForApproval) -> engine.AskForApproval:
+    """A granular policy that lets no question about the sandbox reach the user is `never`: what would be asked is
+    refused. Any other asks, and the user may answer the questions that were not wanted with no.
+    """
+    if isinstance(policy, wire.GranularAskForApproval):
+        kinds = policy.granular
+        asks = kinds.sandbox_approval or kinds.rules
+        return engine.AskForApproval.ON_REQUEST if asks else engine.AskForApproval.NEVER
+    return _APPROVAL[policy]
+
+
+def approval_mode(policy: engine.AskForApproval) -> wire.ApprovalMode:
+    return _APPROVAL_MODES[policy]
+
+
+def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
+    """Read-only with network is read-only without. An external sandbox is none of ours."""
+    match policy:
+        case wire.DangerFullAccessSandboxPolicy() | wire.ExternalSandboxSandboxPolicy():
+            return engine.DangerFullAccess()
+        case wire.ReadOnlySandboxPolicy():
+            return engine.ReadOnly()
+        case wire.WorkspaceWriteSandboxPolicy():
+            return engine.WorkspaceWrite(
+                writable_roots=policy.writable_roots,
+                network_access=policy.network_access,
+                exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
+                exclude_slash_tmp=policy.exclude_slash_tmp,
+            )
+        case _:
+            assert_never(policy)
+
+
+def shown_sandbox_policy(policy: engine.SandboxPolicy) -> wire.SandboxPolicy:
+    match policy:
+        case engine.DangerFullAccess():
+            return wire.DangerFullAccessSandboxPolicy()
+        case engine.ReadOnly():
+            return wire.ReadOnlySandboxPolicy()
+        case engine.WorkspaceWrite():
+            return wire.WorkspaceWriteSandboxPolicy(
+                writable_roots=policy.writable_roots,
+                network_access=policy.network_access,
+                exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
+                exclude_slash_tmp=policy.exclude_slash_tmp,
+            )
+        case _:
+            assert_never(policy)
+
+
+def reasoning_effort(word: str) -> engine.ReasoningEffort | None:
+    """The engine's word for an effort, its highest for what is beyond it; None, the model's default, for a word that
+    it does not know."""
+    if word in _HIGHEST:
+        return engine.ReasoningEffort.HIGH
+    try:
+        return engine.ReasoningEffort(word)
+    except ValueError:
+        return None
+
+
+def shown_effort(effort: engine.ReasoningEffort | None) -> str | None:
+    return None if effort is None else effort.value
+
+
+def thread_status(status: ConversationStatus) -> ThreadStatus:
+    match status.activity:
+        case Activity.IDLE:
+            return IdleThreadStatus()
+        case Activity.ACTIVE:
+            flags = [ThreadActiveFlag.WAITING_ON_APPROVAL] if status.waiting_on_approval else []
+            if status.waiting_on_input:
+                flags.append(ThreadActiveFlag.WAITING_ON_USER_INPUT)
+            return ActiveThreadStatus(active_flags=tuple(flags))
+        case Activity.SYSTEM_ERROR:
+            return SystemErrorThreadStatus()
+        case Activity.NOT_LOADED:
+            return NotLoadedThreadStatus()
+        case _:
+            assert_never(status.activity)

@@ -1,0 +1,109 @@
+"""Turns of the engine as turns of the thread API: how much of them is shown is for the caller to say. Pure."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from app_server.apis.v2.errors import turn_error
+from app_server.apis.v2.items import review_text, thread_item
+from protocol.engine.items import AgentMessage, ExitedReview, UserMessage
+from protocol.engine.turns import EndedItem, TurnRecord, TurnState
+from protocol.v2.items import ThreadItem
+from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
+
+_STATUS: Final = {
+    TurnState.IN_PROGRESS: TurnStatus.IN_PROGRESS,
+    TurnState.COMPLETED: TurnStatus.COMPLETED,
+    TurnState.INTERRUPTED: TurnStatus.INTERRUPTED,
+    TurnState.FAILED: TurnStatus.FAILED,
+}
+
+
+def pending_turn(id: str) -> Turn:
+    """A turn that was taken in and has not started: what the answer to `turn/start` shows."""
+    return Turn(
+        id=id,
+        root_turn_id=id,
+        items=(),
+        items_view=TurnItemsView.NOT_LOADED,
+        status=TurnStatus.IN_PROGRESS,
+    )
+
+
+def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[ThreadItem] = ()) -> Turn:
+    """`open_items`: those that have begun and not ended, which only the full view shows."""
+    match view:
+        case TurnItemsView.NOT_LOADED:
+            return _turn(record, view, ())
+        case TurnItemsView.SUMMARY:
+            return _turn(record, view, [shown_item(ended) for ended in _summary(record)])
+        case TurnItemsView.FULL:
+            items = [shown_item(ended) for ended in _items(record)]
+            return _turn(record, view, [*items, *open_items])
+        case _:
+            assert_never(view)
+
+
+def ended_turn(record: TurnRecord) -> Turn:
+    """What `turn/completed` shows: the last message, where the turn came to one."""
+    last = last_message(record) if record.state is TurnState.COMPLETED else None
+    if last is None:
+        return _turn(record, TurnItemsView.NOT_LOADED, ())
+    return _turn(record, TurnItemsView.SUMMARY, [shown_item(last)])
+
+
+def last_message(record: TurnRecord) -> EndedItem | None:
+    items = reversed(_items(record))
+    whole = (each for each in items if isinstance(each.item, AgentMessage) and not each.cut)
+    return next(whole, None)
+
+
+def review_message(ended: EndedItem) -> EndedItem | None:
+    """What a review found, as a message behind the item that says so: many clients show messages only. Its id is made
+    of the item's, so that it is the same live and read again."""
+    review = ended.item
+    if not isinstance(review, ExitedReview) or review.output is None:
+        return None
+    message = AgentMessage(str(uuid.uuid5(uuid.NAMESPACE_OID, review.id)), (review_text(review.output),))
+    return EndedItem(message, ended.ended_ms, ended.ended_ms)
+
+
+def shown_items(ended: EndedItem) -> tuple[ThreadItem, ...]:
+    """The item, and the message of a review behind it."""
+    message = review_message(ended)
+    return (shown_item(ended),) if message is None else (shown_item(ended), shown_item(message))
+
+
+def shown_item(ended: EndedItem) -> ThreadItem:
+    return thread_item(ended.item, ended.started_ms, ended.ended_ms)
+
+
+def _items(record: TurnRecord) -> list[EndedItem]:
+    """With the messages of reviews."""
+    pairs = ((each, review_message(each)) for each in record.items)
+    return [each for pair in pairs for each in pair if each is not None]
+
+
+def _summary(record: TurnRecord) -> list[EndedItem]:
+    first = next((each for each in record.items if isinstance(each.item, UserMessage)), None)
+    return [each for each in (first, last_message(record)) if each is not None]
+
+
+def _turn(record: TurnRecord, view: TurnItemsView, items: Sequence[ThreadItem]) -> Turn:
+    return Turn.model_construct(
+        id=record.id,
+        root_turn_id=record.id,
+        items=tuple(items),
+        items_view=view,
+        status=_STATUS[record.state],
+        error=None if record.error is None else turn_error(record.error),
+        started_at=_seconds(record.started_at),
+        completed_at=_seconds(record.ended_at),
+        duration_ms=None if record.seconds is None else round(record.seconds * 1000),
+    )
+
+
+def _seconds(at: float | None) -> int | None:
+    return None if at is None else int(at)

@@ -1,0 +1,76 @@
+"""The environment context for the model: first in full, then only the changes. Pure.
+
+The XML-like form is that of codex 0.58, so that conversations can move between both.
+"""
+
+from __future__ import annotations
+
+from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from protocol.records import dataclass
+from protocol.responses import InputText, MessageItem
+
+OPEN, CLOSE = "<environment_context>", "</environment_context>"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentContext:
+    """The environment of a turn. None means omitted; in a difference, unchanged."""
+
+    cwd: str | None
+    approval_policy: AskForApproval | None
+    sandbox_policy: SandboxPolicy | None
+    shell: str | None
+
+    def text(self) -> str:
+        lines = [OPEN]
+        if self.cwd is not None:
+            lines.append(f"  <cwd>{self.cwd}</cwd>")
+        if self.approval_policy is not None:
+            lines.append(f"  <approval_policy>{self.approval_policy.value}</approval_policy>")
+        if self.sandbox_policy is not None:
+            lines.extend(_sandbox_lines(self.sandbox_policy))
+        if self.shell is not None:
+            lines.append(f"  <shell>{self.shell}</shell>")
+        lines.append(CLOSE)
+        return "\n".join(lines)
+
+    def message(self) -> MessageItem:
+        return user_text(self.text())
+
+
+def difference(before: EnvironmentContext, after: EnvironmentContext) -> EnvironmentContext | None:
+    """The changed fields, except the shell, which never changes. None if nothing changed."""
+    changed = EnvironmentContext(
+        cwd=after.cwd if after.cwd != before.cwd else None,
+        approval_policy=after.approval_policy if after.approval_policy != before.approval_policy else None,
+        sandbox_policy=after.sandbox_policy if after.sandbox_policy != before.sandbox_policy else None,
+        shell=None,
+    )
+    unchanged = changed.cwd is None and changed.approval_policy is None and changed.sandbox_policy is None
+    return None if unchanged else changed
+
+
+def user_text(text: str) -> MessageItem:
+    return MessageItem(role="user", content=(InputText(text=text),))
+
+
+def _sandbox_lines(policy: SandboxPolicy) -> list[str]:
+    roots: tuple[str, ...] = ()
+    match policy:
+        case DangerFullAccess():
+            network = True
+        case ReadOnly():
+            network = False
+        case WorkspaceWrite():
+            network, roots = policy.network_access, policy.writable_roots
+    lines = [
+        f"  <sandbox_mode>{policy.mode}</sandbox_mode>",
+        f"  <network_access>{'enabled' if network else 'restricted'}</network_access>",
+    ]
+    if roots:
+        lines += [
+            "  <writable_roots>",
+            *(f"    <root>{root}</root>" for root in roots),
+            "  </writable_roots>",
+        ]
+    return lines

@@ -1,0 +1,1 @@
+"""Custom prompts: files of the user."""

@@ -1,0 +1,254 @@
+"""Reads for the model: lines of a file, entries of a folder, files that contain a pattern, images.
+
+It runs as a separate process, `python -I -S model_reads.py REQUEST`, so that it has only the rights of a command and
+can be killed at any time. The request is JSON: `{"do": "read" | "block" | "list" | "grep" | "image", ...}`. The result
+goes to stdout; an error goes to stderr, with exit status 1. Imports the standard library and this folder only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from app_server.core.files.blocks import Lines, window
+from app_server.core.files.walk import SEPARATOR, Tree
+
+LINE_BYTES = 500
+"""Maximum length of a line or a name in a result."""
+READ_SIZE = 1 << 16
+BLOCK_LINES = 10_000
+"""Lines above and below a line that are searched for its block."""
+GREP_BYTES = 16 << 20
+"""Bytes of a file that are searched."""
+NUL_WITHIN = 8192
+"""A file with a NUL byte in this many first bytes is not text."""
+INDENT = "  "
+
+
+class ReadError(Exception):
+    """The read failed; the text is for the model."""
+
+
+# --- lines of a file
+def read_lines(path: str, offset: int, limit: int) -> str:
+    """Up to `limit` lines, starting at line `offset`, counted from 1, each with its number."""
+    out: list[str] = []
+    with _open(path) as file:
+        for number, line in enumerate(_lines(file.fileno()), 1):
+            if number >= offset:
+                out.append(f"L{number}: {line}")
+            if len(out) == limit:
+                break
+    if not out:
+        raise ReadError("offset exceeds file length")
+    return "\n".join(out)
+
+
+def read_block(path: str, anchor: int, levels: int, siblings: bool, header: bool, limit: int) -> str:
+    """The lines of the block of line `anchor`, by indentation; see `Lines.block`."""
+    with _open(path) as file:
+        lines = enumerate(_lines(file.fileno()), 1)
+        near = deque(itertools.islice(lines, anchor), BLOCK_LINES)
+        if not near or near[-1][0] != anchor:
+            raise ReadError("anchor_line exceeds file length")
+        place = len(near) - 1
+        numbered = [*near, *itertools.islice(lines, BLOCK_LINES)]
+    block = Lines([line for _, line in numbered]).block(
+        place, levels=levels, siblings=siblings, header=header
+    )
+    shown = window(block, place, limit)
+    return "\n".join(f"L{number}: {line}" for number, line in numbered[shown.start : shown.stop])
+
+
+def _open(path: str):  # type: ignore[no-untyped-def]  # an unbuffered binary file
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.fdopen(number, "rb", buffering=0)
+    except OSError as error:
+        raise ReadError(f"failed to read file: {_reason(error)}") from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ReadError("failed to read file: it is not a regular file")
+    return file
+
+
+def _lines(number: int) -> Iterator[str]:
+    """The first LINE_BYTES of each line, in bounded memory."""
+    head, begun = b"", False
+    while chunk := os.read(number, READ_SIZE):
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            yield _shown((head + piece)[: LINE_BYTES + 1].removesuffix(b"\r"))
+            head = b""
+        head, begun = (head + rest)[: LINE_BYTES + 1], bool(rest) or (begun and not ended)
+    if begun:
+        yield _shown(head.removesuffix(b"\r"))
+
+
+def _shown(data: bytes) -> str:
+    if len(data) <= LINE_BYTES:
+        return data.decode("utf-8", "replace")
+    data = data[:LINE_BYTES]
+    text = data.decode("utf-8", "replace")
+    # Drops a character that the cut split.
+    return text[:-1] if text.endswith("\ufffd") and not data.endswith("\ufffd".encode()) else text
+
+
+# --- entries of a folder
+def list_folder(path: str, offset: int, limit: int, depth: int) -> str:
+    """Up to `limit` entries, starting at entry `offset`, with the contents of folders down to `depth`."""
+    try:
+        os.scandir(path).close()
+    except OSError as error:
+        raise ReadError(f"failed to read directory: {_reason(error)}") from error
+    entries = itertools.islice(_entries(path, depth, ""), offset - 1, offset + limit)
+    shown = list(entries)
+    if not shown and offset > 1:
+        raise ReadError("offset exceeds directory entry count")
+    more = len(shown) > limit
+    out = [f"Absolute path: {path}", *shown[:limit]]
+    return "\n".join([*out, f"More than {limit} entries found"] if more else out)
+
+
+def _entries(path: str, depth: int, indent: str) -> Iterator[str]:
+    try:
+        with os.scandir(path) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        folder = entry.is_dir(follow_symlinks=False)
+        yield f"{indent}{_shown(os.fsencode(entry.name))}{_mark(entry, folder)}"
+        if folder and depth > 1:
+            yield from _entries(entry.path, depth - 1, indent + INDENT)
+
+
+def _mark(entry: os.DirEntry[str], folder: bool) -> str:
+    if folder:
+        return "/"
+    if entry.is_symlink():
+        return "@"
+    return "" if entry.is_file(follow_symlinks=False) else "?"
+
+
+# --- files that contain a pattern
+def grep(pattern: str, path: str, include: str | None, limit: int) -> str:
+    """The paths of files with a matching line, the most recently changed first."""
+    try:
+        expression = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ReadError(f"the pattern is not a regular expression: {error}") from error
+    try:
+        whole_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        raise ReadError(f"unable to access `{path}`: {_reason(error)}") from error
+    candidates = _candidates(path, include) if whole_folder else [path]
+    found = itertools.islice((file for file in candidates if _holds(file, expression)), limit)
+    return "\n".join(_shown_path(file) for file in found) or "No matches found."
+
+
+def _candidates(root: str, include: str | None) -> list[str]:
+    listing = Tree(root.rstrip("/") + "/", lambda: 0).listing(lambda: False) or ""
+    wanted = [re.compile(translate(glob)) for glob in braces(include)] if include else []
+    by_path = include is not None and "/" in include
+    files = []
+    for name in listing.split(SEPARATOR)[1:]:
+        if name.startswith(".") or "/." in name:
+            continue
+        judged = name if by_path else name.rpartition("/")[2]
+        if not wanted or any(glob.match(judged) for glob in wanted):
+            files.append(os.path.join(root, name))
+    return sorted(files, key=_changed, reverse=True)
+
+
+def braces(glob: str) -> Sequence[str]:
+    """`*.{a,b}` as `*.a` and `*.b`."""
+    head, opening, rest = glob.partition("{")
+    inner, closing, tail = rest.partition("}")
+    if not opening or not closing:
+        return (glob,)
+    return [head + choice + end for choice in inner.split(",") for end in braces(tail)]
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _holds(path: str, expression: re.Pattern[str]) -> bool:
+    try:
+        with _open(path) as file:
+            data = file.read(GREP_BYTES)
+    except (ReadError, OSError):
+        return False
+    if b"\0" in data[:NUL_WITHIN]:
+        return False
+    return any(expression.search(line) for line in data.decode("utf-8", "replace").split("\n"))
+
+
+# --- images
+def read_image(path: str, most: int) -> bytes:
+    """The bytes of a regular file of at most `most` bytes. The caller checks that they are an image."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        raise ReadError(f"unable to locate image at `{path}`: {reason}") from error
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise ReadError(f"unable to read image at `{path}`: not a file")
+    with os.fdopen(number, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ReadError(f"unable to read image at `{path}`: larger than {most} bytes")
+    return data
+
+
+def _shown_path(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror} (os error {error.errno})"
+
+
+def main(request: str) -> int:
+    arguments = json.loads(request)
+    result: str | bytes
+    try:
+        match arguments.pop("do"):
+            case "read":
+                result = read_lines(**arguments)
+            case "block":
+                result = read_block(**arguments)
+            case "list":
+                result = list_folder(**arguments)
+            case "image":
+                result = read_image(**arguments)
+            case _:
+                result = grep(**arguments)
+    except ReadError as problem:
+        result, output = str(problem), sys.stderr.buffer
+    except OSError as error:
+        result, output = f"failed to read: {_reason(error)}", sys.stderr.buffer
+    else:
+        output = sys.stdout.buffer
+    output.write(result.encode("utf-8", "replace") if isinstance(result, str) else result)
+    return 0 if output is sys.stdout.buffer else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

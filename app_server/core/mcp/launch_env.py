@@ -1,0 +1,78 @@
+"""What a server receives of the user's environment: variables, the program's path, HTTP headers.
+
+A server process receives an allow-list of variables and those that its settings name. The others may be credentials of
+this server. Pure, except for the search for the program.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from app_server.core.config.types import McpHttpTransport, McpStdioTransport
+from app_server.core.mcp.interfaces import McpFailure
+
+PASSED_ON = frozenset(
+    {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
+     "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING"}
+)  # fmt: skip
+
+
+def process_environment(transport: McpStdioTransport, user: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a server process."""
+    names = PASSED_ON.union(transport.env_vars)
+    return {name: value for name, value in user.items() if name in names} | dict(transport.env)
+
+
+def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
+    """The absolute path of `command`. Raises OSError.
+
+    A bare name is searched only in absolute entries of PATH, so that a file in the working directory, which is an
+    untrusted repository, is never started by accident.
+    """
+    if os.sep in command:
+        return os.path.join(cwd, command)
+    entries = environment.get("PATH", os.defpath).split(os.pathsep)
+    found = shutil.which(command, path=os.pathsep.join(entry for entry in entries if os.path.isabs(entry)))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
+    return found
+
+
+def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, str]) -> dict[str, str]:
+    """The headers of every request to a server. Raises McpFailure if the configured token is missing."""
+    headers = dict(transport.http_headers)
+    headers |= {
+        header: user[source] for header, source in transport.env_http_headers.items() if user.get(source)
+    }
+    variable = transport.bearer_token_env_var
+    if variable is not None:
+        token = user.get(variable)
+        if not token:
+            state = "is not set" if token is None else "is empty"
+            raise McpFailure(f"Environment variable {variable} for MCP server '{name}' {state}")
+        headers = {key: value for key, value in headers.items() if key.lower() != "authorization"}
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
+
+
+def is_http_url(url: str) -> bool:
+    """Whether the URL is valid for HTTP and has a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def display_url(url: str) -> str:
+    """A URL for messages: without user and query, which may contain secrets."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "its URL"
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"

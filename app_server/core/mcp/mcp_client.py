@@ -1,0 +1,222 @@
+"""One MCP connection, independent of its transport: our requests with their replies, and the server's requests.
+
+A reply belongs to the request with the same id, and only the first one counts. Every request has a timeout.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.errors import CoreError
+from app_server.core.mcp.failure_texts import HANDSHAKE, TRANSPORT_CLOSED, UNEXPECTED, timed_out
+from app_server.core.mcp.interfaces import (
+    Elicit,
+    ElicitationRequest,
+    ElicitationResult,
+    Incoming,
+    McpError,
+    McpFailure,
+    McpLink,
+    McpReply,
+    McpServerRequest,
+)
+from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
+from app_server.core.mcp.server_limits import MAX_ERROR_CHARS, MAX_OPEN_ELICITATIONS, MAX_PAGES
+from protocol.base import Json
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = "2025-06-18"
+
+
+class McpRequestFailed(McpFailure):
+    """One request failed. `causes` are the reasons, outermost first."""
+
+    def __init__(self, *causes: str, code: int | None = None) -> None:
+        super().__init__(": ".join(causes))
+        self.causes = causes
+        self.code = code
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    done: anyio.Event = field(default_factory=anyio.Event)
+    outcome: McpReply | McpError | None = None
+
+
+class McpClient:
+    """One open connection; `serve` runs until it is closed."""
+
+    def __init__(self, server: str, link: McpLink, version: str, elicit: Elicit | None = None) -> None:
+        self._server = server
+        self._link = link
+        self._version = version
+        self._elicit = elicit
+        self._next = 0
+        self._waiters: dict[int, _Waiter] = {}
+        self._deadlines: set[anyio.CancelScope] = set()
+        self._open_elicitations = 0
+        self._tasks: TaskGroup | None = None
+        self.closed = anyio.Event()
+        self.capabilities: frozenset[str] = frozenset()
+
+    async def serve(self) -> None:
+        """Dispatches messages until the connection closes; then all pending requests fail."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                await self._link.receive(self._on_message)
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+            self.closed.set()
+            for waiter in self._waiters.values():
+                waiter.done.set()
+
+    async def initialize(self) -> None:
+        """The handshake; raises McpFailure. Accepts any protocol version: this client uses only what all of them
+        have.
+        """
+        params = {
+            "protocolVersion": PROTOCOL_VERSION,
+            "capabilities": {} if self._elicit is None else {"elicitation": {}},
+            "clientInfo": {"name": "app-server-mcp-client", "title": "App Server", "version": self._version},
+        }
+        outcome = await self._exchange("initialize", params)
+        if outcome is None:
+            raise McpFailure(f"{HANDSHAKE}connection closed: initialize response")
+        if isinstance(outcome, McpError):
+            raise McpFailure(HANDSHAKE + outcome.reason)
+        result = outcome.result
+        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        if (
+            not isinstance(version, str)
+            or not version.isascii()
+            or not version.isprintable()
+            or len(version) > 40
+        ):
+            raise McpFailure(f"{HANDSHAKE}its answer to initialize names no protocol version")
+        offered = result.get("capabilities")
+        self.capabilities = frozenset(offered) if isinstance(offered, dict) else frozenset()
+        self._link.set_protocol_version(version)
+        await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def request(self, method: str, params: Json, seconds: float) -> Json:
+        """The result of one request. Raises McpRequestFailed; after a timeout, the server receives a cancellation."""
+        outcome: McpReply | McpError | None = None
+        with anyio.move_on_after(seconds) as scope:
+            self._deadlines.add(scope)
+            try:
+                outcome = await self._exchange(method, params)
+            finally:
+                self._deadlines.discard(scope)
+        if scope.cancelled_caught:
+            raise McpRequestFailed(*timed_out(method, seconds))
+        if outcome is None:
+            raise McpRequestFailed(f"{method} failed: {TRANSPORT_CLOSED}")
+        if isinstance(outcome, McpError):
+            raise McpRequestFailed(f"{method} failed: {outcome.reason}", code=outcome.code)
+        return outcome.result
+
+    async def collect(self, method: str, key: str, limit: int, seconds: float = math.inf) -> list[Json]:
+        """All pages of a list, up to a repeated cursor, MAX_PAGES pages or `limit` entries."""
+        found: list[Json] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            result = await self.request(method, {} if cursor is None else {"cursor": cursor}, seconds)
+            found += entries(method, result, key)
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str) or cursor in seen or len(found) >= limit:
+                break
+            seen.add(cursor)
+        return found[:limit]
+
+    async def _exchange(self, method: str, params: Json) -> McpReply | McpError | None:
+        """None if the connection closes first."""
+        if self.closed.is_set():
+            return None
+        key, self._next = self._next, self._next + 1
+        waiter = self._waiters[key] = _Waiter()
+        try:
+            await self._link.send({"jsonrpc": "2.0", "id": key, "method": method, "params": params})
+            await waiter.done.wait()
+        except BaseException:
+            if method != "initialize":
+                params = {"requestId": key, "reason": "the client gave up waiting"}
+                self._link.send_soon(
+                    {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+                )
+            raise
+        finally:
+            del self._waiters[key]
+        return waiter.outcome
+
+    def _on_message(self, message: Incoming) -> None:
+        if isinstance(message, McpServerRequest):
+            self._on_request(message)
+            return
+        waiter = self._waiters.get(message.id)
+        if waiter is not None and waiter.outcome is None:
+            waiter.outcome = message
+            waiter.done.set()
+
+    def _on_request(self, request: McpServerRequest) -> None:
+        if request.method == "ping":
+            self._reply(request, {})
+        elif request.method == "elicitation/create":
+            if (
+                self._elicit is None
+                or self._tasks is None
+                or self._open_elicitations >= MAX_OPEN_ELICITATIONS
+            ):
+                self._reply(request, {"action": "decline"})
+            else:
+                self._open_elicitations += 1
+                self._tasks.start_soon(self._elicit_and_reply, request, self._elicit)
+        else:
+            error = {"code": METHOD_NOT_FOUND, "message": "this client does not offer that"}
+            self._link.send_soon({"jsonrpc": "2.0", "id": request.id, "error": error})
+
+    def _reply(self, request: McpServerRequest, result: Json) -> None:
+        self._link.send_soon({"jsonrpc": "2.0", "id": request.id, "result": result})
+
+    async def _elicit_and_reply(self, request: McpServerRequest, elicit: Elicit) -> None:
+        """Sends an elicitation to the user and the result to the server. Pauses the deadlines of pending calls
+        meanwhile.
+        """
+        begun, paused = anyio.current_time(), {scope: scope.deadline for scope in self._deadlines}
+        for scope in paused:
+            scope.deadline = math.inf
+        try:
+            result = await self._request_elicitation(request, elicit)
+        finally:
+            self._open_elicitations -= 1
+            for scope, deadline in paused.items():
+                scope.deadline = deadline + anyio.current_time() - begun
+        accepted = result.action == "accept"
+        self._reply(
+            request, {"action": result.action} | ({"content": result.content or {}} if accepted else {})
+        )
+
+    async def _request_elicitation(self, request: McpServerRequest, elicit: Elicit) -> ElicitationResult:
+        params = request.params if isinstance(request.params, dict) else {}
+        message = str(params.get("message", ""))[:MAX_ERROR_CHARS]
+        try:
+            return await elicit(ElicitationRequest(self._server, message, params.get("requestedSchema")))
+        except CoreError as error:
+            log.warning("an elicitation of MCP server %s failed: %s", self._server, error)
+            return ElicitationResult("cancel")
+
+
+def entries(method: str, result: Json, key: str) -> list[Json]:
+    """The list called `key` in a result. Raises McpRequestFailed where it is none."""
+    found = result.get(key) if isinstance(result, dict) else None
+    if not isinstance(found, list):
+        raise McpRequestFailed(f"{method} failed: {UNEXPECTED}")
+    return found

@@ -1,0 +1,254 @@
+"""All MCP servers of one conversation: starts them in the background and combines their tools and resources.
+
+The session owns the manager: `run_servers` is a task of its group, and cancelling that task ends every server. The
+manager emits no events and knows no turns; calls return values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import anyio
+
+from app_server.core.bounds import nested_too_deeply
+from app_server.core.config.types import McpHttpTransport, McpServerConfig
+from app_server.core.mcp.failure_texts import UNEXPECTED, StartFailure, tool_call_error
+from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.mcp_client import McpRequestFailed, entries
+from app_server.core.mcp.mcp_server import McpRuntime, McpServer
+from app_server.core.mcp.offer import McpTool, model_tools
+from app_server.core.mcp.resources import (
+    LIST_RESOURCES,
+    LIST_TEMPLATES,
+    READ_RESOURCE,
+    ListArguments,
+    ReadArguments,
+    check_cursor,
+    parse_contents,
+    parse_resources,
+    parse_templates,
+    read_output,
+    resources_output,
+    templates_output,
+)
+from app_server.core.mcp.results import McpCallOutcome, parse_result
+from app_server.core.mcp.server_limits import MAX_RESOURCES
+from protocol.base import Json
+from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.mcp import CallToolResult, McpAuthStatus, McpInvocation, Resource, ResourceTemplate
+
+READY_GRACE_SECONDS = 2.0
+"""Time beyond a server's startup limit for its orderly end."""
+
+
+class McpManager:
+    """The servers of one conversation."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, McpServerConfig],
+        runtime: McpRuntime,
+        reserved_names: Collection[str] = (),
+    ) -> None:
+        """`reserved_names` are the names of built-in tools, which are not available for servers' tools."""
+        self._configs = dict(sorted(servers.items()))
+        self._servers = {
+            name: McpServer(config, runtime) for name, config in self._configs.items() if config.enabled
+        }
+        self._reserved = frozenset(reserved_names)
+        self._tools: dict[str, McpTool] | None = None
+        self._notices: tuple[str, ...] = ()
+        self._scope = anyio.CancelScope()
+        self._started = False
+        self._ended = anyio.Event()
+
+    @property
+    def configured(self) -> bool:
+        """Whether any server is enabled."""
+        return bool(self._servers)
+
+    async def run_servers(self) -> None:
+        """Starts every server at once and serves them until cancelled or closed."""
+        self._started = True
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as group:
+                    for server in self._servers.values():
+                        group.start_soon(server.run_server, name=f"mcp {server.config.name}")
+                    await anyio.sleep_forever()
+        finally:
+            self._ended.set()
+
+    async def close(self) -> None:
+        """Ends every server and waits for the exit of their processes. For the owner of `run_servers`."""
+        self._scope.cancel()
+        if self._started:
+            await self._ended.wait()
+
+    async def ready(self) -> None:
+        """Waits until every server has started or failed to, each within its own limit."""
+        limits = [server.config.startup_timeout_sec for server in self._servers.values()]
+        with anyio.move_on_after(max(limits, default=0.0) + READY_GRACE_SECONDS):
+            for server in self._servers.values():
+                await server.settled.wait()
+
+    def failures(self) -> tuple[StartFailure, ...]:
+        """Servers that failed to start, so far."""
+        return tuple(server.failure for server in self._servers.values() if server.failure is not None)
+
+    def notices(self) -> tuple[str, ...]:
+        """Other messages for the user about the servers, so far: omitted tools."""
+        self.tools()
+        return tuple(text for server in self._servers.values() for text in server.notices) + self._notices
+
+    def tools(self) -> Mapping[str, McpTool]:
+        """The tools for the model by qualified name, sorted. The result is final once all servers are ready."""
+        if self._tools is not None:
+            return self._tools
+        offered = [tool for server in self._servers.values() for tool in server.tools]
+        tools, self._notices = model_tools(offered, self._reserved)
+        if all(server.settled.is_set() for server in self._servers.values()):
+            self._tools = tools
+        return tools
+
+    def invocation(self, name: str, arguments: Json) -> McpInvocation | None:
+        """For the begin and end events of a call; None if there is no such tool."""
+        tool = self.tools().get(name)
+        return (
+            None if tool is None else McpInvocation(server=tool.server, tool=tool.tool, arguments=arguments)
+        )
+
+    async def call(self, name: str, arguments: Json) -> McpCallOutcome:
+        """Calls a tool by its qualified name. The outcome includes any error."""
+        begun = anyio.current_time()
+        tool = self.tools().get(name)
+        result: CallToolResult | None = None
+        error: str | None = f"unsupported call: {name}"
+        if tool is not None:
+            try:
+                result, error = await self._call(tool, arguments), None
+            except McpRequestFailed as failed:
+                error = tool_call_error(tool.server, tool.tool, failed.causes)
+        return McpCallOutcome(result, error, anyio.current_time() - begun)
+
+    async def list_resources(self, arguments: ListArguments) -> str:
+        """The output of `list_mcp_resources`. Raises McpFailure with the text for the model."""
+        check_cursor(arguments)
+        if arguments.server is None:
+            every = await self.all_resources()
+            return resources_output(None, [(name, one) for name, found in every.items() for one in found])
+        raw, cursor = await self._page(arguments, LIST_RESOURCES, "resources")
+        found = parse_resources(raw)
+        return resources_output(arguments.server, [(arguments.server, one) for one in found], cursor)
+
+    async def list_templates(self, arguments: ListArguments) -> str:
+        """The output of `list_mcp_resource_templates`. Raises McpFailure with the text for the model."""
+        check_cursor(arguments)
+        if arguments.server is None:
+            every = await self.all_templates()
+            return templates_output(None, [(name, one) for name, found in every.items() for one in found])
+        raw, cursor = await self._page(arguments, LIST_TEMPLATES, "resourceTemplates")
+        found = parse_templates(raw)
+        return templates_output(arguments.server, [(arguments.server, one) for one in found], cursor)
+
+    async def read_resource(self, arguments: ReadArguments) -> str:
+        """The output of `read_mcp_resource`. Raises McpFailure with the text for the model."""
+        server, uri = arguments.server, arguments.uri
+        try:
+            result = await self._server(server, READ_RESOURCE).request(READ_RESOURCE, {"uri": uri})
+            contents = parse_contents(entries(READ_RESOURCE, result, "contents"))
+        except McpRequestFailed as error:
+            raise McpFailure(
+                f"{READ_RESOURCE} failed: {READ_RESOURCE} failed for `{server}` ({uri}): {error}"
+            ) from error
+        return read_output(server, uri, contents)
+
+    async def all_resources(self) -> dict[str, tuple[Resource, ...]]:
+        """The resources of every server; a server that fails has none."""
+        raw = await self._collect_all(LIST_RESOURCES, "resources")
+        return {name: parse_resources(found) for name, found in raw.items()}
+
+    async def all_templates(self) -> dict[str, tuple[ResourceTemplate, ...]]:
+        raw = await self._collect_all(LIST_TEMPLATES, "resourceTemplates")
+        return {name: parse_templates(found) for name, found in raw.items()}
+
+    def auth_statuses(self) -> dict[str, McpAuthStatus]:
+        """Whether each configured server requires a login."""
+        return {name: self._auth_status(name, config) for name, config in self._configs.items()}
+
+    async def snapshot(self) -> McpListToolsResponseEvent:
+        """Tools, resources and login states of all servers, for clients."""
+        await self.ready()
+        return McpListToolsResponseEvent(
+            tools={name: tool.definition for name, tool in self.tools().items()},
+            resources=await self.all_resources(),
+            resource_templates=await self.all_templates(),
+            auth_statuses=self.auth_statuses(),
+        )
+
+    async def _call(self, tool: McpTool, arguments: Json) -> CallToolResult:
+        if arguments is not None and not isinstance(arguments, dict):
+            raise McpRequestFailed(f"invalid type: {_kind(arguments)}, expected a map")
+        if nested_too_deeply(arguments):
+            raise McpRequestFailed("the arguments are nested too deeply")
+        params = {"name": tool.tool} | ({} if arguments is None else {"arguments": arguments})
+        raw = await self._servers[tool.server].request("tools/call", params)
+        result = parse_result(raw)
+        if result is None:
+            raise McpRequestFailed(f"tools/call failed: {UNEXPECTED}")
+        return result
+
+    async def _page(self, arguments: ListArguments, method: str, key: str) -> tuple[list[Json], str | None]:
+        assert arguments.server is not None
+        params = {} if arguments.cursor is None else {"cursor": arguments.cursor}
+        try:
+            result = await self._server(arguments.server, method).request(method, params)
+            found = entries(method, result, key)
+        except McpRequestFailed as error:
+            raise McpFailure(f"{method} failed: {method} failed for `{arguments.server}`: {error}") from error
+        cursor = result.get("nextCursor")
+        return found[:MAX_RESOURCES], cursor if isinstance(cursor, str) else None
+
+    async def _collect_all(self, method: str, key: str) -> dict[str, list[Json]]:
+        found: dict[str, list[Json]] = {}
+
+        async def collect(name: str, server: McpServer) -> None:
+            try:
+                found[name] = await server.collect(method, key, MAX_RESOURCES)
+            except McpRequestFailed:
+                return
+
+        async with anyio.create_task_group() as group:
+            for name, server in self._servers.items():
+                if server.running and "resources" in server.capabilities:
+                    group.start_soon(collect, name, server)
+        return dict(sorted(found.items()))
+
+    def _server(self, name: str, method: str) -> McpServer:
+        server = self._servers.get(name)
+        if server is None or not server.running:
+            raise McpFailure(f"{method} failed: unknown MCP server '{name}'")
+        return server
+
+    def _auth_status(self, name: str, config: McpServerConfig) -> McpAuthStatus:
+        if not isinstance(config.transport, McpHttpTransport):
+            return McpAuthStatus.UNSUPPORTED
+        server = self._servers.get(name)
+        if server is not None and server.failure is not None and server.failure.auth_required:
+            return McpAuthStatus.NOT_LOGGED_IN
+        has_token = config.transport.bearer_token_env_var is not None
+        return McpAuthStatus.BEARER_TOKEN if has_token else McpAuthStatus.UNSUPPORTED
+
+
+def _kind(value: Json) -> str:
+    match value:
+        case bool():
+            return f"boolean `{str(value).lower()}`"
+        case int():
+            return f"integer `{value}`"
+        case float():
+            return f"floating point `{value}`"
+        case str():
+            return f"string {value[:40]!r}"
+        case _:
+            return "sequence"

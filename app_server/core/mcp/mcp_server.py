@@ -1,0 +1,197 @@
+"""One configured server in one conversation: started once, restarted a limited number of times.
+
+A server that failed to start is not tried again. After a server died, the next call restarts it. Its tools for the
+model do not change then, so that a server cannot replace them during a conversation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import field
+
+import anyio
+
+from app_server.core.config.types import McpServerConfig, McpStdioTransport
+from app_server.core.mcp.failure_texts import (
+    TIMED_OUT_HANDSHAKING,
+    TRANSPORT_CLOSED,
+    StartFailure,
+    start_failure,
+)
+from app_server.core.mcp.interfaces import Elicit, McpFailure, McpLink, ProcessSpawner
+from app_server.core.mcp.mcp_client import McpClient, McpRequestFailed
+from app_server.core.mcp.offer import ServerTool, server_tools
+from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
+from app_server.core.mcp.server_limits import MAX_TOOLS_PER_SERVER, RESTARTS
+from app_server.core.mcp.stdio_link import open_stdio
+from app_server.core.mcp.tool_names import SERVER_NAME
+from app_server.core.threads import run_in_thread
+from protocol.base import Json
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+OnFailure = Callable[[StartFailure], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpRuntime:
+    """What the servers of a conversation need to start."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    """The user's environment; a server receives an allow-list of it."""
+    cwd: str
+    spawner: ProcessSpawner
+    version: str
+    """Of this program, for the handshake."""
+    elicit: Elicit | None = None
+    """Sends a server's question to the user; without it, every elicitation is declined."""
+    on_failure: OnFailure | None = None
+    """Called for each server that fails to start."""
+
+
+class McpServer:
+    """`run_server` must run for the lifetime of the server; the other methods may be called before and during it."""
+
+    def __init__(self, config: McpServerConfig, runtime: McpRuntime) -> None:
+        self.config = config
+        self.settled = anyio.Event()
+        """Set once the server has started or failed to."""
+        self.failure: StartFailure | None = None
+        self.tools: tuple[ServerTool, ...] = ()
+        self.notices: tuple[str, ...] = ()
+        self.capabilities: frozenset[str] = frozenset()
+        self._runtime = runtime
+        self._client: McpClient | None = None
+        self._restarts = RESTARTS
+        self._wanted = anyio.Event()
+
+    @property
+    def running(self) -> bool:
+        return self.settled.is_set() and self.failure is None
+
+    async def run_server(self) -> None:
+        """Starts the server and serves it until cancelled, or until no restart is left."""
+        try:
+            await self._run_connection(first=True)
+            for _ in range(RESTARTS):
+                if self.failure is not None:
+                    break
+                log.warning("MCP server %s has ended", self.config.name)
+                await self._wanted.wait()
+                await self._run_connection(first=False)
+        finally:
+            self._client = None
+            self.settled.set()
+
+    async def request(self, method: str, params: Json) -> Json:
+        """The result of one request, within the configured timeout. Raises McpRequestFailed."""
+        client = await self._live_client(method)
+        return await client.request(method, params, self.config.tool_timeout_sec)
+
+    async def collect(self, method: str, key: str, limit: int) -> list[Json]:
+        client = await self._live_client(method)
+        return await client.collect(method, key, limit, self.config.tool_timeout_sec)
+
+    async def _live_client(self, method: str) -> McpClient:
+        dead = self._client is None or self._client.closed.is_set()
+        if dead and self.running and self._restarts > 0:
+            self._restarts -= 1
+            self.settled = anyio.Event()
+            self._wanted.set()
+        await self.settled.wait()
+        if self._client is None:
+            raise McpRequestFailed(f"{method} failed: {TRANSPORT_CLOSED}")
+        return self._client
+
+    async def _run_connection(self, *, first: bool) -> None:
+        """Opens one connection and serves it until it closes."""
+        client: McpClient | None = None
+        try:
+            async with _open(self.config, self._runtime) as link, anyio.create_task_group() as group:
+                client = McpClient(self.config.name, link, self._runtime.version, self._runtime.elicit)
+                group.start_soon(client.serve)
+                reason = await self._start(client, first=first)
+                await self._settle(client if reason is None else None, reason, first=first)
+                if reason is None:
+                    await client.closed.wait()
+                group.cancel_scope.cancel()
+        except (
+            McpFailure,
+            OSError,
+            ValueError,
+        ) as error:  # raised on opening: no program, no token, a NUL byte
+            await self._settle(None, _reason(error), first=first)
+        finally:
+            if self._client is client:
+                self._client = None
+
+    async def _start(self, client: McpClient, *, first: bool) -> str | None:
+        """Handshake and list of tools, within the startup timeout. Returns the reason if it fails."""
+        with anyio.move_on_after(self.config.startup_timeout_sec):
+            try:
+                await client.initialize()
+                if first:
+                    self.capabilities = client.capabilities
+                    self.tools, self.notices = server_tools(self.config, await _list_tools(client))
+            except McpFailure as error:
+                return str(error)
+            return None
+        return TIMED_OUT_HANDSHAKING
+
+    async def _settle(self, client: McpClient | None, reason: str | None, *, first: bool) -> None:
+        self._client = client
+        if reason is not None and first:
+            self.failure = start_failure(self.config, reason)
+            self.tools = ()
+        elif reason is not None:
+            log.warning("MCP server %s could not be started again: %s", self.config.name, reason)
+        self.settled.set()
+        if self.failure is not None and first and self._runtime.on_failure is not None:
+            await self._runtime.on_failure(self.failure)
+
+
+async def _list_tools(client: McpClient) -> list[Json]:
+    # More than the limit for kept tools, so that the configured filters apply to all tools of a large server.
+    try:
+        return await client.collect("tools/list", "tools", 10 * MAX_TOOLS_PER_SERVER)
+    except McpRequestFailed as error:
+        if error.code == METHOD_NOT_FOUND:
+            return []
+        raise
+
+
+@contextlib.asynccontextmanager
+async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[McpLink]:
+    if not SERVER_NAME.fullmatch(config.name):
+        raise McpFailure(f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}")
+    if isinstance(config.transport, McpStdioTransport):
+        async with open_stdio(
+            config.name, config.transport, runtime.environment, runtime.cwd, runtime.spawner
+        ) as stdio:
+            yield stdio
+    else:
+        await run_in_thread(_import_http)
+        from app_server.core.mcp.http_link import open_http  # noqa: PLC0415  heavy, and imported in a thread just now
+
+        async with open_http(config.name, config.transport, runtime.environment) as http:
+            yield http
+
+
+def _import_http() -> None:
+    import app_server.core.mcp.http_link  # noqa: F401, PLC0415
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        code = error.errno or errno.EIO
+        return f"{os.strerror(code)} (os error {code})"
+    return (
+        str(error)
+        if isinstance(error, McpFailure)
+        else "its table holds a value that no program can be given"
+    )

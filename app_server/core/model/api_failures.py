@@ -1,0 +1,155 @@
+"""Maps a provider's statuses and error codes to errors of this package. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.model.model_errors import (
+    CONTEXT_FULL,
+    AccessBlocked,
+    InvalidPrompt,
+    ProviderFailing,
+    QuotaExceeded,
+    RetryLimitReached,
+    Unauthorized,
+    UnexpectedStatus,
+    UsageLimitReached,
+    UsageNotIncluded,
+    WaitTooLong,
+    excerpt,
+)
+from app_server.core.model.payload import count, mapping, parse_object, text_of
+from app_server.core.model.rate_limits import rate_limits
+from protocol.base import Json
+from protocol.records import dataclass
+
+LONGEST_WAIT: Final = 120.0
+"""Seconds; a provider that asks for more gets no further attempt, and the user is told."""
+
+UNEXPLAINED: Final = "response.failed event received"
+
+_DELAY = re.compile(r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)")
+_PART = re.compile(r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)")
+_SECONDS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS: Final = {
+    "sec": "s",
+    "secs": "s",
+    "second": "s",
+    "seconds": "s",
+    "min": "m",
+    "minute": "m",
+    "minutes": "m",
+}
+
+
+def reported_failure(error: Json) -> ModelError:
+    """The error object of a `response.failed` event, or of an error event of either API."""
+    details = mapping(error)
+    message = text_of(details.get("message")) or text_of(error) or UNEXPLAINED
+    code = details.get("code") or details.get("type")
+    known = known_failure(code if isinstance(code, str) else "", message)
+    if known is not None:
+        return known
+    delay = delay_in(message) if code == "rate_limit_exceeded" else None
+    return StreamDisconnected(excerpt(message), delay)
+
+
+def known_failure(code: str, message: str) -> ModelError | None:
+    """The error for a code that makes a retry useless; None for other codes."""
+    match code:
+        case "context_length_exceeded":
+            return ContextWindowExceeded(CONTEXT_FULL)
+        case "insufficient_quota":
+            return QuotaExceeded()
+        case "usage_not_included":
+            return UsageNotIncluded()
+        case "invalid_prompt":
+            return InvalidPrompt(message)
+        case _:
+            return None
+
+
+def delay_in(message: str) -> float | None:
+    """Seconds in a text such as "Please try again in 1.3s"."""
+    found = _DELAY.search(message)
+    if found is None:
+        return None
+    seconds = None
+    for number, unit in _PART.findall(found[1]):
+        name = unit.lower()
+        factor = _SECONDS.get(_UNITS.get(name, name))
+        if factor is None:
+            break
+        seconds = (seconds or 0.0) + float(number) * factor
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailure:
+    """A failed response: whether and when to retry, and the error to raise otherwise."""
+
+    error: ModelError
+    again: bool = False
+    delay: float | None = None
+    """The wait in seconds that the provider requests; None for the back-off."""
+    status: int | None = None
+    """Of the response, where one came."""
+
+
+def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> RequestFailure:
+    """The failure for a status other than 2xx. Header names are in lower case."""
+    text = body.decode("utf-8", "replace")
+    details = mapping((_quiet_object(body) or {}).get("error"))
+    kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]
+    if status == 429 and "usage_limit_reached" in kinds:
+        plan, resets_at = text_of(details.get("plan_type")), count(details.get("resets_at"))
+        return RequestFailure(UsageLimitReached(plan, resets_at, rate_limits(headers)))
+    for kind in kinds:
+        known = known_failure(kind, text_of(details.get("message")) or text)
+        if known is not None:
+            return RequestFailure(known)
+    if status == 401:
+        return RequestFailure(Unauthorized())
+    if status in (408, 429) or status >= 500:
+        return _overloaded(status, headers)
+    if status == 403 and "Cloudflare" in text and "blocked" in text:
+        return RequestFailure(AccessBlocked(status))
+    return RequestFailure(UnexpectedStatus(status, text))
+
+
+def _overloaded(status: int, headers: Mapping[str, str]) -> RequestFailure:
+    delay = retry_after(headers)
+    if delay is not None and delay > LONGEST_WAIT:
+        return RequestFailure(WaitTooLong(status, delay))
+    if status == 500:
+        return RequestFailure(ProviderFailing(), again=True, delay=delay)
+    request_id = headers.get("x-request-id") or headers.get("cf-ray")
+    return RequestFailure(RetryLimitReached(status, request_id), again=True, delay=delay)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the headers ask to wait. A date is counted from the response's own date."""
+    for name, factor in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * factor
+        except (KeyError, ValueError):
+            continue
+        if 0.0 <= seconds < float("inf"):
+            return seconds
+    try:
+        until = _date(headers["retry-after"]) - _date(headers["date"])
+    except (KeyError, ValueError):
+        return None
+    return max(until.total_seconds(), 0.0)
+
+
+def _date(text: str) -> datetime:
+    return datetime.strptime(text, "%a, %d %b %Y %H:%M:%S GMT")
+
+
+def _quiet_object(body: bytes) -> dict[str, Json] | None:
+    return parse_object(body) if body.lstrip().startswith(b"{") else None

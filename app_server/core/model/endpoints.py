@@ -1,0 +1,118 @@
+"""Derives the URL and the headers of a request from a provider's configuration. Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Protocol
+from urllib.parse import urlencode, urlsplit
+
+from app_server.core.auth.auth_manager import AuthMethod, Credentials
+from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
+from app_server.core.model.request_settings import ClientIdentity
+from protocol.records import dataclass
+
+OPENAI_URL = "https://api.openai.com/v1"
+CHATGPT_URL = "https://chatgpt.com/backend-api/codex"
+AZURE_HOSTS = ("openai.azure.", "cognitiveservices.azure.", "aoai.azure.", "azure-api.", "azurefd.")
+
+log = logging.getLogger(__name__)
+
+
+class CredentialSource(Protocol):
+    """The login of whoever uses the server; both may raise AuthError."""
+
+    async def credentials(self) -> Credentials | None: ...
+
+    async def refresh(self, refused: Credentials | None = None) -> Credentials | None:
+        """Others than the refused ones; None where there are none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The URL and the headers of a request. Both may contain secrets."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    """Names in lower case."""
+    secret: str | None = field(default=None, repr=False)
+    """The credential, to be redacted if a response quotes it."""
+
+
+def endpoint(
+    provider: ProviderConfig,
+    path: str,
+    *,
+    env: Mapping[str, str],
+    identity: ClientIdentity,
+    login: Credentials | None,
+) -> Endpoint:
+    """`login` counts where the provider has no key of its own. Raises MissingVariable, NoBaseUrl."""
+    headers = {"originator": identity.originator, "user-agent": identity.user_agent}
+    headers |= {name.lower(): value for name, value in provider.http_headers.items()}
+    for name, variable in provider.env_http_headers.items():
+        value = env.get(variable, "").strip()
+        if value:
+            headers[name.lower()] = value
+    key = own_key(provider, env, login)
+    secret = key or (login.bearer if login else None)
+    if secret is not None:
+        headers["authorization"] = f"Bearer {secret}"
+    if key is None and login is not None and login.method is AuthMethod.CHATGPT and login.account_id:
+        headers["chatgpt-account-id"] = login.account_id
+    chatgpt = key is None and login is not None and login.method is AuthMethod.CHATGPT
+    return Endpoint(_url(provider, path, chatgpt=chatgpt), _sendable(headers), secret)
+
+
+def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials | None) -> str | None:
+    """The provider's own key: the configured one, or else the one in its variable. None: it has none."""
+    if provider.experimental_bearer_token:
+        return provider.experimental_bearer_token
+    if provider.env_key is None:
+        return None
+    key = env.get(provider.env_key, "").strip()
+    if not key and login is None:
+        raise MissingVariable(provider.env_key, provider.env_key_instructions)
+    return key or None
+
+
+def is_azure(provider: ProviderConfig) -> bool:
+    """Azure's Responses API keeps conversations, and wants the ids of its items back."""
+    if provider.wire_api is not WireApi.RESPONSES:
+        return False
+    url = (provider.base_url or "").lower()
+    return provider.name.lower() == "azure" or any(host in url for host in AZURE_HOSTS)
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port: what may be told of a URL."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "the provider"
+    return f"{parts.scheme}://{parts.hostname}{port}"
+
+
+def _url(provider: ProviderConfig, path: str, *, chatgpt: bool) -> str:
+    base = provider.base_url
+    if base is None:
+        if not provider.requires_openai_auth:
+            raise NoBaseUrl(provider.id)
+        base = CHATGPT_URL if chatgpt else OPENAI_URL
+    query = urlencode(dict(provider.query_params))
+    return f"{base.rstrip('/')}/{path}" + (f"?{query}" if query else "")
+
+
+def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    """Without what HTTP cannot carry: a stray line end would begin another header."""
+    fit = {}
+    for name, value in headers.items():
+        if name.isascii() and value.isascii() and f"{name}{value}".isprintable() and " " not in name:
+            fit[name] = value
+        else:
+            log.warning("the header %r has a value that cannot be sent, and is left out", name)
+    return fit

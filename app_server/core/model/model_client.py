@@ -1,0 +1,236 @@
+"""Sends a prompt to a model, retries the request if that may help, and streams the response as events.
+
+The client retries requests until a response begins. If a stream breaks later, the turn retries, because only the turn
+knows which events it has processed. Cancellation ends any wait at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
+
+import anyio
+
+from app_server.core.auth.auth_manager import Credentials
+from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.core.errors import AuthError, ModelError
+from app_server.core.http.types import Fault, Http, HttpFailure, HttpRequest, HttpResponse
+from app_server.core.model.api_failures import RequestFailure, request_failure
+from app_server.core.model.chat_api import ChatDecoder
+from app_server.core.model.chat_request import chat_body
+from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, origin
+from app_server.core.model.families import find_family
+from app_server.core.model.item_bytes import ItemBytes
+from app_server.core.model.model_errors import (
+    ConnectionFailed,
+    CredentialsUnavailable,
+    HeadersTimedOut,
+    NotAnEventStream,
+    Unauthorized,
+)
+from app_server.core.model.model_events import ModelEvent, RateLimits
+from app_server.core.model.prompt import Prompt
+from app_server.core.model.rate_limits import rate_limits
+from app_server.core.model.request_settings import ClientIdentity, RequestSettings
+from app_server.core.model.responses_api import ResponsesDecoder
+from app_server.core.model.responses_request import responses_body
+from app_server.core.model.retry import backoff
+from app_server.core.model.stream import EventStream
+
+log = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 0.02
+"""A whole answer is followed by the end of the response; waiting for it this long lets the connection be used
+again.
+"""
+
+BODY_LIMIT = 64 * 1024
+"""Of a response that is no answer."""
+
+BODY_SECONDS = 10.0
+
+
+OnAttempt = Callable[[int, float, int | None, str | None], None]
+"""Receives each attempt of a request: its number from 0, its duration in seconds, the response status, the error."""
+
+
+class ModelClient:
+    """The connection of one conversation to its provider."""
+
+    def __init__(
+        self,
+        provider: ProviderConfig,
+        http: Http,
+        *,
+        env: Mapping[str, str],
+        identity: ClientIdentity,
+        login: CredentialSource | None = None,
+        rng: Callable[[], float] = random.random,
+        watch: OnAttempt | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self.provider = provider
+        self._http, self._env, self._identity = http, env, identity
+        self._rng, self._sleep = rng, sleep
+        self._login = login if provider.requires_openai_auth else None
+        """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
+        self._watch = watch
+        self._items = ItemBytes()
+
+    @asynccontextmanager
+    async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
+        """The events of a response. Entering and iterating raise ModelError."""
+        async with AsyncExitStack() as stack:
+            answer = await self._open_response(stack, prompt, settings)
+            chunks = await stack.enter_async_context(aclosing(answer.chunks()))
+            events = self._events(answer, chunks, settings)
+            yield events
+            if events.completed:
+                with anyio.move_on_after(DRAIN_SECONDS):
+                    await events.drain()
+
+    def _events(
+        self, answer: HttpResponse, chunks: AsyncIterator[bytes], settings: RequestSettings
+    ) -> EventStream:
+        if self.provider.wire_api is WireApi.CHAT:
+            return EventStream(chunks, ChatDecoder(live=settings.live_chat), [])
+        first: list[ModelEvent] = [RateLimits(rate_limits(answer.headers))]
+        return EventStream(chunks, ResponsesDecoder(), first)
+
+    async def _open_response(
+        self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings
+    ) -> HttpResponse:
+        body = self._body(prompt, settings)
+        login = await self._credentials()
+        renewed = reconnected = False
+        attempt = 0
+        while True:
+            target = self._target(settings, login)
+            async with AsyncExitStack() as opened:
+                began = anyio.current_time()
+                outcome = await self._attempt(opened, target, body)
+                self._report_attempt(attempt, anyio.current_time() - began, outcome)
+                if not isinstance(outcome, RequestFailure | HttpFailure):
+                    stack.push_async_exit(opened.pop_all())
+                    return outcome
+            if isinstance(outcome, HttpFailure):
+                if outcome.reused_connection and not reconnected:
+                    reconnected = True
+                    continue
+                outcome = _broken(outcome, target)
+            if isinstance(outcome.error, Unauthorized):
+                if login is not None and target.secret == login.bearer and not renewed:
+                    renewed = True
+                    login = await self._renewed(login)
+                    if login is not None:
+                        continue
+                if target.secret is None and self._login is not None:
+                    raise Unauthorized(". Nobody is logged in.")
+            if not outcome.again or attempt >= self.provider.request_max_retries:
+                raise outcome.error
+            attempt += 1
+            log.info("request attempt %d failed: %s", attempt, outcome.error)
+            await self._sleep(backoff(attempt, self._rng) if outcome.delay is None else outcome.delay)
+
+    def _report_attempt(
+        self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure
+    ) -> None:
+        if self._watch is None:
+            return
+        match outcome:
+            case RequestFailure():
+                self._watch(attempt, seconds, outcome.status, str(outcome.error))
+            case HttpFailure():
+                self._watch(attempt, seconds, None, outcome.reason)
+            case _:
+                self._watch(attempt, seconds, outcome.status, None)
+
+    def _body(self, prompt: Prompt, settings: RequestSettings) -> bytes:
+        if self.provider.wire_api is WireApi.CHAT:
+            return chat_body(prompt, settings, self._items)
+        family = find_family(settings.model)
+        return responses_body(prompt, settings, family, self._items, stored=is_azure(self.provider))
+
+    def _target(self, settings: RequestSettings, login: Credentials | None) -> Endpoint:
+        chat = self.provider.wire_api is WireApi.CHAT
+        path = "chat/completions" if chat else "responses"
+        target = endpoint(self.provider, path, env=self._env, identity=self._identity, login=login)
+        headers = {
+            **target.headers,
+            "accept": "text/event-stream",
+            "content-type": "application/json",
+        }
+        if not chat:
+            headers |= {"conversation_id": settings.conversation_id, "session_id": settings.conversation_id}
+        if settings.subagent is not None:
+            headers["x-openai-subagent"] = settings.subagent
+        return Endpoint(target.url, headers, target.secret)
+
+    async def _attempt(
+        self, opened: AsyncExitStack, target: Endpoint, body: bytes
+    ) -> HttpResponse | RequestFailure | HttpFailure:
+        idle = self.provider.stream_idle_timeout_ms / 1000
+        request = HttpRequest(
+            method="POST",
+            url=target.url,
+            headers=target.headers,
+            body=body,
+            idle_seconds=idle,
+            header_seconds=idle,
+        )
+        try:
+            answer = await opened.enter_async_context(self._http.send(request))
+        except HttpFailure as failure:
+            return failure
+        content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if 200 <= answer.status < 300 and content_type not in ("application/json", "text/html"):
+            return answer
+        said = await _beginning(answer)
+        if target.secret:
+            said = said.replace(target.secret.encode(), b"***")
+        if 200 <= answer.status < 300:
+            failed = RequestFailure(NotAnEventStream(content_type, said.decode("utf-8", "replace")))
+        else:
+            failed = request_failure(answer.status, answer.headers, said)
+        return replace(failed, status=answer.status)
+
+    async def _credentials(self) -> Credentials | None:
+        try:
+            return await self._login.credentials() if self._login else None
+        except AuthError as error:
+            raise CredentialsUnavailable(str(error)) from error
+
+    async def _renewed(self, refused: Credentials) -> Credentials | None:
+        try:
+            return await self._login.refresh(refused) if self._login else None
+        except AuthError as error:
+            raise CredentialsUnavailable(str(error)) from error
+
+
+def _broken(failure: HttpFailure, target: Endpoint) -> RequestFailure:
+    if failure.fault is Fault.HEADERS_LATE:
+        # It took as long as a stream may be idle: whether to wait so long again is for the turn to say.
+        return RequestFailure(HeadersTimedOut())
+    useless = failure.fault is Fault.UNTRUSTED
+    error: ModelError = ConnectionFailed(origin(target.url), failure.reason, retryable=not useless)
+    return RequestFailure(error, again=not useless)
+
+
+async def _beginning(answer: HttpResponse) -> bytes:
+    """As much of a body as is worth reading; what has come when it breaks off or takes too long."""
+    said = bytearray()
+    try:
+        with anyio.move_on_after(BODY_SECONDS):
+            async with aclosing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    said += chunk
+                    if len(said) >= BODY_LIMIT:
+                        break
+    except HttpFailure as failure:
+        log.debug("the body of an error answer broke off after %d bytes", len(said))
+        if not said and failure.fault in (Fault.TOO_LARGE, Fault.ENCODED):
+            said += f"({failure.reason})".encode()
+    return bytes(said[:BODY_LIMIT])

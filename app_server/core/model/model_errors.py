@@ -1,0 +1,187 @@
+"""The errors of requests to a model, with texts for the user.
+
+Clients match some of these texts, which must not change. `retryable` tells the turn loop whether another attempt may
+succeed. `model_client` has retried the request before it raises any of these.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+from app_server.core.errors import ModelError, StreamDisconnected
+from protocol.events.tokens import RateLimitSnapshot
+
+LONGEST_EXCERPT = 800
+"""Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""
+
+DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
+CLOSED_EARLY = "stream closed before response.completed"
+IDLE = "idle timeout waiting for SSE"
+CONTEXT_FULL = "The conversation has become too long for this model. Start a new one, or ask with less of it."
+
+
+class UnexpectedStatus(ModelError):
+    """The provider refused the request; sending it again would not help."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"unexpected status {status_line(status)}: {excerpt(body)}")
+        self.status = status
+
+
+class Unauthorized(ModelError):
+    """The credentials were refused, also after they were renewed."""
+
+    def __init__(self, hint: str = "") -> None:
+        super().__init__(f"exceeded retry limit, last status: {status_line(401)}{hint}")
+
+
+class RetryLimitReached(ModelError):
+    """The provider was overloaded or rate limited on every attempt."""
+
+    retryable = True
+
+    def __init__(self, status: int, request_id: str | None = None) -> None:
+        suffix = f", request id: {request_id[:100]}" if request_id else ""
+        super().__init__(f"exceeded retry limit, last status: {status_line(status)}{suffix}")
+        self.status = status
+
+
+class WaitTooLong(ModelError):
+    """The provider requests a longer wait than a turn accepts."""
+
+    def __init__(self, status: int, seconds: float) -> None:
+        super().__init__(
+            f"exceeded retry limit, last status: {status_line(status)}. "
+            f"The provider asks to wait {seconds:.0f} seconds."
+        )
+
+
+class ProviderFailing(ModelError):
+    """The provider returned status 500 on every attempt."""
+
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The model's provider is failing or overloaded at the moment (500 Internal Server Error)."
+        )
+
+
+class AccessBlocked(ModelError):
+    """A gateway in front of the provider turned the request away."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(
+            f"Cloudflare turned the request away ({status_line(status)}); it does not let in every network."
+        )
+
+
+class UsageLimitReached(ModelError):
+    """The account has used up what its plan allows."""
+
+    def __init__(
+        self, plan: str | None, resets_at: int | None, rate_limits: RateLimitSnapshot | None = None
+    ) -> None:
+        when = _utc(resets_at)
+        super().__init__(
+            f"The usage limit of your {f'{plan} ' if plan else ''}plan is reached. "
+            + (f"It is lifted on {when}." if when else "Try again later, or look at your plan's settings.")
+        )
+        self.plan, self.resets_at, self.rate_limits = plan, resets_at, rate_limits
+
+
+class UsageNotIncluded(ModelError):
+    def __init__(self) -> None:
+        super().__init__("Your ChatGPT plan does not include the use of this model from here.")
+
+
+class QuotaExceeded(ModelError):
+    def __init__(self) -> None:
+        super().__init__("The account's quota is used up. Look at its plan and billing details.")
+
+
+class IncompleteResponse(ModelError):
+    """The provider stopped in the middle, and says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The model's answer is incomplete, reason: {excerpt(reason)}")
+        self.reason = reason
+
+
+class InvalidPrompt(ModelError):
+    def __init__(self, message: str) -> None:
+        super().__init__(f"The provider does not accept the request: {excerpt(message)}")
+
+
+class NotAnEventStream(ModelError):
+    def __init__(self, content_type: str, body: str) -> None:
+        super().__init__(
+            f"The provider answered with {excerpt(content_type)} instead of an event stream: {excerpt(body)}"
+        )
+
+
+class ResponseTooLarge(ModelError):
+    """The response exceeds a size limit. Another attempt would exceed it again."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"The model's provider sent {what}; the rest of its answer was not read.")
+
+
+class ResponseUnreadable(ModelError):
+    """The response cannot be decoded, and neither could the next one."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The model's provider sent {reason}.")
+
+
+class ConnectionFailed(ModelError):
+    """No connection, or no response."""
+
+    def __init__(self, origin: str, reason: str, *, retryable: bool = True) -> None:
+        super().__init__(f"No connection to {origin}: {reason}")
+        self.retryable = retryable
+
+
+class HeadersTimedOut(StreamDisconnected):
+    def __init__(self) -> None:
+        super().__init__("the provider took the request and did not begin to answer in time")
+
+
+class MissingVariable(ModelError):
+    """The variable that a provider's key is to be read from is not set."""
+
+    def __init__(self, name: str, instructions: str | None) -> None:
+        super().__init__(
+            f"Missing environment variable: `{name}`.{f' {instructions}' if instructions else ''}"
+        )
+
+
+class NoBaseUrl(ModelError):
+    def __init__(self, provider_id: str) -> None:
+        super().__init__(f"The model provider `{provider_id}` has no `base_url`.")
+
+
+class CredentialsUnavailable(ModelError):
+    """Somebody is logged in, but the login cannot be used or renewed."""
+
+
+def status_line(status: int) -> str:
+    """`404 Not Found`."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} <unknown status code>"
+
+
+def excerpt(text: str) -> str:
+    return text if len(text) <= LONGEST_EXCERPT else f"{text[:LONGEST_EXCERPT]}…"
+
+
+def _utc(seconds: int | None) -> str | None:
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d at %H:%M UTC")
+    except (OverflowError, OSError, ValueError):
+        return None

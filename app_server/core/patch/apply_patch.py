@@ -1,0 +1,99 @@
+"""`apply_patch` as a program for commands: `python -I -S apply_patch.py [PATCH]`, or the patch on stdin.
+
+It parses, plans and writes like a patch of the tool, all of it or nothing, with the rights of the command that runs
+it, so the same sandbox protects the same paths. It requests no approval: that was decided for the command. It imports
+the standard library and this package only, so that it starts quickly and inside any sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+if __name__ == "__main__":
+    # At the end of the path, so that nothing installed beside this package shadows a standard module.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from app_server.core.patch.atomic_writer import UNINTERRUPTED, apply_document
+from app_server.core.patch.disk_files import DiskFiles
+from app_server.core.patch.parse import parse_patch
+from app_server.core.patch.patch_error import PatchError, os_reason
+from app_server.core.patch.planner import plan_patch
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a patch. Standard input may be a device that never ends."""
+
+FAILED, WRONG_USAGE = 1, 2
+
+USAGE = "Usage: apply_patch PATCH, or the patch on standard input"
+
+
+class UsageError(Exception):
+    """The arguments contain no patch; the text explains the usage."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        status, out, err = apply(_patch_text(arguments))
+    except UsageError as error:
+        status, out, err = WRONG_USAGE, "", f"{error}\n"
+    except (PatchError, OSError) as error:
+        reason = os_reason(error) if isinstance(error, OSError) else str(error)
+        status, out, err = FAILED, "", f"{reason}\n"
+    for number, text in ((1, out), (2, err)):
+        # The reader of the output may be gone; the patch is applied nevertheless.
+        with contextlib.suppress(OSError):
+            _write_all(number, text)
+    return status
+
+
+def apply(text: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr. Raises PatchError where the patch does not apply; nothing is written then."""
+    plan = plan_patch(parse_patch(text), os.getcwd(), DiskFiles())
+    if not plan.edits:
+        raise PatchError("the patch is empty: no files were modified")
+    # No recovery: this process may have more rights than a command that forged leftovers.
+    document = plan.document(os.urandom(8).hex(), recover=False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, UNINTERRUPTED)
+    return apply_document(document)
+
+
+def _patch_text(arguments: Sequence[str]) -> str:
+    match arguments:
+        case [patch]:
+            data = os.fsencode(patch)
+        case []:
+            data = _standard_input()
+        case _:
+            raise UsageError("apply_patch takes one argument")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PatchError("the patch is not UTF-8 text") from error
+
+
+def _standard_input() -> bytes:
+    pieces: list[bytes] = []
+    left = LONGEST
+    while piece := os.read(0, 1 << 20):
+        pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise PatchError(f"the patch is longer than {LONGEST} bytes")
+    if not pieces:
+        raise UsageError(USAGE)
+    return b"".join(pieces)
+
+
+def _write_all(number: int, text: str) -> None:
+    data = memoryview(text.encode("utf-8", "surrogateescape"))
+    while data:
+        data = data[os.write(number, data) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,454 @@
+"""Writes a planned patch to the disk, completely or not at all: `python -I -S atomic_writer.py < document`.
+
+It imports the standard library only and nothing of this package, so that it starts quickly and inside any sandbox. It
+writes with the rights of its process. `apply_document` does the same within a process.
+
+    check     every file still has the content that the plan is based on, and is writable
+    stage     write new contents to temporary files beside their targets, and flush them
+    commit    the old file gets a second name, the temporary one its place: one rename or link a file
+    undo      after any failure, revert the steps taken, by renames alone: that needs no disk space
+
+Paths in the document are resolved. The writer opens every component without following links, so a link that was
+created after the plan is an error. A replaced file is a new file: a hard link elsewhere keeps the old content. With a
+journal in the working directory, the next writer can undo the work of a killed one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import signal
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
+    from collections.abc import Iterator
+    from typing import Any
+
+PREFIX = ".apply-patch-"
+NEW_FILE_MODE = 0o644
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+UNINTERRUPTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that are blocked while files are written."""
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+if sys.platform == "linux":
+    DIRECTORY |= os.O_PATH  # passing through a directory takes no right to list it
+
+
+class WriteError(Exception):
+    """The patch was not written; all changes were undone."""
+
+
+class WriteStep:
+    """The replacement or removal of one name in one directory."""
+
+    __slots__ = ("backup", "before", "doing", "folder", "name", "staged", "temp")
+
+    def __init__(
+        self, folder: str, name: str, temp: str, staged: list[int] | None = None, doing: str = ""
+    ) -> None:
+        self.folder = folder
+        self.name = name
+        self.temp = temp
+        """The temporary file with the new content."""
+        self.backup = temp + ".old"
+        """The second name of the old file, until undo no longer needs it."""
+        self.staged = staged
+        """Device and inode of the new file; None for a removal."""
+        self.before: list[int] | None = None
+        """The stamp of the checked file; None if there was none."""
+        self.doing = doing
+
+
+def apply_document(document: bytes) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr."""
+    plan = json.loads(document)
+    work = Writer(plan["token"], plan["cwd"])
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(work.close)
+            if plan["recover"]:
+                work.recover()
+            try:
+                work.stage(plan["edits"])
+                work.commit()
+            except BaseException:
+                work.undo()
+                raise
+            work.finish()
+    except (OSError, WriteError) as error:
+        return 1, "", f"{work.failure(error)}\n"
+    lines = [f"{letter} {label}\n" for letter, label in plan["summary"]]
+    return 0, "".join(["Success. Updated the following files:\n", *lines]), ""
+
+
+class Writer:
+    """The steps of one patch, the open directories they need, and how to undo them."""
+
+    def __init__(self, token: str, cwd: str) -> None:
+        self.token = token
+        self.cwd = cwd
+        self.folders: dict[str, int] = {}
+        self.made: list[tuple[int, str]] = []
+        self.steps: list[WriteStep] = []
+        self.journal: PatchJournal | None = None
+        self.several = False
+        self.stuck: list[str] = []
+        self.doing = "Failed to write files"
+
+    def failure(self, error: Exception) -> str:
+        """The message omits the reason if rights are missing: clients and models know this wording of the tool."""
+        reason = ""
+        if isinstance(error, WriteError):
+            reason = f": {error}"
+        elif isinstance(error, OSError) and error.errno is not None and error.errno not in DENIED:
+            reason = f": {os.strerror(error.errno)} (os error {error.errno})"
+        return "\n".join([self.doing + reason, *self.stuck])
+
+    # -- stage ----------------------------------------------------------------------------------
+
+    def stage(self, edits: list[dict[str, Any]]) -> None:
+        self.several = len(edits) > 1 or any(edit["to_path"] for edit in edits)
+        if self.several:
+            self.open_journal(edits)
+        for edit in edits:
+            old = None if edit["old"] is None else edit["old"].encode("utf-8")
+            new = None if edit["new"] is None else edit["new"].encode("utf-8")
+            if edit["to_path"]:
+                self.doing = f"Failed to read file to update {edit['label']}"
+                with self.checked(edit["path"], old, os.O_RDONLY) as source:
+                    self.stage_file(edit["to_label"], edit["to_path"], None, new, source)
+                self.stage_file(edit["label"], edit["path"], old, None)
+            else:
+                self.stage_file(edit["label"], edit["path"], old, new)
+
+    def stage_file(
+        self, label: str, path: str, old: bytes | None, new: bytes | None, like: int | None = None
+    ) -> None:
+        """Stages the change from `old` to `new`; a new file gets the rights of the open file `like`."""
+        folder, name = os.path.split(path)
+        self.doing = f"Failed to create parent directories for {label}"
+        self.folder(folder, make=old is None)
+        self.doing = f"Failed to delete file {label}" if new is None else f"Failed to write file {label}"
+        step = WriteStep(folder, name, f"{PREFIX}{self.token}.{len(self.steps)}", doing=self.doing)
+        if old is None:
+            self.check_absent(step)
+            self.stage_content(step, new or b"", like)
+        elif new is None:
+            with self.checked(path, old, os.O_RDONLY) as target:
+                step.before = stamp(os.fstat(target))
+                self.keep(step)
+        else:
+            # Opening for writing only tests whether the file is writable.
+            with self.checked(path, old, os.O_RDWR) as target:
+                step.before = stamp(os.fstat(target))
+                self.stage_content(step, new, target)
+
+    def stage_content(self, step: WriteStep, content: bytes, like: int | None) -> None:
+        self.note(step)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        mode = NEW_FILE_MODE if like is None else 0o600
+        fd = os.open(step.temp, flags, mode, dir_fd=self.folders[step.folder])
+        try:
+            info = os.fstat(fd)
+            step.staged = [info.st_dev, info.st_ino]
+            self.keep(step)
+            write_all(fd, content)
+            if like is not None:
+                copy_rights(like, fd)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def keep(self, step: WriteStep) -> None:
+        self.steps.append(step)
+        self.note(step)
+
+    def note(self, step: WriteStep) -> None:
+        """Journals the step before its first name exists, and again once the identity of its new file is known."""
+        if self.journal:
+            self.journal.append_record(
+                {"folder": step.folder, "name": step.name, "temp": step.temp, "staged": step.staged}
+            )
+
+    # -- commit, undo, finish ----------------------------------------------------------------------
+
+    def commit(self) -> None:
+        if self.journal:
+            self.journal.sync()
+        for step in self.steps:
+            self.doing = step.doing
+            fd = self.folders[step.folder]
+            if step.before is None:
+                self.put_new(fd, step)
+                continue
+            if stamp(os.stat(step.name, dir_fd=fd, follow_symlinks=False)) != step.before:
+                raise WriteError("it has changed since the patch was checked")
+            if step.staged is None:
+                os.rename(step.name, step.backup, src_dir_fd=fd, dst_dir_fd=fd)
+            else:
+                self.put_over(fd, step)
+        if self.journal:
+            self.journal.append_record({"done": True})
+            self.journal.sync()
+
+    def put_new(self, fd: int, step: WriteStep) -> None:
+        """Uses a link, because it fails if the name exists by now; a rename would replace the file."""
+        try:
+            os.link(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EACCES):
+                raise
+            self.check_absent(step)
+            os.rename(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd)
+
+    def put_over(self, fd: int, step: WriteStep) -> None:
+        if self.several:
+            try:
+                os.link(step.name, step.backup, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EACCES, errno.EMLINK):
+                    raise
+                os.rename(step.name, step.backup, src_dir_fd=fd, dst_dir_fd=fd)
+        os.rename(step.temp, step.name, src_dir_fd=fd, dst_dir_fd=fd)
+
+    def undo(self) -> None:
+        """Restores the state before the patch: files first, then the directories created for them."""
+        for step in reversed(self.steps):
+            try:
+                undo_step(self.folders[step.folder], step)
+            except OSError:
+                self.stuck.append(
+                    f"Could not put back {os.path.join(step.folder, step.name)}: see {step.backup} there"
+                )
+        for fd, name in reversed(self.made):
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=fd)
+        if self.journal and not self.stuck:
+            self.journal.remove()
+
+    def finish(self) -> None:
+        for step in self.steps:
+            fd = self.folders[step.folder]
+            for name in (step.temp, step.backup):
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=fd)
+        for fd in self.folders.values():
+            sync_folder(fd)
+        if self.journal:
+            self.journal.remove()
+
+    def close(self) -> None:
+        for fd in (*self.folders.values(), *(fd for fd, _ in self.made)):
+            os.close(fd)
+        if self.journal:
+            self.journal.close()
+
+    # -- directories and checks --------------------------------------------------------------------
+
+    def folder(self, path: str, *, make: bool) -> int:
+        """A descriptor of the directory at `path`, opened from the root without following links."""
+        if path in self.folders:
+            return self.folders[path]
+        fd = os.open("/", DIRECTORY)
+        for name in path.split("/"):
+            if name:
+                try:
+                    inner = self.step_into(fd, name, make=make)
+                finally:
+                    os.close(fd)
+                fd = inner
+        self.folders[path] = fd
+        return fd
+
+    def step_into(self, fd: int, name: str, *, make: bool) -> int:
+        try:
+            return os.open(name, DIRECTORY, dir_fd=fd)
+        except FileNotFoundError:
+            if not make:
+                raise
+        os.mkdir(name, 0o777, dir_fd=fd)
+        self.made.append((os.dup(fd), name))
+        return os.open(name, DIRECTORY, dir_fd=fd)
+
+    @contextlib.contextmanager
+    def checked(self, path: str, old: bytes | None, access: int) -> Iterator[int]:
+        """Opens the file at `path`, if it is a regular one and its content is still `old`."""
+        folder, name = os.path.split(path)
+        flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        fd = os.open(name, flags, dir_fd=self.folder(folder, make=False))
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise WriteError("it is no regular file any more")
+            if read_up_to(fd, len(old or b"") + 1) != old:
+                raise WriteError("its content has changed since the patch was checked")
+            yield fd
+        finally:
+            os.close(fd)
+
+    def check_absent(self, step: WriteStep) -> None:
+        if identity(self.folders[step.folder], step.name) is not None:
+            raise WriteError("it has come into being since the patch was checked")
+
+    # -- the journal -------------------------------------------------------------------------------
+
+    def open_journal(self, edits: list[dict[str, Any]]) -> None:
+        """Creates it in the working directory, where the next writer searches; else beside the first file."""
+        self.doing = f"Failed to write file {edits[0]['label']}"
+        for path in (self.cwd, os.path.dirname(edits[0]["path"])):
+            with contextlib.suppress(OSError):
+                self.journal = PatchJournal(self.folder(path, make=False), f"{PREFIX}{self.token}.journal")
+                return
+
+    def recover(self) -> None:
+        """Undoes what killed writers left incomplete in this directory."""
+        try:
+            folder = self.folder(self.cwd, make=False)
+            names = list_names(folder)
+        except OSError:
+            return
+        for name in sorted(names):
+            if name.startswith(PREFIX) and name.endswith(".journal"):
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                    self.recover_one(folder, name)
+
+    def recover_one(self, folder: int, name: str) -> None:
+        journal = PatchJournal(folder, name, create=False)
+        try:
+            records = journal.read_records()
+            done = any(record.get("done") for record in records)
+            for record in reversed([record for record in records if "temp" in record]):
+                step = WriteStep(record["folder"], record["name"], record["temp"], record["staged"])
+                if "/" in step.name + step.temp or not step.temp.startswith(PREFIX):
+                    continue
+                with contextlib.suppress(OSError):
+                    fd = self.folder(step.folder, make=False)
+                    undo_step(fd, step, forward=done)
+            journal.remove()
+        finally:
+            journal.close()
+
+
+class PatchJournal:
+    """A write-ahead log with one line per step; locked while its writer lives."""
+
+    def __init__(self, folder: int, name: str, *, create: bool = True) -> None:
+        self.folder = folder
+        self.name = name
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        self.fd = os.open(name, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600, dir_fd=folder)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self.fd)
+            raise
+
+    def append_record(self, record: dict[str, Any]) -> None:
+        write_all(self.fd, json.dumps(record).encode("ascii") + b"\n")
+
+    def read_records(self) -> list[dict[str, Any]]:
+        """The complete lines; a killed writer may have left a partial one."""
+        lines = read_up_to(self.fd, 1 << 24).split(b"\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def sync(self) -> None:
+        os.fsync(self.fd)
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self.name, dir_fd=self.folder)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def undo_step(fd: int, step: WriteStep, *, forward: bool = False) -> None:
+    """Restores the old file from any stage of the step; with `forward`, keeps the new one. Idempotent."""
+    if not forward:
+        now = identity(fd, step.name)
+        if identity(fd, step.backup) is not None and (now is None or now == step.staged):
+            os.rename(step.backup, step.name, src_dir_fd=fd, dst_dir_fd=fd)
+        elif now is not None and now == step.staged:
+            os.unlink(step.name, dir_fd=fd)
+    for name in (step.temp, step.backup):
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=fd)
+
+
+def identity(fd: int, name: str) -> list[int] | None:
+    try:
+        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return [info.st_dev, info.st_ino]
+
+
+def stamp(info: os.stat_result) -> list[int]:
+    return [info.st_dev, info.st_ino, info.st_mtime_ns, info.st_size]
+
+
+def copy_rights(source: int, target: int) -> None:
+    """Copies permissions, owner and attributes as far as permitted; drops set-user-id bits, as any write does."""
+    info = os.fstat(source)
+    own = os.fstat(target)
+    if (info.st_uid, info.st_gid) != (own.st_uid, own.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(target, info.st_uid, info.st_gid)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            for name in os.listxattr(source):
+                os.setxattr(target, name, os.getxattr(source, name))
+    os.fchmod(target, stat.S_IMODE(info.st_mode) & 0o777)
+
+
+def write_all(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def read_up_to(fd: int, size: int) -> bytes:
+    pieces = []
+    while size > 0 and (piece := os.read(fd, min(size, 1 << 20))):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def sync_folder(fd: int) -> None:
+    """Flushes the names, where the file system supports it; the content is flushed already."""
+    with contextlib.suppress(OSError):
+        real = readable(fd)
+        try:
+            os.fsync(real)
+        finally:
+            os.close(real)
+
+
+def list_names(fd: int) -> list[str]:
+    real = readable(fd)
+    try:
+        return os.listdir(real)
+    finally:
+        os.close(real)
+
+
+def readable(fd: int) -> int:
+    """A descriptor of the same directory that permits listing and flushing."""
+    return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+
+
+def main() -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, UNINTERRUPTED)
+    status, out, err = apply_document(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(os.fsencode(out))
+    sys.stderr.buffer.write(os.fsencode(err))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

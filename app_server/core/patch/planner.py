@@ -1,0 +1,212 @@
+"""Plans a patch: from the patch and the current files to a `PatchPlan`, or a `PatchError`. Writes nothing.
+
+The planner applies all hunks of all files before it returns a plan, so a patch that applies only in part has none.
+It reads files through `PatchFiles`.
+"""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import replace
+from typing import Protocol, assert_never
+
+from app_server.core.patch.hunks import apply_hunks
+from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
+from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.patch_plan import EditKind, FileEdit, PatchPlan, Place
+from app_server.core.patch.text import decode
+from protocol.records import dataclass
+
+IS_A_DIRECTORY = "Is a directory (os error 21)"
+DENIED = "Permission denied (os error 13)"
+NOT_TEXT = "the file is not UTF-8 text"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A regular file as it was read."""
+
+    content: bytes
+    mode: int
+    writable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NoSnapshot:
+    """Why a file could not be read."""
+
+    reason: str
+    absent: bool = False
+
+
+class PatchFiles(Protocol):
+    def resolve_path(self, path: str) -> str:
+        """`path` without links and dots. Raises PatchError for an invalid path."""
+        ...
+
+    def read_file(self, real: str) -> Snapshot | NoSnapshot: ...
+
+
+def plan_patch(patch: Patch, cwd: str, files: PatchFiles) -> PatchPlan:
+    """`cwd` is absolute; the patch's paths are relative to it. The plan names only real paths."""
+    planner = _Planner(cwd, files)
+    for operation in patch.operations:
+        planner.add(operation)
+    order = "AMD"
+    summary = sorted(planner.summary, key=lambda line: order.index(line[0]))
+    return PatchPlan(files.resolve_path(cwd), tuple(planner.edits.values()), tuple(summary))
+
+
+def resolve_targets(patch: Patch, cwd: str, files: PatchFiles) -> tuple[Place, ...]:
+    """Every path of the patch, resolved, before any file is read."""
+    names: list[str] = []
+    for operation in patch.operations:
+        names.append(operation.path)
+        if isinstance(operation, UpdateFile) and operation.move_to:
+            names.append(operation.move_to)
+    return tuple(resolve_place(name, cwd, files) for name in names)
+
+
+def resolve_place(label: str, cwd: str, files: PatchFiles) -> Place:
+    shown = os.path.normpath(os.path.join(cwd, label))
+    real = files.resolve_path(os.path.join(cwd, label))
+    # Links above the working directory are the user's own layout; only those below it redirect a path of the patch.
+    base = os.path.normpath(cwd)
+    inside = shown == base or shown.startswith(base.rstrip("/") + "/")
+    expected = os.path.normpath(files.resolve_path(base) + shown[len(base) :]) if inside else shown
+    linked = real != expected
+    return Place(label, real if linked else shown, real, linked)
+
+
+class _Planner:
+    """The edits so far, by real path. A later operation on a file continues from the earlier one's result."""
+
+    def __init__(self, cwd: str, files: PatchFiles) -> None:
+        self.cwd = cwd
+        self.files = files
+        self.edits: dict[str, FileEdit] = {}
+        self.summary: list[tuple[str, str]] = []
+        self.taken: set[str] = set()
+        """Targets of moves."""
+
+    def add(self, operation: FileOperation) -> None:
+        place = resolve_place(operation.path, self.cwd, self.files)
+        match operation:
+            case AddFile():
+                self._add(operation, place)
+            case DeleteFile():
+                self._delete(place)
+            case UpdateFile():
+                self._update(operation, place)
+            case _:
+                assert_never(operation)
+
+    def _add(self, operation: AddFile, place: Place) -> None:
+        if place.label.endswith("/"):
+            raise PatchError(f"Failed to write file {place.path}: {IS_A_DIRECTORY}")
+        new = _encoded(operation.content, place)
+        earlier = self._earlier(place, EditKind.DELETE)
+        found = self._found(place, earlier)
+        if isinstance(found, NoSnapshot):
+            if not found.absent:
+                raise PatchError(f"Failed to write file {place.path}: {found.reason}")
+            edit = FileEdit(EditKind.ADD, place, None, new)
+        else:
+            # The tool overwrites an existing file; the plan calls that an update, so the user sees what is lost.
+            _check_text(found, f"Failed to write file {place.path}")
+            _check_writable(found, place)
+            edit = FileEdit(EditKind.UPDATE, place, found.content, new, found.mode)
+        self._keep(edit, "A", place)
+
+    def _delete(self, place: Place) -> None:
+        earlier = self._earlier(place)
+        found = self._found(place, earlier)
+        if isinstance(found, NoSnapshot):
+            raise PatchError(f"Failed to read {place.path}: {found.reason}")
+        _check_text(found, f"Failed to read {place.path}")
+        self._keep(FileEdit(EditKind.DELETE, place, found.content, None, found.mode), "D", place)
+
+    def _update(self, operation: UpdateFile, place: Place) -> None:
+        problem = f"Failed to read file to update {place.path}"
+        earlier = self._earlier(place, EditKind.UPDATE)
+        found = self._found(place, earlier)
+        if isinstance(found, NoSnapshot):
+            raise PatchError(f"{problem}: {found.reason}")
+        _check_text(found, problem)
+        before = earlier.new if earlier and earlier.new is not None else found.content
+        try:
+            new = apply_hunks(decode(before), operation.hunks, place.path).encode()
+        except UnicodeEncodeError as error:
+            raise PatchError(
+                f"Failed to write file {place.path}: the new text is not valid Unicode"
+            ) from error
+        destination = self._destination(operation, place)
+        if destination is None:
+            _check_writable(found, place)
+            self._keep(FileEdit(EditKind.UPDATE, place, found.content, new, found.mode), "M", place)
+        else:
+            edit = FileEdit(EditKind.MOVE, place, found.content, new, found.mode, destination)
+            self._keep(edit, "M", destination)
+
+    def _destination(self, operation: UpdateFile, place: Place) -> Place | None:
+        """The target of the move; None without one, or if the target is the file itself."""
+        if operation.move_to is None:
+            return None
+        to = resolve_place(operation.move_to, self.cwd, self.files)
+        if to.real == place.real:
+            return None
+        if to.label.endswith("/"):
+            raise PatchError(f"Failed to write file {to.path}: {IS_A_DIRECTORY}")
+        if to.real in self.edits or to.real in self.taken:
+            raise _contradiction(to)
+        found = self.files.read_file(to.real)
+        if isinstance(found, Snapshot):
+            raise PatchError(f"Failed to move {place.path}: {to.path} already exists")
+        if not found.absent:
+            raise PatchError(f"Failed to write file {to.path}: {found.reason}")
+        return to
+
+    def _earlier(self, place: Place, continues: EditKind | None = None) -> FileEdit | None:
+        """The previous edit of the same file, if this one may continue from it."""
+        earlier = self.edits.get(place.real)
+        if place.real in self.taken or (earlier is not None and earlier.kind is not continues):
+            raise _contradiction(place)
+        return earlier
+
+    def _found(self, place: Place, earlier: FileEdit | None) -> Snapshot | NoSnapshot:
+        """The file on disk, read once for all its operations."""
+        if earlier is None or earlier.old is None:
+            return self.files.read_file(place.real)
+        return Snapshot(earlier.old, earlier.mode or 0)
+
+    def _keep(self, edit: FileEdit, letter: str, place: Place) -> None:
+        earlier = self.edits.get(edit.place.real)
+        if earlier is not None:
+            edit = replace(edit, place=earlier.place)
+        self.edits[edit.place.real] = edit
+        if edit.to is not None:
+            self.taken.add(edit.to.real)
+        self.summary.append((letter, place.label))
+
+
+def _encoded(text: str, place: Place) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise PatchError(f"Failed to write file {place.path}: the new text is not valid Unicode") from error
+
+
+def _check_text(found: Snapshot, problem: str) -> None:
+    try:
+        found.content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PatchError(f"{problem}: {NOT_TEXT}") from error
+
+
+def _check_writable(found: Snapshot, place: Place) -> None:
+    if not found.writable:
+        raise PatchError(f"Failed to write file {place.path}: {DENIED}")
+
+
+def _contradiction(place: Place) -> PatchError:
+    return PatchError(f"the patch contradicts itself: it changes {place.path} more than once")

@@ -1,1 +1,0 @@
-"""Prompts that the user keeps as files."""

@@ -1,0 +1,63 @@
+"""Paths and names of rollouts: `sessions/YYYY/MM/DD/rollout-<local time>-<conversation id>.jsonl`.
+
+A journal is in the same folder, under a name that listings do not match. Nothing here accesses the disk.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from protocol.ids import ConversationId
+from protocol.records import dataclass
+
+SESSIONS = "sessions"
+ARCHIVED = "archived_sessions"
+
+_STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
+_ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_NAME = re.compile(rf"rollout-({_STAMP})-({_ID})\.jsonl")
+_KEY = re.compile(rf"({_STAMP})\|({_ID})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RolloutName:
+    """The parts of a rollout's file name. Names sort by time, then by id."""
+
+    stamp: str
+    conversation_id: ConversationId
+
+    @property
+    def file_name(self) -> str:
+        return f"rollout-{self.stamp}-{self.conversation_id}.jsonl"
+
+    @property
+    def key(self) -> str:
+        """The name as a cursor."""
+        return f"{self.stamp}|{self.conversation_id}"
+
+
+def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:
+    """The path for a new conversation."""
+    name = RolloutName(local_time.strftime("%Y-%m-%dT%H-%M-%S"), conversation_id)
+    return home / SESSIONS / local_time.strftime("%Y/%m/%d") / name.file_name
+
+
+def parse_rollout_name(file_name: str) -> RolloutName | None:
+    match = _NAME.fullmatch(file_name)
+    return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
+
+
+def parse_key(key: str) -> RolloutName | None:
+    match = _KEY.fullmatch(key)
+    return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
+
+
+def journal_path(rollout: Path) -> Path:
+    return rollout.with_name(f".{rollout.name}.pending")
+
+
+def utc_timestamp(moment: datetime) -> str:
+    """A timestamp in the form of stored lines: UTC with milliseconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

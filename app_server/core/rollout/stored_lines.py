@@ -1,0 +1,59 @@
+"""Parses stored lines into records, one at a time. Returns None for an invalid record; never raises.
+
+Lines in the form that this server writes are split without parsing; all others (another order of keys, spaces, a byte
+order mark, a record after an incomplete one) are parsed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from app_server.core.rollout.objects import parse_object, parse_record
+from protocol.records import dataclass
+from protocol.responses import OtherItem, ResponseItem, parse_response_item
+from protocol.rollout import RolloutLine, parse_rollout_line
+
+_CANONICAL = re.compile(
+    rb'\{"timestamp":"[^"\\]{0,40}","type":"([a-z_]{1,20})","payload":(\{(?:"type":"([a-z_]{1,40})")?.*\})\}',
+    re.DOTALL,
+)
+_JOURNALED = re.compile(
+    rb'\{"timestamp":"[^"\\]{0,40}","type":"response_item","after":(\d{1,15}),"payload":(\{.*\})\}', re.DOTALL
+)
+_NOTHING: tuple[bytes, bytes, None] = (b"", b"", None)
+
+
+def cut_line(line: bytes) -> tuple[bytes, bytes, bytes | None]:
+    """Splits a line in its usual form: the kind of record, the payload and the payload's `type`.
+
+    Empty values if it has another form. The payload is not validated.
+    """
+    match = _CANONICAL.fullmatch(line)
+    return match.groups() if match else _NOTHING  # type: ignore[return-value]  # the groups of the pattern
+
+
+def parse_line(line: bytes) -> RolloutLine | None:
+    """The record of a line in any form."""
+    try:
+        stored = parse_rollout_line(parse_record(line))
+    except RecursionError:
+        return None
+    return None if stored is None or isinstance(stored.payload, OtherItem) else stored
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """An item that was emitted when the rollout had `after` bytes."""
+
+    after: int
+    payload: bytes
+    item: ResponseItem
+
+
+def parse_journal_line(line: bytes) -> JournalLine | None:
+    match = _JOURNALED.fullmatch(line)
+    raw = parse_object(match[2]) if match else None
+    item = parse_response_item(raw) if raw is not None else None
+    if match is None or item is None or isinstance(item, OtherItem):
+        return None
+    return JournalLine(int(match[1]), match[2], item)

@@ -1,0 +1,169 @@
+"""Where the turns of a rollout are, so that some of them can be read without the others.
+
+The index is made by one pass over the file, kept, and continued when the file has grown: rollouts are only appended
+to. For each turn it has the place where it begins, what the reader of turns knew there, the place behind the last line
+that tells of it, and the ids of its items, which depend on all that came before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import field, replace
+from threading import Lock
+
+from app_server.core.rollout.turn_events import TurnReader
+from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.rollout.turn_lines import RawLine, raw_lines, turn_line
+from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent, TurnEnded, TurnStarted
+from protocol.records import dataclass
+
+KEPT = 8
+"""Indexes of so many files are kept: a client pages through a few threads at a time."""
+
+SAMPLE_BYTES = 256
+"""Of the begin and the end of what is indexed: a file that has others is another file."""
+
+
+@dataclass(slots=True)
+class TurnPlace:
+    id: str
+    number: int
+    begin: int
+    """Of the first line that tells of the turn."""
+    reader: TurnReader
+    """As it was before that line."""
+    end: int = 0
+    """Behind the last line that tells of it."""
+    items: list[str] = field(default_factory=list)
+    """Ids of its items, unique in the conversation."""
+    implicit: bool = False
+    """The file has no line for its begin."""
+    to_the_end: bool = False
+    """The end of the file ends it, or an item of it."""
+
+
+@dataclass(slots=True)
+class TurnIndex:
+    """Of one file as far as it was read."""
+
+    conversation_id: str
+    lines: int = 0
+    size: int = 0
+    """Up to here, which is the end of a line."""
+    places: list[TurnPlace] = field(default_factory=list)
+    _reader: TurnReader = field(default_factory=lambda: TurnReader(""))
+    _ids: ItemIds = field(default_factory=ItemIds)
+    _known: dict[str, int] = field(default_factory=dict)
+    _borrowed: set[int] = field(default_factory=set)
+    """Places that belong to another index too, and are copied before they change."""
+
+    @classmethod
+    def empty(cls, conversation_id: str) -> TurnIndex:
+        return cls(conversation_id, _reader=TurnReader(conversation_id))
+
+    def take(self, raw: RawLine) -> None:
+        self.lines, self.size = raw.number + 1, raw.end
+        line = turn_line(raw)
+        if line is None:
+            return
+        before = self._reader.copy()
+        for event in self._reader.read_line(*line):
+            self._take_event(event, raw, before)
+
+    def closed(self, rest: RawLine | None) -> tuple[TurnPlace, ...]:
+        """The places as the end of the file leaves them, where `rest` is a last line without an end. This index stays
+        as it is, and can take more.
+        """
+        if rest is None and next(self._reader.copy().finish(), None) is None:
+            return tuple(self.places)
+        other = TurnIndex(
+            self.conversation_id,
+            self.lines,
+            self.size,
+            [*self.places],
+            self._reader.copy(),
+            self._ids.copy(),
+            dict(self._known),
+            set(range(len(self.places))),
+        )
+        if rest is not None:
+            other.take(rest)
+        end = RawLine(other.lines, other.size, other.size, b"")
+        before = other._reader.copy()
+        for event in other._reader.finish():
+            other._take_event(event, end, before, to_the_end=True)
+        return tuple(other.places)
+
+    def _take_event(
+        self, event: SessionEvent, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
+    ) -> None:
+        """Counts as `TurnFold` does."""
+        match event.event:
+            case ItemStarted(item=item):
+                self._ids.begin(item.id)
+                return
+            case TurnStarted() | TurnEnded() | ItemCompleted() if event.turn_id is not None:
+                place = self._place(event.turn_id, raw, before)
+            case _:
+                return
+        place.end, place.to_the_end = raw.end, place.to_the_end or to_the_end
+        if isinstance(event.event, ItemCompleted):
+            place.items.append(self._ids.end(event.event.item.id))
+        elif isinstance(event.event, TurnStarted):
+            place.implicit = not self._reader.explicit
+
+    def _place(self, turn_id: str, raw: RawLine, before: TurnReader) -> TurnPlace:
+        at = self._known.get(turn_id)
+        if at is None:
+            self._known[turn_id] = len(self.places)
+            self.places.append(TurnPlace(turn_id, raw.number, raw.begin, before))
+            return self.places[-1]
+        if at in self._borrowed:
+            self._borrowed.discard(at)
+            self.places[at] = replace(self.places[at], items=[*self.places[at].items])
+        return self.places[at]
+
+
+class TurnIndexes:
+    """Indexes of the files that were read last. Used from several threads."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, int], tuple[TurnIndex, bytes]] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, fd: int, conversation_id: str) -> tuple[TurnPlace, ...]:
+        """The turns of an open rollout, as it is now."""
+        status = os.fstat(fd)
+        key = (status.st_dev, status.st_ino)
+        with self._lock:
+            index = self._known(fd, key, status.st_size, conversation_id)
+            rest = None
+            for raw in raw_lines(fd, index.lines, index.size, status.st_size):
+                if raw.whole:
+                    index.take(raw)
+                else:
+                    rest = raw
+            self._keep(fd, key, index)
+            return index.closed(rest)
+
+    def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
+        index, sample = self._kept.pop(key, (None, b""))
+        if (
+            index is not None
+            and index.conversation_id == conversation_id
+            and index.size <= size
+            and sample == _sample(fd, index.size)
+        ):
+            return index
+        return TurnIndex.empty(conversation_id)
+
+    def _keep(self, fd: int, key: tuple[int, int], index: TurnIndex) -> None:
+        self._kept[key] = (index, _sample(fd, index.size))
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+
+def _sample(fd: int, size: int) -> bytes:
+    start = max(0, size - SAMPLE_BYTES)
+    return os.pread(fd, min(SAMPLE_BYTES, size), 0) + os.pread(fd, size - start, start)

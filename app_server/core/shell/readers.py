@@ -1,0 +1,176 @@
+"""The programs that only read and print, with the options under which they do: a table, and functions for the rest.
+
+A program is on the list when none of its listed options writes a file, runs a program, or follows a growing file.
+Both the GNU and the BSD meaning of an option have to be harmless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from app_server.core.shell.options import Options, operands_of, options
+from app_server.core.shell.quote import word_set
+
+Reader = Callable[[Sequence[str]], "list[str] | None"]
+"""Maps a program's arguments to the paths it reads; None where it is not known to only read."""
+
+_LINE_RANGE = re.compile(r"\d+(,\d+)?p", re.ASCII)
+_NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
+
+_FILE_READERS: Mapping[str, Options] = {
+    "cat": options(
+        "AbeEnstTuv",
+        long="show-all number number-nonblank show-ends show-tabs show-nonprinting squeeze-blank",
+    ),
+    "head": options("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numeric=True),
+    "tail": options("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", numeric=True),
+    "wc": options("clmwL", long="bytes chars lines words max-line-length"),
+    "nl": options("p", "bdfhilnsvw"),
+    "tac": options("br", "s", "before regex separator="),
+    "rev": options(),
+    "cut": options(
+        "nsz",
+        "bcdf",
+        "bytes= characters= delimiter= fields= complement only-delimited output-delimiter= zero-terminated",
+    ),
+    "paste": options("sz", "d", "delimiters= serial zero-terminated"),
+    "uniq": options(
+        "cdDiuz",
+        "fsw",
+        "count repeated unique ignore-case skip-fields= skip-chars= check-chars= zero-terminated",
+        most=1,  # the second would be written
+    ),
+    "base64": options("dDi", "w", "decode ignore-garbage wrap="),
+    "stat": options("fLtx", "c", "dereference file-system format= printf= terse"),
+    "ls": options(
+        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
+        "ITw",
+        "all almost-all author block-size= classify? color? colour? context dereference directory escape "
+        "file-type format= full-time group-directories-first hide= human-readable hyperlink? ignore= "
+        "ignore-backups indicator-style= inode kibibytes literal no-group numeric-uid-gid quote-name quoting-style= "
+        "recursive reverse show-control-chars si size sort= time= time-style= width= zero",
+    ),
+    "grep": options(
+        "abcEFGHhiIlLnoPqrRsUvVwxyT",
+        "ABCem",
+        "after-context= basic-regexp before-context= binary-files= byte-offset color? colour? context= count "
+        "dereference-recursive exclude= exclude-dir= extended-regexp files-with-matches files-without-match "
+        "fixed-strings ignore-case include= initial-tab invert-match label= line-buffered line-number line-regexp "
+        "max-count= no-filename no-ignore-case no-messages null only-matching perl-regexp quiet recursive regexp= "
+        "silent text version with-filename word-regexp",
+        numeric=True,
+    ),
+    "rg": options(
+        "abcFhHiIlLnNopPqsSuUvVwx0.",
+        "ABCegjmMrtTEd",
+        "after-context= auto-hybrid-regex before-context= block-buffered byte-offset case-sensitive color= column "
+        "context= context-separator= count count-matches crlf encoding= engine= field-context-separator= "
+        "field-match-separator= files files-with-matches files-without-match fixed-strings follow glob= "
+        "glob-case-insensitive heading hidden iglob= ignore-case include-zero invert-match json line-buffered "
+        "line-number line-regexp max-columns= max-columns-preview max-count= max-depth= max-filesize= mmap multiline "
+        "multiline-dotall no-config no-filename no-heading no-hidden no-ignore no-ignore-dot no-ignore-exclude "
+        "no-ignore-files no-ignore-global no-ignore-messages no-ignore-parent no-ignore-vcs no-line-number "
+        "no-messages no-mmap no-require-git no-unicode null null-data one-file-system only-matching passthru "
+        "path-separator= pcre2 pretty quiet regexp= replace= smart-case sort= sortr= stats text threads= trim type= "
+        "type-list type-not= unrestricted version vimgrep with-filename word-regexp",
+    ),
+}
+
+_OTHERS: Mapping[str, Options] = {
+    "pwd": options("LP", most=0),
+    "true": options(most=0),
+    "false": options(most=0),
+    "whoami": options(most=0),
+    "uname": options(
+        "ampnrsvio",
+        long="all kernel-name nodename kernel-release kernel-version machine processor hardware-platform "
+        "operating-system",
+        most=0,
+    ),
+    "id": options("aGgnruzZ", long="user group groups name real zero context", most=1),
+    "which": options("as", long="all"),
+    "tr": options("cCdstu", long="complement delete squeeze-repeats truncate-set1", most=2),
+    "numfmt": options(
+        "z",
+        "d",
+        "delimiter= field= format= from= from-unit= grouping header? invalid= padding= round= suffix= to= to-unit= "
+        "zero-terminated",
+    ),
+}
+
+
+def _file_reader(allowed: Options) -> Reader:
+    return lambda words: operands_of(words, allowed)
+
+
+def _pathless(allowed: Options) -> Reader:
+    return lambda words: None if operands_of(words, allowed) is None else []
+
+
+def _any_words(words: Sequence[str]) -> list[str] | None:
+    return []
+
+
+def _seq(words: Sequence[str]) -> list[str] | None:
+    """Its operands may be negative numbers, which look like options."""
+    numbers = [word for word in words if _NUMERIC.fullmatch(word)]
+    others = [word for word in words if not _NUMERIC.fullmatch(word)]
+    return [] if others in ([], ["-w"]) and 1 <= len(numbers) <= 3 else None
+
+
+def _sed(words: Sequence[str]) -> list[str] | None:
+    """Accepts only a script that prints a range of lines of one file: others write files and run commands."""
+    match words:
+        case ["-n", script] if _LINE_RANGE.fullmatch(script):
+            return []
+        case ["-n", script, path] if _LINE_RANGE.fullmatch(script) and not path.startswith("-"):
+            return [path]
+        case _:
+            return None
+
+
+_NEGATIVE = re.compile(r"-\d\w*", re.ASCII)
+_FIND_TESTS = word_set(
+    "-daystart -depth -empty -executable -false -follow -ls -mount -noleaf -not -nogroup -nouser -o -or -a "
+    "-and -print -print0 -prune -quit -readable -true -warn -nowarn -writable -xdev ! ( ) ,"
+)
+_FIND_VALUED = word_set(
+    "-amin -anewer -atime -cmin -cnewer -ctime -gid -group -ilname -iname -inum -ipath -iregex -iwholename "
+    "-links -lname -maxdepth -mindepth -mmin -mtime -name -newer -newermt -path -perm -printf -regex "
+    "-regextype -samefile -size -type -uid -used -user -wholename -xtype"
+)
+
+
+def _find(words: Sequence[str]) -> list[str] | None:
+    """Starting points, then an expression of tests and of actions that print."""
+    rest = iter(words)
+    paths: list[str] = []
+    in_expression = False
+    for word in rest:
+        if word in _FIND_VALUED:
+            in_expression = True
+            value = next(rest, None)
+            # Where another find takes no value here, the word must not be an action of its own.
+            if value is None or (value.startswith("-") and not _NEGATIVE.fullmatch(value)):
+                return None
+        elif word in _FIND_TESTS:
+            in_expression = True
+        elif word in ("-H", "-L", "-P") and not (paths or in_expression):
+            continue
+        elif word.startswith("-") or in_expression:
+            return None
+        else:
+            paths.append(word)
+    return paths
+
+
+READERS: Mapping[str, Reader] = {
+    **{name: _file_reader(allowed) for name, allowed in _FILE_READERS.items()},
+    **{name: _pathless(allowed) for name, allowed in _OTHERS.items()},
+    "echo": _any_words,
+    "expr": _any_words,
+    "seq": _seq,
+    "sed": _sed,
+    "find": _find,
+}

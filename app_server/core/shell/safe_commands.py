@@ -1,0 +1,71 @@
+"""Which commands run without an approval although nothing is trusted: those that are known to only read.
+
+An allow-list of programs, each with an allow-list of options. A script is safe only if every byte of it is understood
+and every command in it is safe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from app_server.core.shell.reach import Reach
+from app_server.core.shell.readers import READERS
+from app_server.core.shell.safe_git import git_reads
+from app_server.core.shell.script import Commands, script_of, split_script
+
+_PROGRAM_FOLDERS = ("/usr/bin/", "/bin/")
+_OPERATOR_WORD = re.compile(r"\d*[;&|<>]+")
+
+
+def is_known_safe(
+    argv: Sequence[str],
+    *,
+    trusts: Callable[[str], bool],
+    git_is_plain: Callable[[], bool] | None = None,
+) -> bool:
+    """Whether the command is known to only read.
+
+    `trusts` receives the name of each program, the shell included: whether the name resolves to the program of the
+    system and not to a file of the workspace. `git_is_plain` is called for git commands: whether the repository of the
+    working directory configures nothing that git would run (`safe_git.is_plain_repository`). Without it, git is not
+    safe.
+    """
+    script = script_of(argv)
+    commands = _single(argv) if script is None else split_script(script)
+    if commands is None:
+        return False
+    reach = Reach()
+    if not all(_only_reads(words, reach, git_is_plain=git_is_plain) for words in commands):
+        return False
+    if script is None:
+        return trusts(argv[0])
+    # `cd` is part of every shell.
+    return all(map(trusts, dict.fromkeys([argv[0], *(words[0] for words in commands if words[0] != "cd")])))
+
+
+def _single(argv: Sequence[str]) -> Commands | None:
+    """None where an operator is an argument: the model forgot the shell, so its intent is not what would run."""
+    if not argv or not all(word.isprintable() and not _OPERATOR_WORD.fullmatch(word) for word in argv):
+        return None
+    return (tuple(argv),)
+
+
+def _only_reads(words: Sequence[str], reach: Reach, *, git_is_plain: Callable[[], bool] | None) -> bool:
+    name, rest = _program(words[0]), words[1:]
+    if name == "cd":
+        return reach.moves(rest)
+    if name == "git":
+        return git_is_plain is not None and not reach.has_moved and git_reads(rest) and git_is_plain()
+    if (reader := READERS.get(name)) is None:
+        return False
+    paths = reader(rest)
+    return paths is not None and reach.allows(name, paths)
+
+
+def _program(word: str) -> str:
+    """The name of a program on the PATH or in a system folder; any other path stays as it is."""
+    for folder in _PROGRAM_FOLDERS:
+        if word.startswith(folder):
+            return word.removeprefix(folder)
+    return word

@@ -1,0 +1,198 @@
+"""Summarises one plain command: it reads a file, lists files, searches, or is unknown.
+
+A guess for display, from the arguments alone. No decision depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+from app_server.core.shell.quote import join
+from app_server.core.shell.script import OPERATORS
+from protocol.events.commands import (
+    ListFilesCommand,
+    ParsedCommand,
+    ReadCommand,
+    SearchCommand,
+    UnknownCommand,
+)
+
+Words = Sequence[str]
+Summary = Callable[[str, Words], ParsedCommand | None]
+
+_LS_VALUED = ("-I", "-w", "--block-size", "--format", "--time-style", "--color", "--quoting-style")
+_FD_VALUED = ("-t", "--type", "-e", "--extension", "-E", "--exclude", "--search-path")
+_NL_VALUED = ("-s", "-w", "-v", "-i", "-b")
+_UNTELLING_FOLDERS = ("build", "dist", "node_modules", "src")
+
+
+def summarize(words: Words) -> ParsedCommand:
+    shown = join(words)
+    summary = _SUMMARIES.get(words[0]) if words else None
+    return (summary(shown, words[1:]) if summary else None) or UnknownCommand(cmd=shown)
+
+
+def only_formats(words: Words) -> bool:
+    """Whether a command only shapes the output of the one before it in a pipeline."""
+    match words:
+        case [
+            "wc" | "tr" | "cut" | "sort" | "uniq" | "xargs" | "tee" | "column" | "awk" | "yes" | "printf",
+            *_,
+        ]:
+            return True
+        case ["head" | "tail", *rest]:
+            return len(rest) < 2
+        case ["sed", *rest]:
+            return len(rest) < 3 or not (rest[0] == "-n" and _is_line_range(rest[1]))
+        case _:
+            return False
+
+
+def short_path(path: str) -> str:
+    """The part of a path by which people recognise it."""
+    trimmed = path.replace("\\", "/").rstrip("/")
+    for part in reversed(trimmed.split("/")):
+        if part and part not in _UNTELLING_FOLDERS:
+            return part
+    return trimmed
+
+
+def _read(shown: str, path: str) -> ParsedCommand:
+    return ReadCommand(cmd=shown, name=short_path(path), path=path)
+
+
+def _ls(shown: str, tail: Words) -> ParsedCommand:
+    path = _operand(_without_values(tail, _LS_VALUED))
+    return ListFilesCommand(cmd=shown, path=None if path is None else short_path(path))
+
+
+def _rg(shown: str, tail: Words) -> ParsedCommand:
+    tail = _until_operator(tail)
+    operands = _operands(tail)
+    if "--files" in tail:
+        return _search(shown, None, _nth(operands, 0))
+    return _search(shown, _nth(operands, 0), _nth(operands, 1))
+
+
+def _grep(shown: str, tail: Words) -> ParsedCommand:
+    operands = _operands(_until_operator(tail))
+    return _search(shown, _nth(operands, 0), _nth(operands, 1))
+
+
+def _fd(shown: str, tail: Words) -> ParsedCommand:
+    operands = _operands(_without_values(_until_operator(tail), _FD_VALUED))
+    if len(operands) == 1 and _looks_like_path(operands[0]):
+        return _search(shown, None, operands[0])
+    return _search(shown, _nth(operands, 0), _nth(operands, 1))
+
+
+def _find(shown: str, tail: Words) -> ParsedCommand:
+    tail = _until_operator(tail)
+    path = next((word for word in tail if not word.startswith("-") and word not in ("!", "(", ")")), None)
+    tests = pairwise(tail)
+    query = next((value for test, value in tests if test in ("-name", "-iname", "-path", "-regex")), None)
+    return _search(shown, query, path)
+
+
+def _cat(shown: str, tail: Words) -> ParsedCommand | None:
+    match tail:
+        case ["--", path]:
+            return _read(shown, path)
+        case [path] if path != "--":
+            return _read(shown, path)
+        case _:
+            return None
+
+
+def _head(shown: str, tail: Words) -> ParsedCommand | None:
+    return _head_or_tail(shown, tail, _is_number)
+
+
+def _tail(shown: str, tail: Words) -> ParsedCommand | None:
+    return _head_or_tail(
+        shown, tail, lambda count: bool(count.removeprefix("+")) and _is_number(count.removeprefix("+"))
+    )
+
+
+def _head_or_tail(shown: str, tail: Words, is_count: Callable[[str], bool]) -> ParsedCommand | None:
+    match tail:
+        case ["-n", count, *rest] if is_count(count):
+            path = _operand(rest)
+        case [first, *rest] if first.startswith("-n") and first != "-n" and is_count(first[2:]):
+            path = _operand(rest)
+        case _:
+            return None
+    return None if path is None else _read(shown, path)
+
+
+def _nl(shown: str, tail: Words) -> ParsedCommand | None:
+    path = _operand(_without_values(tail, _NL_VALUED))
+    return None if path is None else _read(shown, path)
+
+
+def _sed(shown: str, tail: Words) -> ParsedCommand | None:
+    if len(tail) >= 3 and tail[0] == "-n" and _is_line_range(tail[1]):
+        return _read(shown, tail[2])
+    return None
+
+
+_SUMMARIES: dict[str, Summary] = {
+    "ls": _ls,
+    "rg": _rg,
+    "grep": _grep,
+    "fd": _fd,
+    "find": _find,
+    "cat": _cat,
+    "head": _head,
+    "tail": _tail,
+    "nl": _nl,
+    "sed": _sed,
+}
+
+
+def _search(shown: str, query: str | None, path: str | None) -> ParsedCommand:
+    return SearchCommand(cmd=shown, query=query, path=None if path is None else short_path(path))
+
+
+def _until_operator(words: Words) -> Words:
+    return words[: next((n for n, word in enumerate(words) if word in OPERATORS), len(words))]
+
+
+def _without_values(words: Words, valued: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return [*kept, *rest]
+        if word in valued:
+            next(rest, None)
+        elif not (word.startswith("--") and "=" in word):
+            kept.append(word)
+    return kept
+
+
+def _operands(words: Iterable[str]) -> list[str]:
+    return [word for word in words if not word.startswith("-")]
+
+
+def _operand(words: Iterable[str]) -> str | None:
+    return _nth(_operands(words), 0)
+
+
+def _nth(words: Words, number: int) -> str | None:
+    return words[number] if number < len(words) else None
+
+
+def _looks_like_path(word: str) -> bool:
+    return word in (".", "..") or "/" in word or "\\" in word
+
+
+def _is_number(text: str) -> bool:
+    return all(c in "0123456789" for c in text)
+
+
+def _is_line_range(script: str) -> bool:
+    """`5p` or `5,9p`."""
+    ends = script.removesuffix("p").split(",")
+    return script.endswith("p") and len(ends) <= 2 and all(end and _is_number(end) for end in ends)

@@ -1,0 +1,161 @@
+"""Builds telemetry events with their attributes. Pure; a sink exports them.
+
+Names and attributes are those of codex 0.58, which dashboards know. Attributes without a value are omitted. Events
+contain the text of a prompt only if the user's settings allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from datetime import UTC, datetime
+
+from app_server.core.config.types import Config
+from protocol.events.tokens import TokenUsage
+from protocol.records import dataclass
+
+REDACTED = "[REDACTED]"
+MAX_TEXT_CHARS = 32 * 1024
+"""Maximum length of arguments, outputs and error texts."""
+
+Attribute = str | int
+Sink = Callable[[str, float, Mapping[str, Attribute]], None]
+"""Receives the name of an event, its time in seconds since 1970, and its attributes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationFacts:
+    """The attributes of every event of a conversation."""
+
+    conversation_id: str
+    app_version: str
+    terminal_type: str
+    """The client, as it describes itself."""
+    model: str
+    slug: str
+    """The name of the model's family."""
+    auth_mode: str | None = None
+    account_id: str | None = None
+    account_email: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTelemetry:
+    """Builds the events of one conversation and passes them to a sink."""
+
+    sink: Sink = field(repr=False)
+    facts: ConversationFacts
+    clock: Callable[[], float] = field(repr=False)
+    log_user_prompt: bool = False
+
+    def conversation_starts(self, config: Config) -> None:
+        effort = config.model_reasoning_effort
+        self._emit(
+            "codex.conversation_starts",
+            {
+                "provider_name": config.provider.name,
+                "reasoning_effort": None if effort is None else str(effort),
+                "reasoning_summary": str(config.model_reasoning_summary),
+                "context_window": config.model_context_window,
+                "max_output_tokens": config.model_max_output_tokens,
+                "auto_compact_token_limit": config.model_auto_compact_token_limit,
+                "approval_policy": str(config.approval_policy),
+                "sandbox_policy": config.sandbox_policy.mode,
+                "mcp_servers": ", ".join(sorted(config.mcp_servers)),
+                "active_profile": config.profile,
+            },
+        )
+
+    def api_request(
+        self,
+        attempt: int,
+        duration_ms: int,
+        *,
+        status: int | None = None,
+        error: str | None = None,
+        cf_ray: str | None = None,
+    ) -> None:
+        self._emit(
+            "codex.api_request",
+            {
+                "attempt": attempt,
+                "duration_ms": duration_ms,
+                "http.response.status_code": status,
+                "error.message": error,
+                "cf_ray": cf_ray,
+            },
+        )
+
+    def sse_event(self, kind: str, duration_ms: int, *, error: str | None = None) -> None:
+        self._emit(
+            "codex.sse_event", {"event.kind": kind, "duration_ms": duration_ms, "error.message": error}
+        )
+
+    def response_completed(self, usage: TokenUsage) -> None:
+        self._emit(
+            "codex.sse_event",
+            {
+                "event.kind": "response.completed",
+                "input_token_count": usage.input_tokens,
+                "output_token_count": usage.output_tokens,
+                "cached_token_count": usage.cached_input_tokens,
+                "reasoning_token_count": usage.reasoning_output_tokens,
+                "tool_token_count": usage.total_tokens,
+            },
+        )
+
+    def user_prompt(self, prompt: str) -> None:
+        shown = prompt if self.log_user_prompt else REDACTED
+        self._emit("codex.user_prompt", {"prompt_length": len(prompt), "prompt": shown})
+
+    def tool_decision(self, tool_name: str, call_id: str, decision: str, source: str) -> None:
+        self._emit(
+            "codex.tool_decision",
+            {"tool_name": tool_name, "call_id": call_id, "decision": decision, "source": source},
+        )
+
+    def tool_result(
+        self, tool_name: str, call_id: str, arguments: str, duration_ms: int, *, success: bool, output: str
+    ) -> None:
+        self._emit(
+            "codex.tool_result",
+            {
+                "tool_name": tool_name,
+                "call_id": call_id,
+                "arguments": arguments,
+                "duration_ms": duration_ms,
+                "success": "true" if success else "false",
+                "output": output,
+            },
+        )
+
+    def _emit(self, name: str, own: Mapping[str, Attribute | None]) -> None:
+        now, facts = self.clock(), self.facts
+        attributes: dict[str, Attribute | None] = {
+            "event.name": name,
+            "event.timestamp": timestamp(now),
+            "conversation.id": facts.conversation_id,
+            "app.version": facts.app_version,
+            "auth_mode": facts.auth_mode,
+            "user.account_id": facts.account_id,
+            "user.email": facts.account_email,
+            "terminal.type": facts.terminal_type,
+            "model": facts.model,
+            "slug": facts.slug,
+            **own,
+        }
+        self.sink(name, now, {key: _bounded(value) for key, value in attributes.items() if value is not None})
+
+
+def timestamp(seconds: float) -> str:
+    """UTC to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _bounded(value: Attribute) -> Attribute:
+    if not isinstance(value, str):
+        return value
+    text = value if len(value) <= MAX_TEXT_CHARS else value[:MAX_TEXT_CHARS] + "…"
+    return text.encode("utf-16", "surrogatepass").decode(
+        "utf-16", "replace"
+    )  # protobuf knows no lone surrogates

@@ -1,0 +1,170 @@
+"""Which real places the commands of two conversations may write: said again, apart from the server's own code.
+
+A root is what its name stood for when the conversation was given it. It is granted as long as a directory is there
+that is reached over no link, unless the name led over a link that commands may have put there. Protected names in the
+roots keep what is at them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.fuzz.trees import FENCED, Entry, Named, below
+
+PLACEHOLDER_NS = 318_398_706 * 1_000_000_000
+"""The time stamp by which an empty directory is known that holds a name while commands run."""
+
+LEVELS = 2
+"""Repositories so deep inside a root are protected."""
+
+
+def inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(root + "/")
+
+
+def in_any(path: str, roots: set[str]) -> bool:
+    return any(inside(path, root) for root in roots)
+
+
+def plain(path: str) -> bool:
+    """A directory that is reached over no link."""
+    return os.path.realpath(path) == path and os.path.isdir(path)
+
+
+def links_of(path: str) -> list[str]:
+    """The folders of all links on the way."""
+    found: list[str] = []
+    real, left = "", [part for part in path.split("/") if part][::-1]
+    while left:
+        part = left.pop()
+        if part == "..":
+            real = os.path.dirname(real)
+        elif part not in ("", "."):
+            here = f"{real}/{part}"
+            if os.path.islink(here) and len(found) < 40:
+                found.append(real)
+                target = os.readlink(here)
+                real = "" if target.startswith("/") else real
+                left += target.split("/")[::-1]
+            else:
+                real = here
+    return found
+
+
+@dataclass(frozen=True)
+class Root:
+    real: str
+    links: tuple[str, ...]
+    """The folders of the links that it was reached by."""
+    doubtful: bool
+    """One of them could be written by commands."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What one command may do, as of when it was planned."""
+
+    writable: frozenset[str]
+    named: frozenset[str]
+    """The roots that were named and there: protected names in them must not come into being, either."""
+    protected: Mapping[str, Entry]
+    """Protected names that were there, and what was at them."""
+
+
+@dataclass
+class Conversation:
+    named: Named
+    known: dict[str, Root] = field(default_factory=dict)
+    repositories: dict[str, set[str]] = field(default_factory=dict)
+    """By root, what was there of them when it was first planned with."""
+
+
+class Model:
+    """Of one server with two conversations."""
+
+    def __init__(self, top: str, home: str) -> None:
+        self._top, self._home = top, home
+        self.conversations: list[Conversation] = []
+        self._written: set[str] = set()
+        self._roots: set[str] = set()
+        """Whatever was named by any conversation."""
+
+    def names(self, who: int, named: Named, *, anew: bool) -> None:
+        if who == len(self.conversations):
+            self.conversations.append(Conversation(named))
+        elif anew:
+            self.conversations[who] = Conversation(named)
+        one = self.conversations[who]
+        one.named = named
+        for name in (named.cwd, *named.more):
+            path = f"{self._top}/{name}"
+            if path not in one.known:
+                links = tuple(links_of(path))
+                doubtful = any(in_any(folder, self._written) for folder in links)
+                one.known[path] = Root(os.path.realpath(path), links, doubtful)
+                self._roots.add(one.known[path].real)
+
+    def held(self, seen: Mapping[str, Entry]) -> list[str]:
+        """The empty directories by which the server keeps names in roots from coming into being."""
+        found = [f"{root}/{name}" for root in self._roots for name in FENCED]
+        return [path for path in found if path in seen and _is_placeholder(seen, path)]
+
+    def grant(self, who: int, seen: Mapping[str, Entry], *, writes: bool) -> Grant:
+        """For a command that is planned now."""
+        if not writes:
+            return Grant(frozenset(), frozenset(), {})
+        one = self.conversations[who]
+        named = [one.known[f"{self._top}/{name}"] for name in (one.named.cwd, *one.named.more)]
+        there = [root for root in named if plain(root.real)]
+        writable = {root.real for root in there if not self._refused(root, there)}
+        self._written |= writable
+        roots = {root.real for root in there if in_any(root.real, writable)}
+        # What is only reached by a doubtful link is covered by another root, which has names of its own.
+        return Grant(frozenset(writable), frozenset(roots), self._protected(who, roots, writable, seen))
+
+    def _refused(self, root: Root, there: list[Root]) -> bool:
+        others = {
+            other.real for other in there if other.real != root.real and not inside(other.real, self._home)
+        }
+        by_link = any(in_any(folder, others) for folder in root.links)
+        return root.doubtful or by_link or inside(root.real, self._home)
+
+    def _protected(
+        self, who: int, roots: set[str], writable: set[str], seen: Mapping[str, Entry]
+    ) -> dict[str, Entry]:
+        one = self.conversations[who]
+        for root in roots & writable:
+            one.repositories.setdefault(root, _repositories(root))
+        others = {
+            root.real for other in self.conversations for root in other.known.values() if plain(root.real)
+        }
+        pointers = {f"{root}/{name}" for root in roots | others for name in FENCED}
+        pointers |= {each for root in roots for each in one.repositories.get(root, ())}
+        return {
+            path: seen[path]
+            for path in pointers
+            if in_any(path, writable) and path in seen and plain(os.path.dirname(path))
+        }
+
+
+def _repositories(root: str) -> set[str]:
+    found, folders = set(), [root]
+    for _ in range(LEVELS):
+        inner = [
+            each.path
+            for folder in folders
+            for each in os.scandir(folder)
+            if each.is_dir(follow_symlinks=False) and each.name != ".git"
+        ]
+        found |= {f"{folder}/.git" for folder in inner if os.path.lexists(f"{folder}/.git")}
+        folders = inner
+    return found
+
+
+def _is_placeholder(seen: Mapping[str, Entry], path: str) -> bool:
+    mode, changed_ns = seen[path][0], seen[path][6]
+    assert isinstance(mode, int)
+    return stat.S_ISDIR(mode) and changed_ns == PLACEHOLDER_NS and len(below(seen, path)) == 1

@@ -1,0 +1,256 @@
+"""Requests that read threads: stored ones, loaded ones, both at once, none."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from pathlib import Path
+
+import pytest
+
+from app_server.apis.services import ConfigSource
+from app_server.apis.v2.handlers import reading
+from app_server.apis.v2.handlers.reading import ReadingContext, Rendering
+from app_server.apis.v2.reading_routes import reading_routes
+from app_server.apis.v2.thread_view import whole_turns
+from app_server.conversations.status import Activity, ConversationStatus
+from app_server.core.config.types import CliOverrides
+from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
+from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.rpc.errors import RpcError
+from protocol.base import Json
+from protocol.engine.items import AgentMessage
+from protocol.engine.turns import EndedItem, TurnRecord
+from protocol.origins import SessionOrigin
+from protocol.records import dataclass
+from protocol.v2 import thread_methods as methods
+from protocol.v2.items import AgentMessageThreadItem, ThreadItem
+from protocol.v2.thread import IdleThreadStatus, NotLoadedThreadStatus, ThreadStatus
+from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
+from tests.unit.rollout.stored import conversation, conversation_id, store
+
+pytestmark = pytest.mark.anyio
+
+STORED, OTHER = conversation_id(1), conversation_id(2)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def show_item(ended: EndedItem) -> ThreadItem:
+    return AgentMessageThreadItem(id=ended.item.id, text=getattr(ended.item, "text", "(user)"))
+
+
+def show_turn(record: TurnRecord, view: TurnItemsView) -> Turn:
+    items = tuple(map(show_item, record.items)) if view is not TurnItemsView.NOT_LOADED else ()
+    return Turn(id=record.id, items=items, items_view=view, status=TurnStatus.COMPLETED)
+
+
+def show_status(status: ConversationStatus) -> ThreadStatus:
+    return NotLoadedThreadStatus() if status.activity is Activity.NOT_LOADED else IdleThreadStatus()
+
+
+def summary(id: str, **over: Json) -> ThreadSummary:
+    origin = ThreadOrigin(cwd="/w", cli_version="1", originator="x", source=SessionOrigin.VSCODE)
+    opened = ThreadSummary(
+        id=id,
+        path=None,
+        preview="",
+        created_at=1,
+        updated_at=2,
+        origin=origin,
+        model=ModelInUse("mock", "chosen"),
+    )
+    return replace(opened, **over)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    summaries: dict[str, ThreadSummary] = field(default_factory=dict)
+    turns: dict[str, TurnRecord] = field(default_factory=dict)
+
+    def loaded(self) -> list[str]:
+        return list(self.summaries)
+
+    def status(self, thread_id: str) -> ConversationStatus:
+        return ConversationStatus(Activity.IDLE if thread_id in self.summaries else Activity.NOT_LOADED)
+
+    def running(self, thread_id: str) -> TurnRecord | None:
+        return self.turns.get(thread_id)
+
+    def summary(self, thread_id: str) -> ThreadSummary | None:
+        return self.summaries.get(thread_id)
+
+
+def reader(home: Path, live: Live | None = None) -> ReadingContext:
+    source = ConfigSource(home=home, cwd=home, cli=CliOverrides(), environment={})
+    rendering = Rendering(show_turn, lambda ended: (show_item(ended),), show_status)
+    return ReadingContext(
+        source, live or Live(), TurnIndexes(), rendering, lambda thread: f"name of {thread[-1]}"
+    )
+
+
+async def read(context: ReadingContext, **params: Json) -> Json:
+    response = await reading.thread_read(context, methods.THREAD_READ.parse(params))
+    return response.to_value()["thread"]
+
+
+async def turns(context: ReadingContext, **params: Json) -> Json:
+    response = await reading.thread_turns_list(context, methods.THREAD_TURNS_LIST.parse(params))
+    return response.to_value()
+
+
+async def items(context: ReadingContext, **params: Json) -> Json:
+    response = await reading.thread_items_list(context, methods.THREAD_ITEMS_LIST.parse(params))
+    return response.to_value()
+
+
+async def loaded(context: ReadingContext, **params: Json) -> Json:
+    response = await reading.thread_loaded_list(context, methods.THREAD_LOADED_LIST.parse(params))
+    return response.to_value()
+
+
+def test_routes(tmp_path: Path) -> None:
+    served = {each.method for each in reading_routes(reader(tmp_path))}
+    assert served == {"thread/read", "thread/turns/list", "thread/items/list", "thread/loaded/list"}
+
+
+def ids(answer: Json) -> list[str]:
+    return [row["item"]["id"] if "item" in row else row["id"] for row in answer["data"]]
+
+
+async def test_a_stored_thread(tmp_path: Path) -> None:
+    path = store(tmp_path, [*conversation("one"), *conversation("two")])
+    context = reader(tmp_path)
+    thread = await read(context, threadId=STORED.upper())
+    assert (thread["id"], thread["path"], thread["preview"]) == (STORED, str(path), "one")
+    assert (thread["status"], thread["name"], thread["turns"]) == ({"type": "notLoaded"}, "name of 1", [])
+    whole = await read(context, threadId=STORED, includeTurns=True)
+    assert [turn["itemsView"] for turn in whole["turns"]] == ["full", "full"]
+    listed = await turns(context, threadId=STORED, itemsView="full")
+    assert listed["data"] == whole["turns"][::-1]
+    found = await items(context, threadId=STORED)
+    assert ids(found) == [item["id"] for turn in whole["turns"] for item in turn["items"]]
+    assert {row["turnId"] for row in found["data"]} == {turn["id"] for turn in whole["turns"]}
+
+
+async def test_pages_lead_on_and_back(tmp_path: Path) -> None:
+    store(tmp_path, [event for n in range(4) for event in conversation(f"{n}")])
+    context = reader(tmp_path)
+    everything = ids(await turns(context, threadId=STORED))
+    newest = await turns(context, threadId=STORED, limit=3)
+    assert newest["data"][0]["itemsView"] == "summary"
+    rest = await turns(context, threadId=STORED, cursor=newest["nextCursor"])
+    assert (ids(newest) + ids(rest), rest["nextCursor"]) == (everything, None)
+    back = await turns(context, threadId=STORED, cursor=rest["backwardsCursor"], sortDirection="asc")
+    assert ids(back) == everything[::-1]
+    oldest = await items(context, threadId=STORED, limit=3)
+    from_there = {"type": "item", "itemId": ids(oldest)[1]}
+    assert ids(await items(context, threadId=STORED, cursor=from_there, limit=2)) == ids(oldest)[1:]
+    backwards = await items(context, threadId=STORED, sortDirection="desc", limit=1)
+    assert ids(backwards) == ids(await items(context, threadId=STORED, turnId=everything[0]))[-1:]
+    assert (await items(context, threadId=STORED, turnId="none"))["data"] == []
+
+
+async def test_a_page_ends_before_its_line_gets_long(tmp_path: Path) -> None:
+    store(tmp_path, [event for n in range(6) for event in conversation(f"{n}", "x" * 20_000)])
+    context = reader(tmp_path)
+    whole: list[str] = []
+    cursor = None
+    while True:
+        page = await items(context, threadId=STORED, cursor=cursor)
+        assert len(str(page)) < 64 * 1024
+        whole += ids(page)
+        if (cursor := page["nextCursor"]) is None:
+            break
+    assert len(whole) == len(set(whole)) == 12
+    assert len((await turns(context, threadId=STORED, itemsView="full"))["data"]) == 2
+    assert len((await turns(context, threadId=STORED, itemsView="notLoaded"))["data"]) == 6
+
+
+async def test_a_loaded_thread_that_was_never_used(tmp_path: Path) -> None:
+    planned = tmp_path / "rollout.jsonl"
+    context = reader(tmp_path, Live({OTHER: summary(OTHER, path=planned)}))
+    thread = await read(context, threadId=OTHER, includeTurns=True)
+    assert (thread["turns"], thread["path"], thread["model"]) == ([], str(planned), "chosen")
+    assert thread["status"] == {"type": "idle"}
+    empty: Json = {"data": [], "nextCursor": None, "backwardsCursor": None}
+    assert await turns(context, threadId=OTHER) == empty
+    assert await items(context, threadId=OTHER) == empty
+
+
+async def test_a_file_whose_first_line_is_being_written(tmp_path: Path) -> None:
+    planned = tmp_path / "rollout.jsonl"
+    planned.write_bytes(b'{"timestamp":')
+    context = reader(tmp_path, Live({OTHER: summary(OTHER, path=planned)}))
+    assert (await read(context, threadId=OTHER, includeTurns=True))["turns"] == []
+
+
+async def test_a_running_turn_is_the_newest(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    turn = TurnRecord(id="now", items=(EndedItem(AgentMessage("m", ("so far",)), 5, 6),))
+    context = reader(tmp_path, Live({STORED: summary(STORED, path=path)}, {STORED: turn}))
+    assert ids(await turns(context, threadId=STORED))[0] == "now"
+    last = (await items(context, threadId=STORED))["data"][-1]
+    assert (last["turnId"], last["startedAtMs"], last["completedAtMs"]) == ("now", 5, 6)
+    thread = await read(context, threadId=STORED, includeTurns=True)
+    assert thread["turns"][-1]["id"] == "now"
+    assert (thread["preview"], thread["model"]) == ("question", "chosen")
+
+
+async def refusal(context: ReadingContext, method: str, **params: Json) -> RpcError:
+    ask = {"read": read, "turns": turns, "items": items, "loaded": loaded}[method]
+    with pytest.raises(RpcError) as error:
+        await ask(context, **params)
+    return error.value
+
+
+@pytest.mark.parametrize("method", ["read", "turns", "items"])
+async def test_threads_that_are_not_there(tmp_path: Path, method: str) -> None:
+    context = reader(tmp_path)
+    unknown = await refusal(context, method, threadId=OTHER)
+    assert (unknown.code, unknown.message) == (-32600, f"thread not loaded: {OTHER}")
+    assert unknown.data == {"kind": "thread_not_found"}
+    no_id = await refusal(context, method, threadId="nothing")
+    assert no_id.message.startswith("invalid thread id: ")
+
+
+async def test_turns_of_ephemeral_threads_are_not_kept(tmp_path: Path) -> None:
+    context = reader(tmp_path, Live({OTHER: summary(OTHER, ephemeral=True)}))
+    thread = await read(context, threadId=OTHER)
+    assert (thread["ephemeral"], thread["path"]) == (True, None)
+    for method, more, text in (
+        ("read", {"includeTurns": True}, "includeTurns"),
+        ("turns", {}, "thread/turns/list"),
+        ("items", {}, "thread/items/list"),
+    ):
+        refused = await refusal(context, method, threadId=OTHER, **more)
+        assert refused.message == f"ephemeral threads do not support {text}"
+
+
+@pytest.mark.parametrize("cursor", ["zzz", {"type": "item", "itemId": "gone"}])
+async def test_bad_cursors(tmp_path: Path, cursor: Json) -> None:
+    store(tmp_path, conversation())
+    context = reader(tmp_path)
+    refused = await refusal(context, "items", threadId=STORED, cursor=cursor)
+    assert refused.message.startswith("invalid cursor: ")
+    assert refused.data == {"kind": "invalid_params", "field": "cursor"}
+
+
+async def test_loaded_threads_by_pages(tmp_path: Path) -> None:
+    context = reader(tmp_path, Live({id: summary(id) for id in "abc"}))
+    first = await loaded(context, limit=2)
+    assert first == {"data": ["a", "b"], "nextCursor": "b"}
+    assert await loaded(context, cursor="b") == {"data": ["c"], "nextCursor": None}
+    assert await loaded(context, limit=0) == {"data": ["a"], "nextCursor": "a"}
+    assert (await refusal(context, "loaded", cursor="z")).message == "invalid cursor: z"
+
+
+def test_an_answer_with_all_turns_has_a_bound() -> None:
+    def record(id: str) -> TurnRecord:
+        return TurnRecord(id=id, items=(EndedItem(AgentMessage(id, ("x" * 3_000_000,)), 1, 2),))
+
+    shown = whole_turns([record(id) for id in "abcd"], show_turn)
+    views = [(turn.id, turn.items_view.value, len(turn.items)) for turn in shown]
+    assert views == [("a", "notLoaded", 0), ("b", "notLoaded", 0), ("c", "full", 1), ("d", "full", 1)]

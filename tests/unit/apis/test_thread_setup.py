@@ -1,0 +1,240 @@
+"""Requests about what a thread can be given: configuration, models, account, names of sandboxes, features, modes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from app_server.apis.offered_models import ModelContext
+from app_server.apis.router import MethodRouter
+from app_server.apis.services import ConfigSource
+from app_server.apis.v1.routes import routes as conversation_routes
+from app_server.apis.v2.handlers import account, configuration, models
+from app_server.apis.v2.setup_routes import setup_routes
+from app_server.apis.warm_up import ProviderModels
+from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.issuer import Issuer
+from app_server.core.config.types import CliOverrides, Config
+from app_server.core.errors import ConfigError
+from app_server.identity import ClientProfile
+from app_server.rpc.errors import RpcError
+from protocol.base import Json, WireModel
+from protocol.jsonrpc import Request
+from protocol.v1.models import ModelListResponse
+from protocol.v2 import setup_methods as methods
+
+pytestmark = pytest.mark.anyio
+
+Handler = Callable[..., Awaitable[WireModel]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def source(home: Path, text: str = "", cli: CliOverrides | None = None) -> ConfigSource:
+    (home / "config.toml").write_text(text)
+    return ConfigSource(home=home, cwd=home, cli=cli or CliOverrides(), environment={})
+
+
+async def config_read(config: ConfigSource, **params: Json) -> Json:
+    return (await configuration.config_read(config, methods.CONFIG_READ.parse(params))).to_value()
+
+
+async def test_settings_have_values_and_origins(tmp_path: Path) -> None:
+    text = 'model = "m"\nmodel_provider = "openai"\nfoo = 1\n[tools]\nweb_search = true\n'
+    config = source(tmp_path, text, CliOverrides(settings=(("approval_policy", "on-failure"),)))
+    answer = await config_read(config)
+    shown = answer["config"]
+    assert (shown["model"], shown["foo"], shown["approval_policy"]) == ("m", 1, "on-request")
+    assert (shown["sandbox_mode"], shown["model_context_window"], answer["layers"]) == (None, None, None)
+    assert shown["tools"] == {"web_search": None}
+    user = {"type": "user", "file": str(tmp_path / "config.toml"), "profile": None}
+    assert answer["origins"]["model"]["name"] == user
+    assert answer["origins"]["model"]["version"].startswith("sha256:")
+    assert answer["origins"]["approval_policy"]["name"] == {"type": "sessionFlags"}
+    assert set(answer["origins"]) == {"model", "model_provider", "foo", "tools.web_search", "approval_policy"}
+
+
+async def test_layers_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
+    config = source(tmp_path, '[profiles.p]\nmodel = "m"\n', CliOverrides(profile="p"))
+    layers = (await config_read(config, includeLayers=True))["layers"]
+    assert [(layer["name"]["type"], layer["name"]["profile"]) for layer in layers] == [
+        ("user", "p"),
+        ("user", None),
+    ]
+    assert [layer["config"] for layer in layers] == [{"model": "m"}, {"profiles": {"p": {"model": "m"}}}]
+
+
+async def test_a_broken_configuration_is_an_error(tmp_path: Path) -> None:
+    for text in ("model = ", "model = 5", 'model_provider = "none"'):
+        with pytest.raises(ConfigError):
+            await config_read(source(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ({"tools": {"web_search": True, "view_image": False}}, {"tools": {"web_search": None}}),
+        ({"tools": 7}, {"tools": None}),
+        ({"analytics": {"enabled": "maybe"}}, {"analytics": {"enabled": None}}),
+        (
+            {"sandbox_workspace_write": {"writable_roots": [1], "network_access": True}},
+            {
+                "sandbox_workspace_write": {
+                    "writable_roots": [],
+                    "network_access": True,
+                    "exclude_tmpdir_env_var": False,
+                    "exclude_slash_tmp": False,
+                }
+            },
+        ),
+        ({"forced_chatgpt_workspace_id": {"a": 1}, "x": {"y": [1]}}, {"x": {"y": [1]}}),
+    ],
+)
+def test_settings_of_another_shape_are_left_out(settings: Json, shown: Json) -> None:
+    before = json.dumps(settings)
+    value = configuration.shown_config(settings).to_value()
+    assert {key: value[key] for key in shown} == shown
+    assert json.dumps(settings) == before
+
+
+async def listed(handler: Handler, row: Json, config: ConfigSource, **params: Json) -> Json:
+    return (await handler(config, row.parse(params))).to_value()
+
+
+async def test_small_lists(tmp_path: Path) -> None:
+    config = source(tmp_path, "[features]\nunified_exec = true\n")
+    assert await listed(configuration.config_requirements_read, methods.CONFIG_REQUIREMENTS_READ, config) == {
+        "requirements": None
+    }
+    profiles = await listed(configuration.permission_profile_list, methods.PERMISSION_PROFILE_LIST, config)
+    assert [each["id"] for each in profiles["data"]] == [":read-only", ":workspace", ":danger-full-access"]
+    assert profiles["nextCursor"] is None
+    row = methods.EXPERIMENTAL_FEATURE_LIST
+    features = await listed(configuration.experimental_feature_list, row, config)
+    [unified] = [each for each in features["data"] if each["name"] == "unified_exec"]
+    assert (unified["enabled"], unified["defaultEnabled"], unified["stage"]) == (
+        True,
+        False,
+        "underDevelopment",
+    )
+    first = await listed(configuration.experimental_feature_list, row, config, limit=3)
+    rest = await listed(configuration.experimental_feature_list, row, config, cursor=first["nextCursor"])
+    assert first["data"] + rest["data"] == features["data"]
+    with pytest.raises(RpcError, match="invalid cursor: zzz"):
+        await listed(configuration.experimental_feature_list, row, config, cursor="zzz")
+    modes = await listed(configuration.collaboration_mode_list, methods.COLLABORATION_MODE_LIST, config)
+    assert modes["data"] == [
+        {"name": "Plan", "mode": "plan", "model": None, "reasoning_effort": "medium"},
+        {"name": "Default", "mode": "default", "model": None, "reasoning_effort": None},
+    ]
+    skills = await listed(configuration.skills_list, methods.SKILLS_LIST, config, cwds=["/a", "/b"])
+    assert [(each["cwd"], each["skills"], each["errors"]) for each in skills["data"]] == [
+        ("/a", [], []),
+        ("/b", [], []),
+    ]
+    own = await listed(configuration.skills_list, methods.SKILLS_LIST, config)
+    assert [each["cwd"] for each in own["data"]] == [str(tmp_path)]
+
+
+class OneMore:
+    async def names(self, config: Config) -> tuple[str, ...]:
+        return ("gpt-5.1", "of-the-provider")
+
+    async def warm_up(self) -> None: ...
+
+
+async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
+    """Whoever asks by the older shape finds everything that it has in the newer one."""
+    context = ModelContext(source(tmp_path), cast(ProviderModels, OneMore()))
+    pages: list[Json] = []
+    cursor = None
+    while True:
+        response = await models.model_list(context, methods.MODEL_LIST.parse({"cursor": cursor, "limit": 2}))
+        pages.append(response.to_value())
+        if (cursor := response.next_cursor) is None:
+            break
+    assert len(pages) > 1
+    for page in pages:
+        read = ModelListResponse.model_validate(page)
+        assert read.next_cursor == page["nextCursor"]
+        for one, other in zip(read.to_value()["data"], page["data"], strict=True):
+            assert one == {key: other[key] for key in one}
+            assert (other["hidden"], other["upgrade"]) == (False, None)
+            assert other["inputModalities"] == ["text", "image"]
+    everything = [model for page in pages for model in page["data"]]
+    assert [model["model"] for model in everything].count("gpt-5.1") == 1
+    assert everything[-1]["model"] == "of-the-provider"
+    assert [model["isDefault"] for model in everything] == [True, *[False] * (len(everything) - 1)]
+
+
+class Anything:
+    def __getattr__(self, name: str) -> Anything:
+        return self
+
+
+async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
+    """Through the router, with the conversation API's route for the method that both have replaced."""
+    services = cast(
+        Any, SimpleNamespace(config=source(tmp_path), auth=auth(tmp_path, None), models=OneMore())
+    )
+    own = {each.method: each for each in setup_routes(services)}
+    others = {each.method: each for each in conversation_routes(cast(Any, Anything()))}
+    router = MethodRouter({**others, **own}.values(), ClientProfile(initialized=True, experimental_api=True))
+    for method in own:
+        reply = await router.call(Request(1, method))
+        assert json.loads(reply.result)
+    with pytest.raises(RpcError, match="NUL"):
+        await router.call(Request(1, "config/read", {"cwd": "/a\0"}))
+
+
+NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
+
+
+def auth(home: Path, stored: Json) -> AuthManager:
+    if stored is not None:
+        (home / "auth.json").write_text(json.dumps(stored))
+    return AuthManager(home, clock=lambda: 0.0, issuer=cast(Issuer, None))
+
+
+def token(**claims: Json) -> str:
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims)
+    ]
+    return ".".join((*parts, "x"))
+
+
+def chatgpt(plan: str | None) -> Json:
+    claims = {"email": "me@example.com", "https://api.openai.com/auth": {"chatgpt_plan_type": plan}}
+    tokens = {"id_token": token(**claims), "access_token": token(exp=9e9), "refresh_token": "r"}
+    return {"OPENAI_API_KEY": None, "tokens": tokens, "last_refresh": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("text", "stored", "shown", "required"),
+    [
+        ("", None, None, True),
+        ("", {"OPENAI_API_KEY": "sk-x"}, {"type": "apiKey"}, True),
+        (NEEDS_NO_LOGIN, {"OPENAI_API_KEY": "sk-x"}, None, False),
+        ("", chatgpt("pro"), {"type": "chatgpt", "email": "me@example.com", "planType": "pro"}, True),
+        ("", chatgpt("brand_new"), {"type": "chatgpt", "planType": "unknown"}, True),
+        ("", chatgpt(None), {"type": "chatgpt", "planType": "unknown"}, True),
+    ],
+)
+async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
+    context = account.AccountContext(source(tmp_path, text), auth(tmp_path, stored))
+    answer = (await account.account_read(context, methods.ACCOUNT_READ.parse({}))).to_value()
+    assert answer["requiresOpenaiAuth"] is required
+    if shown is None:
+        assert answer["account"] is None
+    else:
+        assert shown.items() <= answer["account"].items()
+    assert "sk-x" not in json.dumps(answer)

@@ -1,0 +1,144 @@
+"""What an adapter makes of events, parsed and checked against the schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from functools import cache
+
+from jsonschema import Draft7Validator
+
+from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.core.turn.emitter import TurnEmitter
+from protocol.base import Json
+from protocol.engine.events import EngineEvent, SessionEvent
+from protocol.engine.items import CommandExecution, FileChange
+from protocol.events.commands import UnknownCommand
+from protocol.events.patches import AddFileChange
+from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
+from protocol.export import schemas, thread_schemas
+from protocol.responses import InputText, MessageItem
+
+THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
+TURN, OTHER_TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc", "01a1fc2e-6000-7ed0-9b52-64722a96c4dc"
+NOW = 1_795_288_573.25
+USAGE = TokenUsageInfo(
+    total_token_usage=TokenUsage(input_tokens=10, output_tokens=5, total_tokens=15),
+    last_token_usage=TokenUsage(total_tokens=15),
+    model_context_window=1000,
+)
+LIMITS = RateLimitSnapshot(primary=RateLimitWindow(used_percent=12.6, window_minutes=300, resets_at=5))
+RAW = MessageItem(role="user", content=(InputText(text="hi"),))
+
+
+def command(id: str = "call-1", **fields: Json) -> CommandExecution:
+    return CommandExecution(
+        id=id,
+        command=("bash", "-lc", "ls"),
+        cwd="/w",
+        parsed=(UnknownCommand(cmd="ls"),),
+        **fields,
+    )
+
+
+def patch(id: str = "call-2", **fields: Json) -> FileChange:
+    return FileChange(id=id, changes={"/w/a": AddFileChange(content="x\n")}, **fields)
+
+
+@cache
+def validator(name: str) -> Draft7Validator:
+    return Draft7Validator(schemas.alone(name, thread_schemas.definitions(experimental=True)))
+
+
+def message(line: bytes) -> Json:
+    """A notification as its schema says, with the time when it was made beside its parameters."""
+    value = json.loads(line)
+    assert list(value) == ["method", "params", "emittedAtMs"]
+    assert value["emittedAtMs"] == int(NOW * 1000)
+    assert b"\n" not in line
+    if value["method"] != "rawResponseItem/completed":
+        validator("ServerNotification").validate({"method": value["method"], "params": value["params"]})
+    return value
+
+
+class Recording:
+    """An adapter, and a sink that hands it what a turn emits."""
+
+    def __init__(
+        self, *, opted_out: Collection[str] = (), raw: bool = False, subscribed: bool = True
+    ) -> None:
+        self.adapter = ThreadAdapter(THREAD, lambda: NOW, opted_out)
+        self.raw, self.subscribed = raw, subscribed
+        self.messages: list[Json] = []
+        self.emitted: list[SessionEvent] = []
+
+    def emit(
+        self, operation_id: str, event: EngineEvent, *, turn_id: str | None = None, wake: bool = True
+    ) -> None:
+        self.take(SessionEvent(operation_id, turn_id, event))
+
+    def take(self, event: SessionEvent) -> list[Json]:
+        self.emitted.append(event)
+        found = [
+            message(line) for line in self.adapter.lines(event, subscribed=self.subscribed, raw=self.raw)
+        ]
+        self.messages += found
+        return found
+
+    def turn(self, turn_id: str = TURN, operation_id: str = "7") -> TurnEmitter:
+        return TurnEmitter(self, operation_id, turn_id, lambda: NOW)
+
+    def params(self, method: str) -> list[Json]:
+        return [each["params"] for each in self.messages if each["method"] == method]
+
+    def short(self) -> list[str]:
+        return [_short(each) for each in self.messages]
+
+
+def _short(value: Json) -> str:
+    """`method kind` and, at its end, the status, where the message has them."""
+    params = value["params"]
+    item = params.get("item")
+    if isinstance(item, dict) and value["method"].startswith("item/"):
+        status = f" {item['status']}" if "status" in item else ""
+        return f"{value['method']} {item['type']}{status}"
+    match value["method"]:
+        case "turn/completed":
+            return f"turn/completed {params['turn']['status']}"
+        case "error":
+            return "error retry" if params["willRetry"] else "error final"
+        case method:
+            return str(method)
+
+
+def check_laws(messages: Iterable[Json]) -> None:
+    """Items begin before all else that is said of them and end once, before their turn; turns likewise."""
+    turns: dict[str, str] = {}
+    open_items: dict[str, tuple[str, Json]] = {}
+    seen: set[str] = set()
+    for value in messages:
+        method, params = value["method"], value["params"]
+        match method:
+            case "turn/started":
+                assert params["turn"]["id"] not in turns
+                turns[params["turn"]["id"]] = "running"
+            case "turn/completed":
+                id = params["turn"]["id"]
+                assert turns[id] == "running"
+                turns[id] = "over"
+                left = [item for turn, item in open_items.values() if turn == id]
+                assert all(item.get("source") == "unifiedExecStartup" for item in left)
+            case "item/started":
+                assert params["item"]["id"] not in seen
+                assert turns.get(params["turnId"]) == "running"
+                seen.add(params["item"]["id"])
+                open_items[params["item"]["id"]] = (params["turnId"], params["item"])
+            case "item/completed":
+                turn_id, item = open_items.pop(params["item"]["id"])
+                assert (turn_id, item["type"]) == (params["turnId"], params["item"]["type"])
+                assert params["item"].get("status") != "inProgress"
+            case _ if "itemId" in params:
+                assert open_items[params["itemId"]][0] == params["turnId"]
+            case _:
+                pass
+    assert set(turns.values()) <= {"over"}

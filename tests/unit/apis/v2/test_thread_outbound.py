@@ -1,0 +1,524 @@
+"""Turns in the words of the thread API: what clients are told, and in which order."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app_server.apis.v2.outbound import ThreadAdapter
+from app_server.conversations.adapter import AdapterFactory
+from app_server.conversations.status import Activity, ConversationStatus
+from app_server.core.turn.emitter import TurnEmitter
+from protocol.base import Json
+from protocol.engine.errors import ErrorClass, TurnError
+from protocol.engine.events import (
+    AgentMessageDelta,
+    AttemptFailed,
+    CommandOutput,
+    OutputStream,
+    PatchWriting,
+    ReasoningSummaryDelta,
+    ReasoningSummaryPart,
+    ReasoningTextDelta,
+    SessionEvent,
+    TerminalInput,
+    TurnKind,
+    TurnStatus,
+)
+from protocol.engine.items import (
+    AgentMessage,
+    CommandSource,
+    ContextCompaction,
+    EnteredReview,
+    ExitedReview,
+    ItemStatus,
+    McpToolCall,
+    Plan,
+    Reasoning,
+    UserMessage,
+)
+from protocol.engine.turns import TurnState
+from protocol.events import notices
+from protocol.events.commands import ExecApprovalRequestEvent, UnknownCommand
+from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEvent
+from protocol.events.review import ReviewOutputEvent
+from protocol.events.tokens import (
+    RateLimitSnapshot,
+    TokenCountEvent,
+)
+from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
+from protocol.items import TextInput
+from protocol.mcp import McpInvocation
+from tests.unit.apis.v2.recorded import (
+    LIMITS,
+    NOW,
+    OTHER_TURN,
+    RAW,
+    THREAD,
+    TURN,
+    USAGE,
+    Recording,
+    check_laws,
+    command,
+    patch,
+)
+
+
+def say(turn: TurnEmitter, *texts: str, id: str = "msg-1") -> None:
+    turn.start(AgentMessage(id, ()))
+    for text in texts:
+        turn.emit(AgentMessageDelta(id, text))
+    turn.complete(AgentMessage(id, ("".join(texts),)))
+
+
+def question(turn: TurnEmitter, item_id: str) -> ExecApprovalRequestEvent:
+    asking = ExecApprovalRequestEvent(
+        call_id=item_id,
+        command=("bash", "-lc", "ls"),
+        cwd="/w",
+        parsed_cmd=(UnknownCommand(cmd="ls"),),
+    )
+    turn.emit(asking)
+    return asking
+
+
+# --- whole turns
+def test_a_short_turn() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, 1000)
+    turn.show(UserMessage("u1", (TextInput(text="hi"),)))
+    say(turn, "Hel", "lo")
+    turn.emit(TokenCountEvent(info=USAGE, rate_limits=LIMITS))
+    turn.turn_ended(TurnStatus.COMPLETED, last_agent_message="Hello")
+    assert seen.short() == [
+        "turn/started",
+        "item/started userMessage",
+        "item/completed userMessage",
+        "item/started agentMessage",
+        "item/agentMessage/delta",
+        "item/agentMessage/delta",
+        "item/completed agentMessage",
+        "thread/tokenUsage/updated",
+        "account/rateLimits/updated",
+        "turn/completed completed",
+    ]
+    check_laws(seen.messages)
+    started, completed = seen.params("turn/started")[0]["turn"], seen.params("turn/completed")[0]["turn"]
+    assert started == {
+        "id": TURN,
+        "rootTurnId": TURN,
+        "items": [],
+        "itemsView": "notLoaded",
+        "status": "inProgress",
+        "error": None,
+        "startedAt": int(NOW),
+        "completedAt": None,
+        "durationMs": None,
+    }
+    assert (completed["itemsView"], [each["text"] for each in completed["items"]]) == ("summary", ["Hello"])
+    assert (completed["startedAt"], completed["completedAt"], completed["durationMs"]) == (
+        int(NOW),
+        int(NOW),
+        0,
+    )
+    assert seen.params("item/agentMessage/delta")[0] == {
+        "threadId": THREAD,
+        "turnId": TURN,
+        "itemId": "msg-1",
+        "delta": "Hel",
+    }
+    assert seen.params("account/rateLimits/updated")[0]["rateLimits"]["primary"]["usedPercent"] == 13
+
+
+def test_a_command_with_a_question() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(command())
+    question(turn, "call-1")
+    asked = seen.adapter.question(seen.emitted[-1])
+    assert asked is not None
+    assert json.loads(asked.params)["itemId"] == "call-1"
+    assert seen.adapter.question_closed(0)[0].startswith(b'{"method":"serverRequest/resolved"')
+    turn.emit(CommandOutput("call-1", OutputStream.STDOUT, b"a\n"))
+    turn.complete(command(status=ItemStatus.FAILED, output="a\n", exit_code=2, seconds=0.5))
+    turn.start(patch())
+    turn.emit(ApplyPatchApprovalRequestEvent(call_id="call-2", changes={}))
+    turn.emit(PatchWriting(patch(), asked=True))
+    turn.emit(CommandOutput("call-2", OutputStream.STDOUT, b"Success"))
+    turn.complete(patch(status=ItemStatus.COMPLETED))
+    turn.emit(TurnDiffEvent(unified_diff="diff"))
+    turn.start(command("call-3"))
+    turn.complete(command("call-3", status=ItemStatus.DECLINED, output="refused"))
+    turn.turn_ended(TurnStatus.COMPLETED)
+    assert seen.short() == [
+        "turn/started",
+        "item/started commandExecution inProgress",
+        "item/commandExecution/outputDelta",
+        "item/completed commandExecution failed",
+        "item/started fileChange inProgress",
+        "item/fileChange/outputDelta",
+        "item/completed fileChange completed",
+        "turn/diff/updated",
+        "item/started commandExecution inProgress",
+        "item/completed commandExecution declined",
+        "turn/completed completed",
+    ]
+    check_laws(seen.messages)
+    assert seen.params("turn/completed")[0]["turn"]["itemsView"] == "notLoaded"
+
+
+def test_an_interrupt_ends_what_is_open() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(AgentMessage("m", ()), partial=lambda: AgentMessage("m", ("half",)))
+    turn.emit(AgentMessageDelta("m", "half"))
+    turn.start(command())
+    turn.start(McpToolCall(id="c", invocation=McpInvocation(server="s", tool="t")))
+    turn.turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
+    assert seen.short()[-4:] == [
+        "item/completed agentMessage",
+        "item/completed commandExecution failed",
+        "item/completed mcpToolCall failed",
+        "turn/completed interrupted",
+    ]
+    check_laws(seen.messages)
+    assert seen.params("item/completed")[0]["item"]["text"] == "half"
+    ended = seen.params("turn/completed")[0]["turn"]
+    assert (ended["items"], ended["itemsView"], ended["error"]) == ([], "notLoaded", None)
+
+
+def test_a_retry_ends_the_broken_message_first() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(AgentMessage("m1", ()))
+    turn.emit(AgentMessageDelta("m1", "bro"))
+    turn.cut_text()
+    error = TurnError("stream cut", ErrorClass.RESPONSE_STREAM_DISCONNECTED)
+    turn.emit(AttemptFailed(error, 1, 5))
+    say(turn, "whole", id="m2")
+    turn.turn_ended(TurnStatus.COMPLETED)
+    assert seen.short()[1:6] == [
+        "item/started agentMessage",
+        "item/agentMessage/delta",
+        "item/completed agentMessage",
+        "error retry",
+        "item/started agentMessage",
+    ]
+    check_laws(seen.messages)
+    assert seen.params("error")[0]["error"] == {
+        "message": "Reconnecting... 1/5",
+        "codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": None}},
+        "additionalDetails": "stream cut",
+    }
+    assert [each["text"] for each in seen.params("turn/completed")[0]["turn"]["items"]] == ["whole"]
+
+
+def test_a_failed_turn_says_why_twice_in_the_same_words() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(command())
+    turn.turn_ended(TurnStatus.FAILED, error=TurnError("no", ErrorClass.UNAUTHORIZED, 401, "details"))
+    assert seen.short()[-3:] == [
+        "item/completed commandExecution failed",
+        "error final",
+        "turn/completed failed",
+    ]
+    expected = {"message": "no", "codexErrorInfo": "unauthorized", "additionalDetails": "details"}
+    assert seen.params("error")[0]["error"] == seen.params("turn/completed")[0]["turn"]["error"] == expected
+
+
+def test_a_turn_that_fails_without_a_reason_still_has_an_error() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.turn_ended(TurnStatus.FAILED)
+    assert seen.params("turn/completed")[0]["turn"]["error"]["codexErrorInfo"] == "other"
+
+
+@pytest.mark.parametrize("output", [ReviewOutputEvent(overall_explanation="Well done."), None])
+def test_a_review_has_one_turn_and_says_what_it_found(output: ReviewOutputEvent | None) -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REVIEW, None)
+    turn.show(EnteredReview("e", "prompt", "current changes"))
+    turn.show(ExitedReview("x", output))
+    joined = seen.adapter.running_turn()
+    turn.turn_ended(TurnStatus.COMPLETED)
+    message = ["item/started agentMessage", "item/completed agentMessage"]
+    assert seen.short() == [
+        "turn/started",
+        "item/started enteredReviewMode",
+        "item/completed enteredReviewMode",
+        "item/started exitedReviewMode",
+        "item/completed exitedReviewMode",
+        *(message if output else []),
+        "turn/completed completed",
+    ]
+    check_laws(seen.messages)
+    assert {each["turnId"] for each in seen.params("item/started")} == {TURN}
+    ids = [each["item"]["id"] for each in seen.params("item/completed")]
+    assert joined is not None
+    assert [each["id"] for each in joined.to_value()["items"]] == ids, "the same live and read again"
+    said = [each["text"] for each in seen.params("turn/completed")[0]["turn"]["items"]]
+    assert said == (["Well done."] if output else [])
+
+
+def test_a_compaction_is_an_item() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.COMPACT, None)
+    turn.start(ContextCompaction("c"))
+    turn.emit(TokenCountEvent(info=USAGE))
+    turn.complete(ContextCompaction("c"))
+    turn.turn_ended(TurnStatus.COMPLETED)
+    assert seen.short()[1:4] == [
+        "item/started contextCompaction",
+        "thread/tokenUsage/updated",
+        "item/completed contextCompaction",
+    ]
+
+
+def test_a_terminal_outlives_its_turn() -> None:
+    seen = Recording()
+    turn, terminal = seen.turn(), command(source=CommandSource.TERMINAL, process_id="1")
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(terminal)
+    begun = turn.detach("call-1")
+    turn.turn_ended(TurnStatus.COMPLETED)
+    later = seen.turn(OTHER_TURN)
+    later.turn_started(TurnKind.REGULAR, None)
+    later.start(command())  # the model's call ids begin anew
+    later.emit_under(TURN, TerminalInput("call-1", "1", "y\n"))
+    later.emit_under(TURN, CommandOutput("call-1", OutputStream.STDOUT, b"late"))
+    ended = command(source=CommandSource.TERMINAL, status=ItemStatus.COMPLETED, exit_code=0)
+    later.complete_detached(ended, begun, TURN)
+    later.complete(command(status=ItemStatus.COMPLETED, exit_code=0))
+    assert seen.adapter.running is not None
+    assert [each.item.id for each in seen.adapter.running.items] == ["call-1-2"]
+    later.turn_ended(TurnStatus.COMPLETED)
+    check_laws(seen.messages)
+    places = [(each["turnId"], each["item"]["id"]) for each in seen.params("item/completed")]
+    assert places == [(TURN, "call-1"), (OTHER_TURN, "call-1-2")]
+    assert seen.params("item/commandExecution/terminalInteraction") == [
+        {"threadId": THREAD, "turnId": TURN, "itemId": "call-1", "processId": "1", "stdin": "y\n"}
+    ]
+
+
+def test_a_turn_that_ended_before_it_started_is_both_started_and_completed() -> None:
+    seen = Recording()
+    seen.turn().turn_ended(TurnStatus.COMPLETED)
+    assert seen.short() == ["turn/started", "turn/completed completed"]
+    check_laws(seen.messages)
+    assert seen.params("turn/started")[0]["turn"]["startedAt"] == int(NOW)
+
+
+# --- pieces
+def test_characters_that_are_cut_between_chunks_are_put_together() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(command())
+    for stream, chunk in (
+        (OutputStream.STDOUT, "é".encode()[:1]),
+        (OutputStream.STDERR, "€".encode()[:2]),
+        (OutputStream.STDOUT, "é".encode()[1:] + b"\xff"),
+        (OutputStream.STDERR, "€".encode()[2:]),
+        (OutputStream.STDOUT, b"\xf0\x9f"),
+    ):
+        turn.emit(CommandOutput("call-1", stream, chunk))
+    turn.complete(command(status=ItemStatus.COMPLETED, exit_code=0))
+    texts = [each["delta"] for each in seen.params("item/commandExecution/outputDelta")]
+    assert texts == ["é\ufffd", "€", "\ufffd"]
+    assert seen.short()[-1] == "item/completed commandExecution completed"
+
+
+@pytest.mark.parametrize("text", ["a" * 20_000, "é" * 20_000, "\0" * 9_000])
+def test_output_comes_in_pieces_that_a_line_can_hold(text: str) -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(command())
+    turn.emit(CommandOutput("call-1", OutputStream.STDOUT, text.encode()))
+    pieces = [each["delta"] for each in seen.params("item/commandExecution/outputDelta")]
+    assert "".join(pieces) == text
+    assert all(len(piece.encode()) <= 8 * 1024 for piece in pieces)
+
+
+def test_reasoning_has_parts_and_raw_text() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(Reasoning("r", ()))
+    turn.emit(ReasoningSummaryPart("r", 0))
+    turn.emit(ReasoningSummaryDelta("r", 0, "think"))
+    turn.emit(ReasoningTextDelta("r", 2, 'ra"w'))
+    turn.complete(Reasoning("r", ("think",), ('ra"w',), False))
+    turn.start(Plan("p", ""))
+    turn.emit(AgentMessageDelta("p", "1. look"))
+    turn.complete(Plan("p", "1. look"))
+    turn.turn_ended(TurnStatus.COMPLETED)
+    assert seen.params("item/reasoning/summaryPartAdded")[0]["summaryIndex"] == 0
+    assert seen.params("item/reasoning/summaryTextDelta")[0]["delta"] == "think"
+    assert seen.params("item/reasoning/textDelta")[0] == {
+        "threadId": THREAD,
+        "turnId": TURN,
+        "itemId": "r",
+        "delta": 'ra"w',
+        "contentIndex": 2,
+    }
+    assert seen.params("item/plan/delta")[0]["delta"] == "1. look"
+    assert seen.params("item/completed")[0]["item"]["content"] == [], "raw reasoning is not shown"
+    check_laws(seen.messages)
+
+
+def test_a_text_that_is_no_unicode_is_still_a_line() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    say(turn, "a\ud800b")
+    assert seen.params("item/agentMessage/delta")[0]["delta"] == "a\ud800b"
+
+
+def test_only_news_are_told_of() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.emit(TurnDiffEvent(unified_diff=""))
+    for _ in range(2):
+        turn.emit(TurnDiffEvent(unified_diff="d"))
+        turn.emit(TokenCountEvent(info=USAGE, rate_limits=LIMITS))
+        turn.emit(TokenCountEvent(info=None, rate_limits=RateLimitSnapshot()))
+        turn.emit(TokenCountEvent(info=USAGE, rate_limits=RateLimitSnapshot()))
+    assert len(seen.params("turn/diff/updated")) == 1
+    assert len(seen.params("thread/tokenUsage/updated")) == 1
+    turn.turn_ended(TurnStatus.COMPLETED)
+    again = seen.turn(OTHER_TURN)
+    again.turn_started(TurnKind.REGULAR, None)
+    again.emit(TurnDiffEvent(unified_diff="d"))
+    again.emit(TokenCountEvent(info=USAGE))
+    assert [each["turnId"] for each in seen.params("turn/diff/updated")] == [TURN, OTHER_TURN]
+    assert [each["turnId"] for each in seen.params("thread/tokenUsage/updated")] == [TURN, OTHER_TURN]
+
+
+def test_limits_that_nobody_knows_are_no_news() -> None:
+    seen = Recording()
+    seen.take(SessionEvent("7", None, TokenCountEvent(rate_limits=RateLimitSnapshot())))
+    assert seen.messages == []
+
+
+def test_an_error_that_ends_nothing_is_a_warning() -> None:
+    seen = Recording()
+    for turn_id in (None, TURN):
+        seen.take(SessionEvent("", turn_id, notices.ErrorEvent(message="MCP server failed")))
+    assert seen.short() == ["warning", "warning"]
+
+
+def test_raw_items_are_for_those_who_asked() -> None:
+    for raw, expected in ((False, []), (True, ["rawResponseItem/completed"])):
+        seen = Recording(raw=raw)
+        seen.take(SessionEvent("7", TURN, RawResponseItemEvent(item=RAW)))
+        assert seen.short() == expected
+    assert seen.messages[0]["params"] == {"threadId": THREAD, "turnId": TURN, "item": RAW.to_value()}
+
+
+# --- who hears what
+def test_it_is_what_a_live_conversation_asks_for() -> None:
+    make: AdapterFactory = ThreadAdapter
+    adapter = make(THREAD)
+    assert adapter.needs_identity
+    (line,) = adapter.status_changed(ConversationStatus())
+    assert json.loads(line)["emittedAtMs"] > 1_600_000_000_000, "the clock of the system"
+    adapter.continues_elsewhere()
+
+
+def test_without_a_subscriber_only_the_status_is_told() -> None:
+    seen = Recording(subscribed=False)
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(AgentMessage("m", ()))
+    turn.emit(AgentMessageDelta("m", "half"))
+    assert seen.messages == []
+    seen.subscribed = True
+    turn.emit(AgentMessageDelta("m", " a word"))
+    turn.complete(AgentMessage("m", ("half a word",)))
+    turn.turn_ended(TurnStatus.COMPLETED)
+    assert seen.short() == [
+        "item/agentMessage/delta",
+        "item/completed agentMessage",
+        "turn/completed completed",
+    ]
+
+
+def test_who_joins_sees_the_turn_with_what_goes_on() -> None:
+    seen = Recording()
+    turn = seen.turn()
+    assert seen.adapter.running_turn() is None
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.show(UserMessage("u", (TextInput(text="hi"),)))
+    turn.start(AgentMessage("m", ()))
+    turn.emit(AgentMessageDelta("m", "half"))
+    assert seen.adapter.running is not None
+    assert (seen.adapter.running.id, seen.adapter.running.state) == (TURN, TurnState.IN_PROGRESS)
+    assert [each.item.id for each in seen.adapter.running.items] == ["u"]
+    joined = seen.adapter.running_turn()
+    assert joined is not None
+    shown = joined.to_value()
+    assert (shown["status"], shown["itemsView"]) == ("inProgress", "full")
+    assert [(each["id"], each.get("text")) for each in shown["items"]] == [("u", None), ("m", "half")]
+    turn.turn_ended(TurnStatus.COMPLETED)
+    assert seen.adapter.running_turn() is None
+
+
+def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
+    seen, before = Recording(), Recording()
+    turn = before.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(AgentMessage("m", ()))
+    turn.emit(AgentMessageDelta("m", "x"))
+    turn.complete(AgentMessage("m", ("x",)))
+    turn.turn_ended(TurnStatus.COMPLETED)
+    for event in before.emitted[2:]:
+        seen.take(event)
+    assert seen.short() == [
+        "item/started agentMessage",
+        "item/completed agentMessage",
+        "turn/completed completed",
+    ]
+
+
+def test_what_the_client_opted_out_of_is_left_out_by_exact_name() -> None:
+    seen = Recording(opted_out=["item/agentMessage/delta", "turn/started", "item/*", "thread/status/changed"])
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    say(turn, "a", "b")
+    turn.turn_ended(TurnStatus.COMPLETED)
+    assert seen.short() == [
+        "item/started agentMessage",
+        "item/completed agentMessage",
+        "turn/completed completed",
+    ]
+    assert seen.adapter.status_changed(ConversationStatus()) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"),
+    [
+        (ConversationStatus(), {"type": "idle"}),
+        (ConversationStatus(Activity.SYSTEM_ERROR), {"type": "systemError"}),
+        (ConversationStatus(Activity.NOT_LOADED), {"type": "notLoaded"}),
+        (ConversationStatus(Activity.ACTIVE), {"type": "active", "activeFlags": []}),
+        (
+            ConversationStatus(Activity.ACTIVE, waiting_on_approval=True, waiting_on_input=True),
+            {"type": "active", "activeFlags": ["waitingOnApproval", "waitingOnUserInput"]},
+        ),
+    ],
+)
+def test_the_status_of_a_thread(status: ConversationStatus, shown: Json) -> None:
+    (line,) = Recording().adapter.status_changed(status)
+    assert json.loads(line)["params"] == {"threadId": THREAD, "status": shown}

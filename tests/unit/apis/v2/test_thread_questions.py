@@ -1,0 +1,246 @@
+"""Questions to the client, its answers, and the words for settings and input, in the thread API."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app_server.apis.v2 import inbound, spelling
+from app_server.apis.v2.approvals import decision
+from app_server.conversations.adapter import ClientQuestion
+from protocol import policy as engine
+from protocol.base import Json
+from protocol.engine.events import EngineEvent, TurnKind
+from protocol.engine.items import CommandExecution, CommandSource
+from protocol.events.commands import ExecApprovalRequestEvent, ReadCommand, UnknownCommand
+from protocol.events.mcp import ElicitationRequestEvent
+from protocol.events.notices import WarningEvent
+from protocol.events.patches import AddFileChange, ApplyPatchApprovalRequestEvent
+from protocol.items import ImageInput, LocalImageInput, TextInput
+from protocol.ops import ElicitationAction, ExecApprovalOp, PatchApprovalOp, ResolveElicitationOp
+from protocol.policy import ReviewDecision
+from protocol.v2 import input as wire_input
+from protocol.v2 import policy as wire
+from tests.unit.apis.v2.recorded import NOW, THREAD, TURN, Recording, validator
+
+COMMAND = ExecApprovalRequestEvent(
+    call_id="call-1",
+    command=("bash", "-lc", "cat a"),
+    cwd="/w",
+    reason="I need it",
+    parsed_cmd=(ReadCommand(cmd="cat a", name="a", path="a"),),
+)
+PATCH = ApplyPatchApprovalRequestEvent(
+    call_id="call-2", changes={"/w/a": AddFileChange(content="")}, grant_root="/w"
+)
+FORM = ElicitationRequestEvent(
+    server_name="s", id="1", message="Which?", requested_schema={"type": "object", "properties": {"x": {}}}
+)
+
+
+def asked(event: EngineEvent, seen: Recording | None = None) -> ClientQuestion | None:
+    seen = seen or Recording()
+    seen.emit("7", event, turn_id=TURN)
+    question = seen.adapter.question(seen.emitted[-1])
+    if question is not None:
+        params = json.loads(question.params)
+        validator("ServerRequest").validate({"id": 0, "method": question.method, "params": params})
+        assert question.is_approval
+    return question
+
+
+def test_may_this_command_run() -> None:
+    question = asked(COMMAND)
+    assert question is not None
+    assert question.method == "item/commandExecution/requestApproval"
+    assert json.loads(question.params) == {
+        "kind": "command",
+        "threadId": THREAD,
+        "turnId": TURN,
+        "itemId": "call-1",
+        "startedAtMs": int(NOW * 1000),
+        "environmentId": None,
+        "reason": "I need it",
+        "command": "bash -lc 'cat a'",
+        "cwd": "/w",
+        "commandActions": [{"type": "read", "command": "cat a", "name": "a", "path": "/w/a"}],
+        "availableDecisions": ["accept", "acceptForSession", "decline", "cancel"],
+    }
+
+
+def test_what_is_offered_is_taken() -> None:
+    question = asked(COMMAND)
+    assert question is not None
+    for word in json.loads(question.params)["availableDecisions"]:
+        op = question.to_op({"decision": word})
+        assert isinstance(op, ExecApprovalOp)
+        assert (op.id, op.call_id) == ("7", "call-1")
+        expected = {
+            "accept": ReviewDecision.APPROVED,
+            "acceptForSession": ReviewDecision.APPROVED_FOR_SESSION,
+            "decline": ReviewDecision.DENIED,
+            "cancel": ReviewDecision.ABORT,
+        }
+        assert op.decision is expected[word]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(None, {}, [], "accept", True, {"decision": True}, {"decision": None}, {"decision": "Accept"}),
+        *({"decision": "approved"}, {"decision": "approved_for_session"}, {"decision": "yes"}),
+        *({"decision": ["accept"]}, {"decision": {"accept": {}}}, {"result": {"decision": "accept"}}),
+        {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["touch"]}}},
+        {"decision": {"applyNetworkPolicyAmendment": {"network_policy_amendment": {"action": "allow"}}}},
+        {"decision": "denied"},
+    ],
+    ids=str,
+)
+def test_everything_else_is_a_no(answer: Json) -> None:
+    assert decision(answer) is ReviewDecision.DENIED
+
+
+def test_may_these_files_change() -> None:
+    question = asked(PATCH)
+    assert question is not None
+    assert question.method == "item/fileChange/requestApproval"
+    assert json.loads(question.params)["grantRoot"] == "/w"
+    op = question.to_op({"decision": "abort"})
+    assert op == PatchApprovalOp(id="7", call_id="call-2", decision=ReviewDecision.ABORT)
+
+
+def test_a_question_names_the_item_as_the_client_knows_it() -> None:
+    seen = Recording()
+    earlier = seen.turn("01a1fc2e-4000-7ed0-9b52-64722a96c4dc")
+    earlier.turn_started(TurnKind.REGULAR, None)
+    item = CommandExecution(id="call-1", command=("bash", "-lc", "cat a"), cwd="/w", parsed=())
+    earlier.show(item)
+    turn = seen.turn()
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(item)
+    question = asked(COMMAND, seen)
+    assert question is not None
+    assert (
+        json.loads(question.params)["itemId"] == "call-1-2" == seen.params("item/started")[-1]["item"]["id"]
+    )
+    op = question.to_op({"decision": "accept"})
+    assert isinstance(op, ExecApprovalOp)
+    assert op.call_id == "call-1", "the engine knows it by its own id"
+
+
+def test_text_for_a_command_that_goes_on() -> None:
+    seen = Recording()
+    turn = seen.turn("01a1fc2e-4000-7ed0-9b52-64722a96c4dc")
+    turn.turn_started(TurnKind.REGULAR, None)
+    turn.start(
+        CommandExecution(id="call-1", command=("bash",), cwd="/w", parsed=(), source=CommandSource.TERMINAL)
+    )
+    typed = ExecApprovalRequestEvent(
+        call_id="call-1",
+        command=("rm -r 'a'\n",),
+        cwd="/w",
+        parsed_cmd=(UnknownCommand(cmd="rm -r 'a'\n"),),
+    )
+    question = asked(typed, seen)
+    assert question is not None
+    params = json.loads(question.params)
+    assert (params["kind"], params["command"], params["turnId"]) == ("writeStdin", "rm -r 'a'\n", TURN)
+
+
+def test_a_server_asks_for_values() -> None:
+    question = asked(FORM)
+    assert question is not None
+    assert json.loads(question.params) == {
+        "threadId": THREAD,
+        "turnId": TURN,
+        "serverName": "s",
+        "mode": "form",
+        "message": "Which?",
+        "requestedSchema": FORM.requested_schema,
+        "_meta": None,
+    }
+    answers: list[tuple[Json, ElicitationAction, Json]] = [
+        ({"action": "accept", "content": {"x": 1}}, ElicitationAction.ACCEPT, {"x": 1}),
+        ({"action": "cancel", "content": {"x": 1}}, ElicitationAction.CANCEL, None),
+        ({"action": "Accept", "content": {"x": 1}}, ElicitationAction.DECLINE, None),
+        (None, ElicitationAction.DECLINE, None),
+    ]
+    for answer, action, content in answers:
+        expected = ResolveElicitationOp(server_name="s", request_id="1", decision=action, content=content)
+        assert question.to_op(answer) == expected
+
+
+def test_a_form_without_fields_is_a_form() -> None:
+    question = asked(ElicitationRequestEvent(server_name="s", id="1", message="Sure?"))
+    assert question is not None
+    assert json.loads(question.params)["requestedSchema"] == {"type": "object", "properties": {}}
+
+
+def test_other_events_ask_nothing() -> None:
+    assert asked(WarningEvent(message="x")) is None
+
+
+# --- settings
+@pytest.mark.parametrize("policy", engine.AskForApproval)
+def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
+    back = spelling.approval_policy(spelling.approval_mode(policy))
+    dropped = policy is engine.AskForApproval.ON_FAILURE
+    assert back is (engine.AskForApproval.ON_REQUEST if dropped else policy)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "rules", "expected"),
+    [(False, False, "never"), (True, False, "on-request"), (False, True, "on-request")],
+)
+def test_a_granular_policy_is_read_as_the_nearest(sandbox: bool, rules: bool, expected: str) -> None:
+    kinds = wire.GranularApproval(sandbox_approval=sandbox, rules=rules, mcp_elicitations=False)
+    assert spelling.approval_policy(wire.GranularAskForApproval(granular=kinds)) == expected
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        engine.DangerFullAccess(),
+        engine.ReadOnly(),
+        engine.WorkspaceWrite(writable_roots=("/a",), network_access=True, exclude_slash_tmp=True),
+    ],
+)
+def test_sandbox_policies_come_back(policy: engine.SandboxPolicy) -> None:
+    assert spelling.sandbox_policy(spelling.shown_sandbox_policy(policy)) == policy
+
+
+def test_no_sandbox_gives_more_than_was_asked_for() -> None:
+    assert spelling.sandbox_policy(wire.ReadOnlySandboxPolicy(network_access=True)) == engine.ReadOnly()
+    assert spelling.sandbox_policy(wire.ExternalSandboxSandboxPolicy()) == engine.DangerFullAccess()
+
+
+@pytest.mark.parametrize(
+    ("word", "effort"),
+    [("none", "none"), ("high", "high"), ("xhigh", "high"), ("ultra", "high"), ("a lot", None)],
+)
+def test_efforts(word: str, effort: str | None) -> None:
+    assert spelling.shown_effort(spelling.reasoning_effort(word)) == effort
+
+
+# --- input
+def test_input_comes_back() -> None:
+    items = (TextInput(text="hi"), ImageInput(image_url="data:x"), LocalImageInput(path="/x.png"))
+    assert inbound.user_inputs(inbound.shown_inputs(items)) == items
+
+
+def test_skills_and_mentions_are_links() -> None:
+    items = (
+        wire_input.SkillUserInput(name="test", path="/skills/test/SKILL.md"),
+        wire_input.MentionUserInput(name="a.py", path="/w/a.py"),
+    )
+    texts = (TextInput(text="[$test](/skills/test/SKILL.md)"), TextInput(text="[@a.py](/w/a.py)"))
+    assert inbound.user_inputs(items) == texts
+
+
+@pytest.mark.parametrize(
+    "item", [wire_input.AudioUserInput(url="data:x"), wire_input.LocalAudioUserInput(path="/x.wav")]
+)
+def test_sounds_are_refused(item: wire_input.UserInput) -> None:
+    with pytest.raises(inbound.UnsupportedInput, match="not supported"):
+        inbound.user_inputs([item])

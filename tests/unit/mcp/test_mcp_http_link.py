@@ -1,0 +1,270 @@
+"""Servers over streamable HTTP: the official implementation, and faults that it does not have."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
+from protocol.base import Json
+from protocol.mcp import McpAuthStatus
+from tests.unit.mcp.conftest import Rig, http, until
+from tests.unit.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply, reply_json
+
+pytestmark = pytest.mark.anyio
+
+OFFICIAL = Path(__file__).with_name("official_server.py")
+
+
+KINDS = ("streams", "json", "stateless")
+
+
+@pytest.fixture(scope="module")
+def official() -> Iterator[dict[str, str]]:
+    """The URLs of the official server, by how it answers."""
+    pytest.importorskip("mcp.server", reason="the official SDK is not installed")
+    with subprocess.Popen([sys.executable, str(OFFICIAL)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        ports = process.stdout.readline().decode().split()
+        try:
+            yield {kind: f"http://127.0.0.1:{port}/mcp" for kind, port in zip(KINDS, ports, strict=True)}
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_official_server_is_understood(rig: Rig, official: dict[str, str], kind: str) -> None:
+    async def answer(request: ElicitationRequest) -> ElicitationResult:
+        return ElicitationResult("accept", {"n": 3})
+
+    rig.elicit = answer
+    async with rig.opened(http(official[kind])) as mcp:
+        assert list(mcp.tools()) == ["mcp__web__add", "mcp__web__ask", "mcp__web__fail"]
+        assert (await mcp.call("mcp__web__add", {"a": 1, "b": 2})).payload().content == '{"result":3}'
+        failed = await mcp.call("mcp__web__fail", {})
+        assert failed.result is not None
+        assert failed.is_error
+        if kind == "streams":  # the others have no way back while a call runs
+            assert (await mcp.call("mcp__web__ask", {})).payload().content == '{"result":"accept"}'
+        resources = await mcp.all_resources()
+        assert [one.uri for one in resources["web"]] == ["note://one"]
+
+
+async def test_headers_session_and_version_go_with_every_request(rig: Rig) -> None:
+    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+        if message.get("method") == "initialize":
+            old = HANDSHAKE | {"protocolVersion": "2025-03-26"}
+            reply_json(handler, message, old, Mcp_Session_Id="s-1")
+            return True
+        return False
+
+    rig.user["TOKEN"] = "t0k3n"
+    script = ScriptedHttp(answer)
+    with script.serving() as url:
+        config = http(url, bearer_token_env_var="TOKEN", http_headers={"X-One": "1"})
+        async with rig.opened(config) as mcp:
+            assert not (await mcp.call("mcp__web__echo", {})).is_error
+            assert mcp.auth_statuses() == {"web": McpAuthStatus.BEARER_TOKEN}
+    first, *others = [one.headers for one in script.asked]
+    assert "Mcp-Session-Id" not in first
+    assert {one["Mcp-Session-Id"] for one in others} == {"s-1"}
+    assert {one["MCP-Protocol-Version"] for one in others} == {"2025-03-26"}
+    assert {one["Authorization"] for one in (first, *others)} == {"Bearer t0k3n"}
+    assert {one["X-One"] for one in (first, *others)} == {"1"}
+    assert script.asked[-1].method == "DELETE"
+
+
+async def test_a_proxy_and_certificates_are_the_users_and_not_the_processs(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = ScriptedHttp()
+    with script.serving() as url:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        async with rig.opened(http(url)) as mcp:
+            assert mcp.failures() == ()
+        rig.user["HTTP_PROXY"] = url
+        async with rig.opened(http("http://mcp.test/mcp")) as mcp:
+            assert mcp.failures() == ()
+        assert script.asked[-1].headers["Host"] == "mcp.test"
+        rig.user["SSL_CERT_FILE"] = str(tmp_path / "none")
+        async with rig.opened(http("https://mcp.test/mcp")) as mcp:
+            (failure,) = mcp.failures()
+            assert "SSL_CERT_FILE names no file" in failure.message
+
+
+async def test_a_server_that_wants_a_login_says_so(rig: Rig) -> None:
+    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+        reply(handler, 401, b"no", WWW_Authenticate="Bearer")
+        return True
+
+    with ScriptedHttp(answer).serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            (failure,) = mcp.failures()
+            assert failure.message == "The web MCP server is not logged in. Run `codex mcp login web`."
+            assert mcp.auth_statuses() == {"web": McpAuthStatus.NOT_LOGGED_IN}
+
+
+async def test_a_redirect_is_not_followed_with_the_token(rig: Rig) -> None:
+    elsewhere = ScriptedHttp()
+    rig.user["TOKEN"] = "t0k3n"
+    with elsewhere.serving() as other:
+
+        def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+            reply(handler, 307, Location=other)
+            return True
+
+        with ScriptedHttp(answer).serving() as url:
+            async with rig.opened(http(url, bearer_token_env_var="TOKEN")) as mcp:
+                (failure,) = mcp.failures()
+    assert "leads elsewhere, which is not followed" in failure.message
+    assert "t0k3n" not in failure.message
+    assert elsewhere.asked == []
+
+
+async def test_nobody_there_and_no_token(rig: Rig) -> None:
+    with ScriptedHttp().serving() as url:
+        pass
+    secret = url.replace("http://", "http://me:secret@") + "?key=secret"
+    async with rig.opened(http(secret), http(url, name="token", bearer_token_env_var="NONE")) as mcp:
+        messages = {failure.server: failure.message for failure in mcp.failures()}
+    assert messages["web"] == (
+        f"MCP client for `web` failed to start: handshaking with MCP server failed: cannot reach {url}: "
+        "the connection was refused or the name is unknown"
+    )
+    assert messages["token"] == (
+        "MCP client for `token` failed to start: Environment variable NONE for MCP server 'token' is not set"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[bad",
+        "http://127.0.0.1:999999/mcp",
+        "ftp://x/",
+        "nonsense",
+        "",
+        "http://exa mple/",
+        "http://\0/",
+    ],
+)
+async def test_a_url_that_is_none_costs_one_message(rig: Rig, url: str) -> None:
+    async with rig.opened(http(url)) as mcp:
+        (failure,) = mcp.failures()
+        assert failure.message.startswith("MCP client for `web` failed to start: ")
+
+
+async def test_headers_that_are_none_cost_one_message(rig: Rig) -> None:
+    with ScriptedHttp().serving() as url:
+        async with rig.opened(http(url, http_headers={"X": "ünfit\n"})) as mcp:
+            (failure,) = mcp.failures()
+            assert "ünfit" not in failure.message
+
+
+async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
+    script = ScriptedHttp()
+
+    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        begin_events(handler)
+        with contextlib.suppress(OSError):
+            while not script.stop.wait(0.01):
+                handler.wfile.write(b": still here\n\ndata: {}\n\n")
+        return True
+
+    script.answer = answer
+    with script.serving() as url:
+        async with rig.opened(http(url, tool_timeout_sec=0.5)) as mcp:
+            outcome = await mcp.call("mcp__web__echo", {})
+            assert "timed out awaiting tools/call after 500ms" in (outcome.error or "")
+            await until(lambda: bool(script.messages("notifications/cancelled")))
+
+
+async def test_an_endless_event_is_cut(rig: Rig) -> None:
+    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        begin_events(handler)
+        with contextlib.suppress(OSError):
+            handler.wfile.write(b"data: ")
+            for _ in range(400):
+                handler.wfile.write(b"x" * 100_000)
+        return True
+
+    with ScriptedHttp(answer).serving() as url:
+        async with rig.opened(http(url, tool_timeout_sec=20.0)) as mcp:
+            assert "over the limit" in ((await mcp.call("mcp__web__echo", {})).error or "")
+
+
+async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
+    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        begin_events(handler)
+        result = {"content": [{"type": "text", "text": "found"}]}
+        found = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        noise = 'data: not json\n\n: comment\n\nevent: message\ndata: {"method":"notifications/progress"}\n\n'
+        handler.wfile.write((noise + f"id: 1\ndata: {found}\n\n").encode())
+        return True
+
+    with ScriptedHttp(answer).serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            content = (await mcp.call("mcp__web__echo", {})).payload().content
+            assert content == '[{"text":"found","type":"text"}]'
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "expected"),
+    [
+        (500, b"oh no", "text/plain", "answered 500"),
+        (200, b"<html>", "text/html", "ended its answer without answering"),
+        (200, b"not json", "application/json", "ended its answer without answering"),
+        (
+            400,
+            b'{"jsonrpc":"2.0","id":%d,"error":{"code":-7,"message":"bad"}}',
+            "application/json",
+            "Mcp error: -7: bad",
+        ),
+    ],
+)
+async def test_an_answer_that_is_none_fails_the_call(
+    rig: Rig, status: int, body: bytes, kind: str, expected: str
+) -> None:
+    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        reply(handler, status, body % message["id"] if b"%d" in body else body, Content_Type=kind)
+        return True
+
+    with ScriptedHttp(answer).serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            assert expected in ((await mcp.call("mcp__web__echo", {})).error or "")
+
+
+async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None:
+    script = ScriptedHttp()
+
+    def answer(handler: BaseHTTPRequestHandler, message: Json) -> bool:
+        method, begun = message.get("method"), len(script.messages("initialize"))
+        if method == "initialize":
+            reply_json(handler, message, HANDSHAKE, Mcp_Session_Id=f"s-{begun}")
+            return True
+        if method == "tools/call" and begun == 1:
+            reply(handler, 404)
+            return True
+        return False
+
+    script.answer = answer
+    with script.serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            assert "Transport closed" in ((await mcp.call("mcp__web__echo", {})).error or "")
+            assert not (await mcp.call("mcp__web__echo", {})).is_error
+    assert script.messages("tools/call")[-1].headers["Mcp-Session-Id"] == "s-2"

@@ -1,0 +1,209 @@
+"""Splitting scripts of plain commands: what is understood, what is refused, and that real shells agree."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app_server.core.shell.readers import READERS
+from app_server.core.shell.safe_commands import is_known_safe as judge_safe
+from app_server.core.shell.script import (
+    MAX_CHARACTERS,
+    MAX_COMMANDS,
+    script_of,
+    split_for_display,
+    split_script,
+)
+from tests.unit.shell.shims import BUILTINS, Shims
+
+is_known_safe = partial(judge_safe, trusts=lambda program: True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "sh", "/bin/bash", "/usr/bin/zsh", "/bin/sh"])
+@pytest.mark.parametrize("option", ["-c", "-lc"])
+def test_a_known_shell_that_runs_one_script(shell: str, option: str) -> None:
+    assert script_of([shell, option, "ls"]) == "ls"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["bash", "-lc", "ls", "extra"],
+        ["bash", "-ic", "ls"],
+        ["bash", "--login", "-c", "ls"],
+        ["bash", "script.sh"],
+        ["bash", "-lc"],
+        ["bash"],
+        ["./bash", "-lc", "ls"],
+        ["/tmp/bash", "-c", "ls"],
+        ["fish", "-c", "ls"],
+        ["ls"],
+        [],
+    ],
+)
+def test_anything_else_is_no_script(argv: list[str]) -> None:
+    assert script_of(argv) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "commands"),
+    [
+        ("ls", [["ls"]]),
+        ("ls   -la    ", [["ls", "-la"]]),
+        ("\tls\t-l\n", [["ls", "-l"]]),
+        (
+            "ls && pwd || cat f; wc -l | head -3",
+            [["ls"], ["pwd"], ["cat", "f"], ["wc", "-l"], ["head", "-3"]],
+        ),
+        ("ls;pwd|wc", [["ls"], ["pwd"], ["wc"]]),
+        ("echo 'a b' \"c d\" '' \"\"", [["echo", "a b", "c d", "", ""]]),
+        ("grep --include='*.py' \"x\"y'z' .", [["grep", "--include=*.py", "xyz", "."]]),
+        ('find . -name zzz "-del"ete', [["find", ".", "-name", "zzz", "-delete"]]),
+        ("'ls' src", [["ls", "src"]]),
+        ("find . '(' -name a ')' ! -name b", [["find", ".", "(", "-name", "a", ")", "!", "-name", "b"]]),
+        ("rg 'a|b;c&&d $x `y` \\z' .", [["rg", "a|b;c&&d $x `y` \\z", "."]]),
+        ("head -n 5 é.txt", [["head", "-n", "5", "é.txt"]]),
+        ("ls a=b c:d e%f g@h i,j k+l", [["ls", "a=b", "c:d", "e%f", "g@h", "i,j", "k+l"]]),
+    ],
+)
+def test_plain_commands_are_taken_apart(script: str, commands: list[list[str]]) -> None:
+    assert split_script(script) == tuple(map(tuple, commands))
+
+
+OPAQUE = [
+    "",
+    "   ",
+    # expansions, globs, escapes
+    "echo $HOME", "echo ${HOME}", 'echo "$HOME"', "echo $((1+1))", "echo $(id)", "echo `id`", 'echo "a `id`"',
+    'echo "${x@P}"', "echo $'a'", 'echo $"a"', "ls *.py", "ls ?", "ls [ab]", "ls ~", "ls {a,b}", "echo a\\ b",
+    "find . \\-delete", "find . -del\\ete", "rg \\--pre=cat foo", "ls \\; id", 'echo "a\\"b"',
+    "ls ^x", "ls a#b", "ls =ls",
+    # redirections and heredocs
+    "ls > out", "ls >> out", "ls 2>&1", "cat < f", "ls &> out", "ls >| out", "cat <<EOF\nx\nEOF", "cat <<< x",
+    "ls <(id)",
+    # operators that are not plain, or nothing behind them
+    "ls &", "ls & pwd", "ls |& wc", "&& ls", "ls &&", "ls | | wc", "ls;", "ls ;; pwd", "; ls",
+    # everything that is more than a command
+    "(ls)", "{ ls; }", "! ls", "if true; then ls; fi", "for i in 1; do ls; done", "while false; do ls; done",
+    "f() { ls; }", "[[ -f f ]]", "FOO=1 ls", "PATH=.:/usr/bin ls", "A=1", "export A=1", "declare -x A", "unset A",
+    "case x in x) ls;; esac", "((1))", "ls # comment", "# comment",
+    # lines, control characters, blanks that only some programs take for blanks
+    "ls\npwd", "ls\nrm f", "ls\r\npwd", "ls\rpwd", "ls \\\n src", "ls \x1b[2J", "ls\x00", "ls\u00a0x", "ls\u2028pwd",
+    "ls\x85x", "ls \u202ex", "ls \x0bx", "echo 'a\nb'", "ls\ud800",
+    # texts that are no script
+    "echo 'unterminated", 'echo "unterminated', "ls )", "ls }; }", "ls (a)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("script", OPAQUE)
+def test_what_is_not_plain_is_opaque(script: str) -> None:
+    assert split_script(script) is None
+    assert not is_known_safe(["bash", "-lc", script])
+
+
+def test_long_scripts_are_opaque() -> None:
+    assert split_script("echo " + "a" * (MAX_CHARACTERS - 5)) is not None
+    assert split_script("echo " + "a" * (MAX_CHARACTERS - 4)) is None
+    assert split_script(" && ".join(["true"] * MAX_COMMANDS)) is not None
+    assert split_script(" && ".join(["true"] * (MAX_COMMANDS + 1))) is None
+
+
+@pytest.mark.parametrize("unit", ["a && ", "(", "$(", "a=(", "<", "<<a ", '"$(', "{ ", "[[ ", "if "])
+def test_hostile_scripts_end_without_an_answer(unit: str) -> None:
+    script = (unit * MAX_CHARACTERS)[:MAX_CHARACTERS]
+    assert split_script(script) is None
+    assert split_for_display(script) is None
+
+
+WORDS = st.sampled_from(
+    [
+        "a",
+        "-l",
+        "-n",
+        "5",
+        "src/a.py",
+        "--include=",
+        "x=y",
+        "é",
+        "!",
+        "%1",
+        "a:b",
+        "@",
+        "+",
+        ",",
+        ".",
+        "-",
+        "--",
+    ]
+)
+TEXTS = st.text(alphabet="ab -*$`\\!~#{}[]()<>|&;\"='é?^", max_size=6)
+QUOTED = TEXTS.map(lambda text: "'" + text.replace("'", "") + "'") | TEXTS.map(
+    lambda text: '"' + "".join(c for c in text if c not in '"\\$`') + '"'
+)
+PARTS = st.lists(WORDS | QUOTED, min_size=1, max_size=3).map("".join)
+PROGRAMS = (*sorted(READERS), "cd", "git", "rm", "xargs", "env", "foo")
+COMMANDS = st.tuples(st.sampled_from(PROGRAMS), st.lists(PARTS, max_size=3)).map(
+    lambda c: " ".join([c[0], *c[1]])
+)
+JOINTS = st.sampled_from([" && ", " || ", "; ", " | ", "&&", "|", ";", "  ||\t"])
+ODDITIES = st.sampled_from(
+    [
+        *"'\"\\$`*?[]{}()<>|&;#~^!= \t\n\r\x0b\x00\u00a0\u2003",
+        "$(foo)",
+        "\\\n",
+        "{foo,a}",
+        "$'a'",
+        "\n# ",
+        "=",
+        "${IFS}",
+    ]
+)
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> str:
+    """Mostly plain scripts; some with one odd thing somewhere."""
+    script = draw(COMMANDS)
+    for _ in range(draw(st.integers(0, 3))):
+        script += draw(JOINTS) + draw(COMMANDS)
+    if draw(st.booleans()):
+        at = draw(st.integers(0, len(script)))
+        script = script[:at] + draw(ODDITIES) + script[at:]
+    return script
+
+
+SHELLS = [shell for shell in ("bash", "dash", "zsh") if shutil.which(shell)]
+
+
+@pytest.fixture(scope="module")
+def shims(tmp_path_factory: pytest.TempPathFactory) -> Shims:
+    return Shims(tmp_path_factory.mktemp("shims"), PROGRAMS)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(script=scripts())
+def test_shells_execute_what_the_splitter_reports(shell: str, script: str, shims: Shims) -> None:
+    commands = split_script(script)
+    if commands is None:
+        assert not is_known_safe(["bash", "-lc", script])
+        return
+    seen = shims.calls(str(shutil.which(shell)), script)
+    assert seen <= set(commands)
+    # Programs that do not exist are not called, and builtins of other shells are not seen.
+    seen_programs = {*PROGRAMS} if shell == "bash" else {*PROGRAMS} - {*BUILTINS}
+    if seen_programs.issuperset(words[0] for words in commands):
+        assert seen == set(commands)
+    if is_known_safe(["bash", "-lc", script]):
+        assert {words[0] for words in seen} <= {*READERS, "cd"}
+
+
+def test_the_shims_see_what_shells_execute(shims: Shims, tmp_path: Path) -> None:
+    """The test above can fail: expansions reach the programs, and both runs together reach every command."""
+    seen = shims.calls(str(shutil.which("bash")), "ls {a,b} && foo \"x  y\" || rm 'f' | git; echo $'t\\x41'")
+    assert seen == {("ls", "a", "b"), ("foo", "x  y"), ("rm", "f"), ("git",), ("echo", "tA")}
