@@ -28,7 +28,7 @@ from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.model.request_settings import ClientIdentity
 from app_server.core.notify.message import turn_complete
 from app_server.core.notify.program import NotifyProgram
-from app_server.core.opening import Surroundings
+from app_server.core.opening import ProcessEnvironment
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
 from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
@@ -40,12 +40,12 @@ from protocol.ids import ConversationId
 from protocol.records import dataclass
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
-"""As dashboards know them."""
+"""The names that dashboards use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Gives each conversation its way to its provider; connections are shared."""
+    """Creates the model client of each conversation; they share connections."""
 
     http: LazyHttp
     auth: AuthManager
@@ -53,7 +53,7 @@ class Models:
     environment: Mapping[str, str] = field(repr=False)
 
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient:
-        def watch(attempt: int, seconds: float, status: int | None, error: str | None) -> None:
+        def report_request(attempt: int, seconds: float, status: int | None, error: str | None) -> None:
             telemetry.api_request(attempt, int(seconds * 1000), status=status, error=error)
 
         return ModelClient(
@@ -62,16 +62,16 @@ class Models:
             env=self.environment,
             identity=self.identity(),
             login=self.auth,
-            watch=None if telemetry is NO_TELEMETRY else watch,
+            watch=None if telemetry is NO_TELEMETRY else report_request,
         )
 
     async def names(self, config: Config) -> tuple[str, ...]:
-        """The provider's own models; empty where it cannot be asked."""
+        """The provider's models; empty if the request fails."""
         login = await self.auth.credentials()
-        answer = await list_models(
+        models = await list_models(
             config.provider, self.http, env=self.environment, identity=self.identity(), login=login
         )
-        return answer.names if isinstance(answer, ModelList) else ()
+        return models.names if isinstance(models, ModelList) else ()
 
     async def aclose(self) -> None:
         await self.http.aclose()
@@ -112,8 +112,8 @@ class EngineAdapters:
         return self._client.elicitation
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
-        async def elicit(asked: ElicitationRequest) -> ElicitationResult:
-            answer = await elicitations.ask(asked.server, asked.message, asked.requested_schema)
+        async def elicit(request: ElicitationRequest) -> ElicitationResult:
+            answer = await elicitations.ask(request.server, request.message, request.requested_schema)
             return ElicitationResult(answer.action, answer.content)
 
         around = McpRuntime(
@@ -126,7 +126,7 @@ class EngineAdapters:
         return McpManager(config.mcp_servers, around, BUILTIN_NAMES)
 
     async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:
-        """One way out per process, as the first conversation that wants one configures it."""
+        """One export per process, with the configuration of the first conversation that enables it."""
         if config.otel.exporter is OtelExporter.NONE:
             return NO_TELEMETRY
         async with self._opening:
@@ -149,15 +149,15 @@ class EngineAdapters:
         )
 
     def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted:
-        def completed(turn_id: str, said: Sequence[str], last: str | None) -> None:
+        def completed(turn_id: str, user_messages: Sequence[str], last: str | None) -> None:
             if config.notify:
-                message = turn_complete(conversation_id, turn_id, str(config.cwd), said, last)
+                message = turn_complete(conversation_id, turn_id, str(config.cwd), user_messages, last)
                 self._background.start_soon(self._program(config.notify).notify, message, name="notify")
 
         return completed
 
     async def close(self) -> None:
-        """Send what telemetry is left. Bounded."""
+        """Export the remaining telemetry, within a bound."""
         if self._export is not None:
             await self._export.close()
 
@@ -175,7 +175,7 @@ class Assembled:
 
 
 def assemble(
-    surroundings: Surroundings,
+    process: ProcessEnvironment,
     runner: CommandRunner,
     git: Git,
     auth: AuthManager,
@@ -183,7 +183,7 @@ def assemble(
     client: ClientProfile,
     background: TaskGroup,
 ) -> Assembled:
-    environment = surroundings.environment
+    environment = process.environment
     models = Models(LazyHttp(environment), auth, user_agent, environment)
     adapters = EngineAdapters(
         user_agent,
@@ -194,4 +194,4 @@ def assemble(
         spawner=LauncherSpawner(runner),
         wall_clock=time.time,
     )
-    return Assembled(Engine(surroundings, runner, models, git, adapters), models, adapters)
+    return Assembled(Engine(process, runner, models, git, adapters), models, adapters)

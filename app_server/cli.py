@@ -1,6 +1,6 @@
-"""The command line, as clients of `codex app-server` write it: lenient, and quick to be read.
+"""The command line, compatible with `codex app-server`: lenient, and fast to parse.
 
-Owns argv and the exit code. What is not understood of features is warned of, never fatal.
+Owns argv and the exit code. An unknown feature causes a warning, not an error.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _without_alias(argv: Sequence[str]) -> list[str]:
-    """Without the subcommand that clients write, once or twice: serving is what happens anyway, and options may stand
-    before and after it.
+    """Remove the subcommand `app-server`, which clients pass once or twice. Serving is the default anyway, and options
+    may come before and after it.
     """
     return [word for word in argv if word != "app-server"]
 

@@ -1,7 +1,4 @@
-"""Who speaks: the name that the server gives itself, and what its client said of itself.
-
-Imports nothing that takes time.
-"""
+"""The user agent of the server, and the facts about its client. Fast to import."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
     from protocol.base import Json
 
 ORIGINATOR = "codex_app_server"
-"""Until a client has said who it is."""
+"""Used until a client has initialized."""
 
 
 @dataclass(slots=True)
@@ -30,8 +27,8 @@ class UserAgent:
     client: str | None = None
     originator: str = ORIGINATOR
 
-    def introduce(self, name: str, version: str) -> None:
-        """A client has initialized: it becomes the originator."""
+    def set_client(self, name: str, version: str) -> None:
+        """The client becomes the originator when it initializes."""
         self.originator = header_safe(name) or ORIGINATOR
         self.client = header_safe(f"{name}; {version}")
 
@@ -42,25 +39,25 @@ class UserAgent:
 
 @dataclass(slots=True, kw_only=True)
 class ClientProfile:
-    """What the client said of itself in `initialize`."""
+    """The client's capabilities from `initialize`."""
 
     initialized: bool = False
     elicitation: bool = False
-    """Answers questions of MCP servers."""
+    """Supports elicitation requests of MCP servers."""
     experimental_api: bool = False
-    """Opted in to what is marked as experimental."""
+    """Opted in to experimental methods and fields."""
     opted_out: frozenset[str] = frozenset()
     """Methods of notifications that it does not want."""
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
-    """An `initialize` that was answered before the server was loaded, and which the server takes over."""
+class EarlyInitialize:
+    """An `initialize` that was answered before the server was loaded; the server adopts it."""
 
     name: str
     version: str
     capabilities: Mapping[str, Json] | None = None
-    """As the client sent them, known to be valid."""
+    """As sent by the client, already validated."""
 
 
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
@@ -74,5 +71,5 @@ def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
 
 
 def header_safe(text: str) -> str:
-    """What an HTTP header can carry; the rest is replaced."""
+    """Replace characters that an HTTP header cannot contain."""
     return "".join(c if " " <= c <= "~" else "_" for c in text)[:200]

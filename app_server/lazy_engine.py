@@ -1,6 +1,6 @@
-"""The engine, loaded when the first conversation is opened or the server has nothing else to do.
+"""The engine, loaded when the first conversation is opened or while the server is idle.
 
-A client that only asks for what is stored does not wait for a quarter of all imports.
+A client that only lists stored conversations does not wait for a quarter of all imports.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class LazyEngine:
-    """Opens conversations and asks for models."""
+    """Opens conversations and lists models."""
 
     def __init__(self, assemble: Lazy[Callable[[], Assembled]]) -> None:
-        """Loading imports the engine, and may happen in a thread; what is loaded then puts it together, in the event
-        loop.
-        """
+        """Loading imports the engine, possibly in a thread. The loaded function then assembles it in the event loop."""
         self._assemble = assemble
         self._assembled: Assembled | None = None
 
     async def open(self, config: Config, origin: Origin) -> Opened:
-        """As `Engine.open`. Whatever is asked meanwhile waits, so that answers keep the order of their requests."""
+        """As `Engine.open`. It blocks the event loop while it loads, so that responses keep the order of their
+        requests.
+        """
         return await self._ready().engine.open(config, origin)
 
     async def names(self, config: Config) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""How much one client may have open, waiting and unread; set by the environment. docs/limits.md explains each.
-
-Imports nothing that takes time.
-"""
+"""Limits of one client, set by environment variables; docs/limits.md explains each. Fast to import."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ SMALLEST = {
     "unread_bytes": 1 << 12,
     "output_bytes": 1 << 10,
 }
-"""Below that a server could not do its work: a first line is up to 64 KiB long."""
+"""The smallest values with which a server works: a first line may have 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +24,19 @@ class Limits:
     """Each field is the variable `APP_SERVER_MAX_…` of that name."""
 
     requests: int = 20_000
-    """Being served at once. The reference takes 10,000 sent in one go; beyond twice that a client is broken."""
+    """Concurrent requests. codex 0.58 accepts 10,000 at once; a client that sends twice as many is broken."""
     conversations: int = 10_000
-    """Open at once. Each holds its history in memory; a client that needs more has forgotten to archive."""
+    """Open conversations. Each holds its history in memory; a client that needs more has forgotten to archive."""
     line_bytes: int = 64 << 20
     """Of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
     unread_bytes: int = 1 << 20
-    """Waiting for the client above which whoever produces them is held back; a pipe takes 64 KiB at a time."""
+    """Queued for the client; above that, producers wait. A pipe takes 64 KiB at a time."""
     output_bytes: int = 1 << 20
     """Kept of each stream of a command, and of both together: half from the start, half from the end."""
 
 
 def limits_of(environment: Mapping[str, str]) -> Limits:
-    """Raises ValueError with what was expected."""
+    """Raises ValueError if a variable is invalid."""
     given = {}
     for each in fields(Limits):
         variable = PREFIX + each.name.upper()

@@ -1,7 +1,5 @@
-"""Logging to stderr, whatever stderr is: closed, a pipe that nobody reads, a socket. The server never waits for a
-reader of its log; what finds no room is dropped, and how much was is said once there is room again.
-
-Imports nothing that takes time.
+"""Logging to stderr without ever blocking: stderr may be closed, a socket, or a pipe without a reader. Lines that do
+not fit are dropped, and their number is logged once there is capacity again. Fast to import.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ LEVELS = {
 }
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 LONGEST_LINE = 4000
-"""Bytes; a pipe takes up to 4096 at once or not at all."""
+"""Bytes; a write of up to 4096 bytes to a pipe is atomic."""
 
 
-class UnwaitingHandler(logging.Handler):
-    """Writes records to a descriptor without ever waiting for its reader."""
+class NonBlockingHandler(logging.Handler):
+    """Writes records to a descriptor and drops those that do not fit."""
 
     def __init__(self, write: Callable[[bytes], int]) -> None:
         super().__init__()
@@ -58,12 +56,12 @@ class UnwaitingHandler(logging.Handler):
 
 
 def set_up_logging(environment: Mapping[str, str]) -> None:
-    """`APP_SERVER_LOG=debug`, or RUST_LOG as the reference's users have it (`warn`, `codex=debug,info`)."""
+    """The level is set by APP_SERVER_LOG (`debug`) or, as for codex 0.58, by RUST_LOG (`warn`, `codex=debug,info`)."""
     _replace_closed_stderr()
     wanted = environment.get("APP_SERVER_LOG") or environment.get("RUST_LOG") or "warn"
     plain = [part for part in wanted.split(",") if "=" not in part]
     level = LEVELS.get((plain[-1] if plain else wanted.rpartition("=")[2]).strip().lower(), logging.WARNING)
-    handler = UnwaitingHandler(_writer(2))
+    handler = NonBlockingHandler(_writer(2))
     handler.setFormatter(logging.Formatter(FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
     for noisy in ("httpx", "httpcore", "asyncio"):
@@ -71,7 +69,7 @@ def set_up_logging(environment: Mapping[str, str]) -> None:
 
 
 def _replace_closed_stderr() -> None:
-    """Otherwise the next file that is opened would become stderr, and get what is written there."""
+    """Otherwise the next file that is opened would get descriptor 2 and receive log lines."""
     if sys.stderr is None:
         null = os.open(os.devnull, os.O_RDWR)
         if null != 2:

@@ -1,8 +1,8 @@
-"""The composition root: builds everything, wires it, opens the process's task group.
+"""The composition root: builds all components and opens the task group of the process.
 
-Clock, ids, environment and working directory enter here and are passed down. Tasks by lifetime: writer → connection
-→ background (conversations, logins) ; EOF ends the connection, conversations are told to store what they have, the
-writer drains, the process leaves.
+Clock, ids, environment and working directory enter here and are passed down. Tasks by lifetime: writer → connection →
+background (conversations, logins). EOF ends the connection; then conversations are stored, the writer drains and the
+process exits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v1 import routes as v1
-from app_server.apis.v1.handlers.handshake import adopt_introduction
+from app_server.apis.v1.handlers.handshake import adopt_early_initialize
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
@@ -39,8 +39,8 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
-from app_server.core.opening import Surroundings
-from app_server.identity import ClientProfile, Introduction, own_user_agent
+from app_server.core.opening import ProcessEnvironment
+from app_server.identity import ClientProfile, EarlyInitialize, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.limits import Limits
 from app_server.rpc.connection import Connection
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.5
-"""For conversations to end in good order; clients wait two seconds before they kill."""
+"""Time for conversations to shut down; clients wait two seconds before they kill the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What the command line and the environment say."""
+    """The settings from the command line and the environment."""
 
     home: Path
     cwd: Path
@@ -69,10 +69,10 @@ class ServerSettings:
     limits: Limits = Limits()
 
 
-async def serve(transport: Transport, settings: ServerSettings, early: Introduction | None = None) -> None:
-    """Serve one client until it leaves. Returns once everything is stored and every child has ended.
+async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
+    """Serve one client until it closes the connection. Returns once everything is stored and every child has ended.
 
-    `early` is what the client said in an `initialize` that was answered before this server was loaded.
+    `early` is an `initialize` that was answered before this server was loaded.
     """
     outgoing = Outgoing(transport.write, settings.limits.unread_bytes)
     async with anyio.create_task_group() as process:
@@ -86,7 +86,7 @@ async def serve(transport: Transport, settings: ServerSettings, early: Introduct
 
 
 async def _serve_client(
-    transport: Transport, outgoing: Outgoing, settings: ServerSettings, early: Introduction | None
+    transport: Transport, outgoing: Outgoing, settings: ServerSettings, early: EarlyInitialize | None
 ) -> None:
     runner = CommandRunner(
         python=sys.executable,
@@ -106,7 +106,7 @@ async def _serve_client(
         router = MethodRouter(v1.routes(services), services.handshake.client, threads)
         try:
             if early is not None:
-                adopt_introduction(services.handshake, early)
+                adopt_early_initialize(services.handshake, early)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
@@ -118,7 +118,7 @@ async def _serve_client(
 def _compose(
     settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
 ) -> tuple[ServerServices, LazyEngine]:
-    surroundings, environment = _surroundings(settings), settings.environment
+    process, environment = _process_environment(settings), settings.environment
     auth = AuthManager(
         settings.home,
         clock=time.time,
@@ -131,7 +131,7 @@ def _compose(
     def load() -> Callable[[], Assembled]:
         from app_server.assembly import assemble  # noqa: PLC0415 - slow to import
 
-        return lambda: assemble(surroundings, runner, git, auth, user_agent, client, background)
+        return lambda: assemble(process, runner, git, auth, user_agent, client, background)
 
     engine = LazyEngine(Lazy(load))
     services = ServerServices(
@@ -140,18 +140,18 @@ def _compose(
         outgoing=outgoing,
         handshake=Handshake(client, user_agent, WarmUp(runner, engine, background)),
         auth=auth,
-        logins=Logins(auth, user_agent, background, new_id=surroundings.new_id, random=os.urandom),
+        logins=Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),
         models=engine,
         runner=runner,
         git=git,
         search=FileSearch(time.time_ns),
-        new_id=surroundings.new_id,
+        new_id=process.new_id,
     )
     return services, engine
 
 
-def _surroundings(settings: ServerSettings) -> Surroundings:
-    return Surroundings(
+def _process_environment(settings: ServerSettings) -> ProcessEnvironment:
+    return ProcessEnvironment(
         home=settings.home,
         environment=settings.environment,
         version=STORED_VERSION,
@@ -173,8 +173,8 @@ def _shell(environment: Mapping[str, str]) -> str:
 
 async def _write(outgoing: Outgoing, process: TaskGroup) -> None:
     try:
-        await outgoing.run()
+        await outgoing.write_queued()
     except TransportClosed:
-        log.info("the client no longer reads; leaving")
+        log.info("the client no longer reads; shutting down")
         outgoing.close()
         process.cancel_scope.cancel()

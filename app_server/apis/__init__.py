@@ -1,1 +1,1 @@
-"""What clients speak: one folder an API, and beside the folders what all of them share."""
+"""The APIs for clients: one folder per API, and the modules that all of them share."""

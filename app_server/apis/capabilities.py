@@ -35,6 +35,8 @@ def parse_capabilities(raw: Mapping[str, Json] | None) -> Capabilities:
         isinstance(opted_out, list) and all(isinstance(each, str) for each in opted_out)
     ):
         raise InvalidCapability("optOutNotificationMethods")
+    if "elicitation" in given and given["elicitation"] is None:  # the conversation API has no null here
+        raise InvalidCapability("elicitation")
     return Capabilities(_flag(given, "elicitation"), _flag(given, "experimentalApi"), tuple(opted_out or ()))
 
 

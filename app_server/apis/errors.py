@@ -1,4 +1,4 @@
-"""The one place that turns whatever left a handler into a JSON-RPC error."""
+"""Converts every exception of a handler into a JSON-RPC error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def to_rpc_error(error: BaseException, method: str) -> RpcError:
-    """What the client is told about `error`, raised while `method` was served."""
+    """The error response for an exception that was raised while serving `method`."""
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return to_rpc_error(error.exceptions[0], method)
     match error:

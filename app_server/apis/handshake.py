@@ -1,4 +1,4 @@
-"""The handshake of a connection, which all APIs share: who the client is, and what begins once that is known."""
+"""The handshake of a connection, which all APIs share: it records the client and starts the warm-up."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Handshake:
         experimental_api: bool = False,
         opted_out: Collection[str] = (),
     ) -> None:
-        """The client has introduced itself, which it may do once. Raises RpcError."""
+        """Accept an `initialize`. Raises RpcError if the client has initialized already."""
         if self.client.initialized:
             raise invalid_request("Already initialized", "already_initialized")
         self.client.initialized = True
         self.client.elicitation = elicitation
         self.client.experimental_api = experimental_api
         self.client.opted_out = frozenset(opted_out)
-        self.user_agent.introduce(name, version)
+        self.user_agent.set_client(name, version)
         self.warm_up.start()

@@ -1,4 +1,4 @@
-"""Logins through the browser that are under way. One at a time: a new one ends the one before."""
+"""Pending logins through the browser. A new login cancels the previous one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OpenLogin:
 
 
 class Logins:
-    """Of one server."""
+    """The pending logins of one server."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Logins:
         self._flows: dict[str, LoginFlow] = {}
 
     async def open(self) -> OpenLogin:
-        """Listens for the browser from now on; `finish` has to follow."""
+        """Start to listen for the browser. The caller then calls `await_in_background`."""
         for flow in list(self._flows.values()):
             flow.cancel()
         flow = await open_login(self._auth, random=self._random, originator=self._user_agent.originator)
@@ -43,21 +43,21 @@ class Logins:
         self._flows[login.id] = flow
         return login
 
-    def finish(self, login: OpenLogin, done: Callable[[LoginOutcome], None]) -> None:
-        """Wait for its end in the background; `done` is told how it ended."""
-        self._background.start_soon(self._run, login, done, name="login")
+    def await_in_background(self, login: OpenLogin, on_finished: Callable[[LoginOutcome], None]) -> None:
+        """Wait for the outcome in the background, and pass it to `on_finished`."""
+        self._background.start_soon(self._await, login, on_finished, name="login")
 
     def cancel(self, id: str) -> bool:
-        """False where no such login is under way."""
+        """False if there is no such pending login."""
         flow = self._flows.get(id)
         if flow is None:
             return False
         flow.cancel()
         return True
 
-    async def _run(self, login: OpenLogin, done: Callable[[LoginOutcome], None]) -> None:
+    async def _await(self, login: OpenLogin, on_finished: Callable[[LoginOutcome], None]) -> None:
         try:
             outcome = await login.flow.run_login()
         finally:
             self._flows.pop(login.id, None)
-        done(outcome)
+        on_finished(outcome)

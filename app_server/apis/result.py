@@ -1,4 +1,4 @@
-"""What a handler may return instead of a bare result, where its effect must not overtake the response."""
+"""A handler's result with an effect that must not overtake the response."""
 
 from __future__ import annotations
 

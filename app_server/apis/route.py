@@ -1,7 +1,6 @@
-"""One route: a row of a table, the handler that serves it, and what that handler works with.
+"""One route: a row of a method table, its handler, and the handler's context.
 
-The types of the row and of the handler have to agree: a handler of other parameters or another result is an error of
-types, not of a running server.
+mypy checks that the parameters and the result of the handler are those of the row.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ R = TypeVar("R", bound=WireModel)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Made by `route` only, which has compared the types."""
+    """Create it with `route`, whose signature relates the types."""
 
     row: AnyClientRequest
     handle: Callable[[Json], Awaitable[WireModel | HandlerResult[WireModel]]]

@@ -1,7 +1,7 @@
-"""From the name of a method to its handler, for all APIs that a connection speaks.
+"""Dispatches requests to handlers by method, for all APIs of a connection.
 
-Owns the rules that hold for every method: nothing before `initialize`, nothing experimental for clients that did not
-opt in, the parsing of parameters and the wording of what is wrong with them, and which requests are kept in order.
+Owns the rules for every method: `initialize` comes first, experimental methods need an opt-in, parameters are parsed
+and their errors worded, and requests of one conversation are kept in order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MethodRouter:
         self._more: Callable[[], Iterable[Route]] | None = more
 
     def lane(self, request: Request) -> str | None:
-        """The id of the conversation in whose order the request is served, whatever the API calls it."""
+        """The id of the conversation whose requests are served in order with this one; each API names the parameter."""
         route = self._route(request.method)
         if route is None or route.row.ordered_by is None or not isinstance(request.params, dict):
             return None
@@ -69,10 +69,10 @@ class MethodRouter:
             route = self._routes.get(method)
         return route
 
-    async def notified(self, method: str, params: Json) -> None:
-        """`initialized` is all there is, and nothing waits for it; others may come from newer clients."""
+    async def receive_notification(self, method: str, params: Json) -> None:
+        """Nothing depends on `initialized`, and notifications of newer clients are ignored."""
 
-    def error(self, error: BaseException, method: str) -> RpcError:
+    def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
         return to_rpc_error(error, method)
 
 

@@ -1,4 +1,4 @@
-"""What the composition root offers to APIs. Each API takes from it what each family of its handlers works with."""
+"""The services of the composition root for APIs. Each API builds the contexts of its handlers from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSource:
-    """Where the configuration comes from, which is read anew for each request."""
+    """Loads the configuration, again for each request."""
 
     home: Path
     cwd: Path
@@ -31,7 +31,7 @@ class ConfigSource:
     environment: Mapping[str, str] = field(repr=False)
 
     def load(self, request: RequestOverrides | None = None) -> Config:
-        """The configuration as it is now. Raises ConfigError."""
+        """The current configuration. Raises ConfigError."""
         return load_config(
             self.home,
             cwd=self.cwd,

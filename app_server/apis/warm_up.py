@@ -1,4 +1,4 @@
-"""Makes ready, once a client is there, what its first turn needs. Nobody waits for it, and nothing depends on it."""
+"""Prepares the first turn once a client has initialized. It is only an optimisation: nothing depends on it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from protocol.responses import FunctionCall, FunctionCallOutput, FunctionCallOut
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.5
-"""So long what a client asks first, as a rule for its stored conversations, has the processor for itself; less where it
-opens one.
+"""How long the client's first requests, usually for stored conversations, have the processor to themselves. Opening a
+conversation ends the delay.
 """
 
-SHAPES_OF_COMMANDS = (
+COMMAND_EVENT_MODELS = (
     FunctionCall,
     UnknownCommand,
     ExecCommandBeginEvent,
@@ -31,52 +31,54 @@ SHAPES_OF_COMMANDS = (
     FunctionCallOutputPayload,
     FunctionCallOutput,
 )
-"""What the first command would have to wait for, as validators are built on first use."""
+"""Models whose validators the first command would otherwise build."""
 
 
 class ProviderModels(Protocol):
-    """Asks a provider what models it has."""
+    """Lists the models of a provider."""
 
     async def names(self, config: Config) -> tuple[str, ...]:
-        """Empty where it cannot be asked."""
+        """Empty if the request fails."""
         ...
 
     async def warm_up(self) -> None: ...
 
 
 class WarmUp:
-    """Of one server."""
+    """The warm-up of one server."""
 
     def __init__(self, runner: CommandRunner, models: ProviderModels, background: TaskGroup) -> None:
         self._runner, self._models, self._background = runner, models, background
-        self._turns_ahead = anyio.Event()
+        self._turn_expected = anyio.Event()
 
     def start(self) -> None:
         self._background.start_soon(self._commands, name="warm-up of commands")
         self._background.start_soon(self._engine, name="warm-up of the engine")
 
-    def turns_ahead(self) -> None:
-        """A conversation was opened, so turns are to be expected soon."""
-        self._turns_ahead.set()
+    def expect_turn(self) -> None:
+        """A conversation was opened, so a turn will probably follow soon."""
+        self._turn_expected.set()
 
     async def _commands(self) -> None:
-        """Other processes do most of it. What fails here the first command meets again, and tells its user."""
+        """Other processes do most of the work. An error here will occur again, and be reported, at the first
+        command.
+        """
         try:
             self._runner.warm_up()
             await self._runner.sandbox_state()
         except (CoreError, OSError) as error:
-            log.warning("the sandbox could not be tried ahead of the first command: %s", error)
+            log.warning("the sandbox probe failed ahead of the first command: %s", error)
 
     async def _engine(self) -> None:
         with anyio.move_on_after(QUIET_SECONDS):
-            await self._turns_ahead.wait()
+            await self._turn_expected.wait()
         self._background.start_soon(self._load_models, name="warm-up of models")
-        for shape in SHAPES_OF_COMMANDS:
-            shape.model_rebuild()
+        for model in COMMAND_EVENT_MODELS:
+            model.model_rebuild()
             await anyio.lowlevel.checkpoint()
 
     async def _load_models(self) -> None:
         try:
             await self._models.warm_up()
-        except Exception:  # a conversation that needs them tries again, and tells its client
-            log.exception("the engine could not be loaded ahead of the first conversation")
+        except Exception:  # opening a conversation tries again, and reports the error
+            log.exception("loading the engine ahead of the first conversation failed")

@@ -192,7 +192,7 @@ class LiveConversation:
                     break
                 self._forward(event, group)
                 if self._outgoing.congested:
-                    await self._outgoing.room()
+                    await self._outgoing.wait_for_capacity()
         group.cancel_scope.cancel()  # the session has ended: open questions have nobody to ask for them
 
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:

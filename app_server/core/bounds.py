@@ -1,7 +1,7 @@
-"""How much of what comes from outside is taken at once, and how much structure it may have. Pure.
+"""Limits for input from outside: how much is handled at once, and how much structure it may have. Pure.
 
-Bytes alone are no measure: a parser makes up to thirty times as much memory of them where they are nothing but
-brackets, and what is nested deeply exhausts the stack of whoever writes it again.
+A limit of bytes is not enough. A parser needs up to thirty times their size for input that consists of brackets, and
+deeply nested input exhausts the stack of the code that serialises it.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 from protocol.base import Json
 
 PIECE_BYTES = 64 * 1024
-"""The most that is handled without giving way to others. What Python does with so many bytes, split into the shortest
-lines that there are, takes some ten milliseconds: a wait that no client notices. Reads of the network are as large.
+"""Bytes handled before other tasks run. Even split into the shortest possible lines, they take some ten milliseconds, a
+delay that no client notices. Network reads have the same size.
 """
 
 PIECE_STEPS = 256
-"""And so many events, lines or pieces, however short: each costs ten to a hundred microseconds when it is parsed and
-passed on.
+"""Events, lines or chunks handled before other tasks run: parsing and forwarding one takes ten to a hundred
+microseconds.
 """
 
 MAX_DEPTH = 200
-"""Levels of one JSON document. The fast parser takes as many; nobody's protocol has more than some twenty."""
+"""Levels of one JSON document. The fast parser has the same limit; no protocol needs more than some twenty."""
 
 MAX_VALUES = 500_000
-"""Values in one JSON document. The longest answers that models give, repeated in one event, hold some hundred thousand
-commas and brackets, those of their text included; half a million values are parsed in 0.1 s into some 50 MB.
+"""Values in one JSON document. The longest model responses, repeated in one event, contain some hundred thousand commas
+and brackets, including those in their text. Half a million values take 0.1 s to parse and some 50 MB.
 """
 
 
 def too_many_values(data: bytes) -> bool:
-    """Whether there could be more values than anybody sends. Counts what separates them, also inside of text, which
-    takes a fraction of the time of parsing.
+    """Whether there could be more than MAX_VALUES values. Counts separators, even inside strings, which takes a
+    fraction of the time of parsing.
     """
     if len(data) < MAX_VALUES:
         return False
@@ -37,7 +37,7 @@ def too_many_values(data: bytes) -> bool:
 
 
 def nested_too_deeply(value: Json) -> bool:
-    """Whether writing it could exhaust the stack."""
+    """Whether serialising it could exhaust the stack."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [

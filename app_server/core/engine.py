@@ -1,7 +1,7 @@
-"""Builds sessions: a configuration and an origin become a conversation that can be told things.
+"""Builds sessions from a configuration and an origin.
 
-Owns the order of opening: the rollout is taken or made first, the history is set up, and only then does the
-session exist. Nothing here waits for the network, for MCP servers or for git.
+Owns the order of opening: first it opens or creates the rollout, then it sets up the history, and only then it creates
+the session. It waits neither for the network nor for MCP servers or git.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from app_server.core.opening import (
     NewConversation,
     Opened,
     Origin,
+    ProcessEnvironment,
     StoredRollout,
-    Surroundings,
 )
 from app_server.core.rollout.history_file import MessageHistory
 from app_server.core.rollout.resume import Rebuild, append_all, read_for_fork, rebuild_history, reopen
@@ -54,22 +54,22 @@ from protocol.responses import ResponseItem
 from protocol.rollout import CompactedItem, SessionMetaLine
 
 OPENING_ID = "auto-compact-0"
-"""The id that the opening's events carry; the reference numbers them with the turns that it starts by itself."""
+"""The id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
 
 
 class ModelClients(Protocol):
-    """Where sessions get their model from."""
+    """Creates the model clients of sessions."""
 
     def of(self, config: Config, telemetry: ConversationTelemetry) -> ModelClient: ...
 
 
 class EnginePorts(Protocol):
-    """What the engine needs of the world around it, as the composition root provides it."""
+    """The services outside of the engine that it depends on. The composition root implements them."""
 
     def originator(self) -> str: ...
 
     def elicitation(self) -> bool:
-        """Whether the client answers questions of MCP servers."""
+        """Whether the client supports elicitation requests of MCP servers."""
         ...
 
     def mcp(self, config: Config, elicitations: Elicitations) -> McpManager: ...
@@ -84,14 +84,14 @@ class Engine:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        process: ProcessEnvironment,
         runner: CommandRunner,
         models: ModelClients,
         git: Git,
         ports: EnginePorts,
     ) -> None:
-        self._around, self._runner, self._models, self._git, self._ports = (
-            surroundings,
+        self._process, self._runner, self._models, self._git, self._ports = (
+            process,
             runner,
             models,
             git,
@@ -99,7 +99,7 @@ class Engine:
         )
 
     async def open(self, config: Config, origin: Origin) -> Opened:
-        """Raises ConversationError where the stored one cannot be read or somebody else writes it."""
+        """Raises ConversationError if the stored one cannot be read, or another process writes it."""
         match origin:
             case NewConversation():
                 return await self._begin(config, None)
@@ -120,7 +120,7 @@ class Engine:
         return opened
 
     async def _fork(self, config: Config, path: Path) -> Opened:
-        """The new file has every line of the old one, so it is listed and resumed like any other."""
+        """The new file gets every line of the old one, so it is listed and resumed like any other."""
         stored, lines = await run_in_thread(read_for_fork, path)
         conversation_id, instructions, writer = self._new_rollout(config)
         await run_in_thread(append_all, writer, lines)
@@ -132,7 +132,7 @@ class Engine:
         return opened
 
     async def _resume(self, config: Config, path: Path) -> Opened:
-        reopened = await run_in_thread(reopen, path, self._around.now)
+        reopened = await run_in_thread(reopen, path, self._process.now)
         stored, instructions = reopened.stored, self._instructions(config)
         telemetry = await self._ports.telemetry(config, stored.meta.id)
         opened = self._session(
@@ -145,11 +145,11 @@ class Engine:
 
     # --- parts of a session
     def _new_rollout(self, config: Config) -> tuple[ConversationId, Instructions, RolloutWriter]:
-        conversation_id = self._around.new_conversation_id()
+        conversation_id = self._process.new_conversation_id()
         instructions = self._instructions(config)
-        path = new_rollout_path(self._around.home, self._around.now(), conversation_id)
+        path = new_rollout_path(self._process.home, self._process.now(), conversation_id)
         meta = self._meta(config, conversation_id, instructions)
-        writer = RolloutWriter.create(path, self._around.now, [meta])
+        writer = RolloutWriter.create(path, self._process.now, [meta])
         return conversation_id, instructions, writer
 
     def _session(
@@ -178,12 +178,12 @@ class Engine:
             runner=self._runner,
             roots=roots,
             mcp=self._ports.mcp(config, elicitations),
-            clock=self._around.clock,
-            now=self._around.now,
-            new_id=self._around.new_id,
-            new_turn_id=lambda: str(self._around.new_conversation_id()),
+            clock=self._process.clock,
+            now=self._process.now,
+            new_id=self._process.new_id,
+            new_turn_id=lambda: str(self._process.new_conversation_id()),
             rollout_path=writer.path,
-            history_file=MessageHistory(self._around.home, config.history),
+            history_file=MessageHistory(self._process.home, config.history),
             turn_completed=self._ports.turn_completed(config, conversation_id),
             git=self._git,
             elicitations=elicitations,
@@ -206,13 +206,13 @@ class Engine:
     def _instructions(self, config: Config) -> Instructions:
         refusals: list[str] = []
         agents = find_instructions(
-            self._around.home,
+            self._process.home,
             config.cwd,
             config.project_doc_max_bytes,
             config.project_doc_fallback_filenames,
             refusals.append,
         )
-        shell = self._around.shell_path
+        shell = self._process.shell_path
         name = os.path.basename(shell)
         return Instructions(agents=agents, shell=name, shell_path=shell, refusals=tuple(refusals))
 
@@ -226,10 +226,10 @@ class Engine:
     def _meta(self, config: Config, id: ConversationId, instructions: Instructions) -> SessionMetaLine:
         return SessionMetaLine(
             id=id,
-            timestamp=utc_timestamp(self._around.now()),
+            timestamp=utc_timestamp(self._process.now()),
             cwd=str(config.cwd),
             originator=self._ports.originator(),
-            cli_version=self._around.version,
+            cli_version=self._process.version,
             instructions=instructions.agents,
             model_provider=config.model_provider_id,
             git=read_git_info(config.cwd),
@@ -246,7 +246,7 @@ class Engine:
 
 
 def _old_name_notice(old: str, present: str) -> DeprecationNoticeEvent:
-    # Clients show this text as it is; it is the reference's.
+    # Clients show this text unchanged; it is that of codex 0.58.
     return DeprecationNoticeEvent(
         summary=f"`{old}` is deprecated. Use `{present}` instead.",
         details=f"Enable it with `--enable {present}` or `[features].{present}` in config.toml. "

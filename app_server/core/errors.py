@@ -1,6 +1,6 @@
-"""The error family of the engine. Messages are fit for a user; whoever raises one has left out secrets.
+"""The exceptions of the engine. Their messages are for users and contain no secrets.
 
-Expected outcomes (an exit code, a denial, a time-out) are values elsewhere. What is here means: cannot go on.
+Expected outcomes (an exit code, a denial, a time-out) are values. An exception means that an operation cannot continue.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ SHORTAGES = frozenset(
         *(errno.ENOBUFS, errno.ETOOMANYREFS, errno.EUSERS),
     }
 )
-"""What the system answers when it has too little of something at the moment."""
+"""Errors of a system that is short of a resource at the moment."""
 
 
 def retry_hint(code: int | None) -> str:
-    """What is added to an error that the same attempt may not meet again."""
+    """A hint for errors that may not occur again."""
     return "; the machine is short of resources, try again" if code in SHORTAGES else ""
 
 
 class CoreError(Exception):
-    """Anything the engine cannot go on from. `str(error)` is what a client may be shown."""
+    """Base class. `str(error)` may be shown to the client."""
 
 
 class ConfigError(CoreError):
@@ -47,11 +47,11 @@ class SandboxUnavailable(CoreError):
 
 
 class SandboxShortage(SandboxUnavailable):
-    """The same for the moment only: it says nothing about the machine, and the next command tries anew."""
+    """The sandbox could not be built for a shortage of resources; the next command tries again."""
 
 
 def raise_shortage(error: OSError, what: str) -> None:
-    """Raises SandboxShortage where `error` is one: a sandbox is not planned without having looked."""
+    """Raise SandboxShortage if `error` is a shortage: a plan must not be made without the facts."""
     if error.errno in SHORTAGES:
         raise SandboxShortage(f"{what}: {error.strerror}{retry_hint(error.errno)}", error.errno) from error
 
@@ -66,7 +66,7 @@ class LaunchError(CoreError):
 
 
 class GitError(CoreError):
-    """Git is missing, or refused what was asked of it."""
+    """Git is missing, or a git command failed."""
 
 
 class AuthError(CoreError):

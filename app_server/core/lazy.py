@@ -1,6 +1,6 @@
-"""What takes long to import, loaded when it is needed or ahead of that in a thread. Imports nothing that takes time.
+"""Loads slow imports on first use, or ahead of that in a thread. Fast to import itself.
 
-The import statement stands in the function that is given, so type checkers see what is loaded.
+The import statement is in the function that the caller passes, so type checkers see it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T", covariant=True)
 
 
 class Lazy(Generic[T]):
-    """A value that is loaded once. Safe to use from several threads."""
+    """A value that is loaded once. Thread-safe."""
 
     def __init__(self, load: Callable[[], T]) -> None:
         self._load = load
@@ -21,26 +21,26 @@ class Lazy(Generic[T]):
         self._loaded: list[T] = []
 
     def get(self) -> T:
-        """Loads it on this thread, or waits for the one that does. Raises what the loading raises."""
+        """Load the value on this thread, or wait for the thread that does. Raises the exception of `load`."""
         with self._lock:
             if not self._loaded:
                 self._loaded.append(self._load())
             return self._loaded[0]
 
-    def start(self, ended: Callable[[], None]) -> None:
-        """Load it in a thread, which calls `ended` at last; where the loading failed, `get` says why. Where the system
-        gives no thread, it is loaded here and now: who waits for it waits a little longer.
+    def start(self, finished: Callable[[], None]) -> None:
+        """Load the value in a thread, which finally calls `finished`. If loading fails, `get` raises the exception. If
+        the system has no thread left, it is loaded synchronously.
         """
 
-        def work() -> None:
+        def load_and_notify() -> None:
             try:
                 self.get()
             except Exception:
-                pass  # who needs the value gets it raised
+                pass  # `get` tries again, and raises it to its caller
             finally:
-                ended()
+                finished()
 
         try:
-            threading.Thread(target=work, name="load", daemon=True).start()
+            threading.Thread(target=load_and_notify, name="load", daemon=True).start()
         except RuntimeError:
-            work()
+            load_and_notify()

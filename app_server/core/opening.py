@@ -1,4 +1,7 @@
-"""What a conversation can be opened from, and what comes of it. Without the engine, which takes long to load."""
+"""The origins of a conversation, the result of opening one, and the process environment of the engine.
+
+Separate from `engine`, which is slow to import.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +23,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewConversation:
-    """Begins with nothing but its opening."""
+    """Starts with the initial messages only."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRollout:
-    """Goes on from a file."""
+    """Continues a stored conversation."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class GivenHistory:
-    """Begins with items that the client hands over."""
+    """Starts with items that the client supplies."""
 
     items: tuple[ResponseItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Begins, under an id of its own, where a stored one stands."""
+    """Starts, with a new id, from the state of a stored conversation."""
 
     path: Path
 
@@ -49,7 +52,7 @@ Origin = NewConversation | StoredRollout | GivenHistory | Fork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """An open conversation, and what its client is told of it."""
+    """An open conversation, and the facts that its client gets."""
 
     conversation_id: ConversationId
     session: Session
@@ -60,15 +63,15 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the process is: passed in, never looked up below the composition root."""
+class ProcessEnvironment:
+    """Facts and services of the process. The composition root passes them in; no other module reads them by itself."""
 
     home: Path
     environment: Mapping[str, str] = field(repr=False)
     version: str
     shell_path: str
     now: Callable[[], datetime]
-    """Local time with its zone."""
+    """Local time with a time zone."""
     clock: Callable[[], float]
     """Monotonic seconds."""
     new_conversation_id: Callable[[], ConversationId]

@@ -1,6 +1,6 @@
-"""Runs blocking work in a worker thread, also at a moment when the system gives no more threads.
+"""Runs blocking work in a worker thread, even if the system has no thread left.
 
-`anyio.to_thread` raises a bare RuntimeError then, which nobody expects: it would end whatever task group it passes.
+`anyio.to_thread` raises a bare RuntimeError in that case, which no caller expects: it would cancel whole task groups.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 NO_THREAD = "can't start new thread"
-"""How the interpreter words it; there is no class of its own for it."""
+"""The interpreter's message; the exception has no class of its own."""
 
 
 async def run_in_thread(
     work: Callable[[*Arguments], T], *arguments: *Arguments, abandon_on_cancel: bool = False
 ) -> T:
-    """`work(*arguments)`, which must not take part in the event loop. Without a thread, short work is done in the loop.
+    """Run `work(*arguments)`, which must not use the event loop. Without a thread, short work runs in the event loop.
 
-    `abandon_on_cancel` marks work that may hang, which a cancelled caller leaves to itself: that cannot be done in the
-    loop. It raises OSError (EAGAIN) then, as starting a process would.
+    `abandon_on_cancel` marks work that may hang; a cancelled caller does not wait for it. Such work cannot run in the
+    event loop: without a thread it raises OSError (EAGAIN), as starting a process would.
     """
     began = False
 

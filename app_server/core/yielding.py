@@ -1,7 +1,7 @@
-"""Work on bytes from outside gives way to other tasks.
+"""Lets other tasks run during long work on input from outside.
 
-One event loop serves every conversation and every request of the client. A loop over bytes that somebody else chose,
-whose awaits may all find something ready, spends a budget; when it is used up, the others run.
+One event loop serves every conversation and every request. A loop over input whose awaits may never block spends a
+budget; when it is used up, the loop yields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 
 
 class YieldBudget:
-    """Counts what was done since other tasks last ran: bytes and steps, not time, so it is the same everywhere."""
+    """Counts the bytes and steps since the last yield. It does not use time, so it behaves the same everywhere."""
 
     __slots__ = ("_bytes", "_steps")
 

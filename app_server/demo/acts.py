@@ -16,8 +16,8 @@ from app_server.demo.client import Client, spawned
 from app_server.demo.expectations import Expectations
 from app_server.demo.person import Person
 from app_server.demo.screen import Screen
-from app_server.demo.stage import MODEL, SERVER, Stage
-from app_server.demo.turn import Seen, Turn
+from app_server.demo.turn import TurnRecord, TurnRecorder
+from app_server.demo.workspace import MODEL, SERVER, DemoWorkspace
 from protocol.base import Json
 from protocol.records import dataclass
 from protocol.v1.methods import (
@@ -38,7 +38,7 @@ LEAVES_WITHIN = 2.0
 class Acts:
     """What the acts share."""
 
-    stage: Stage
+    workspace: DemoWorkspace
     screen: Screen
     person: Person
     checks: Checks
@@ -48,7 +48,7 @@ class Acts:
 
     async def first_server(self) -> None:
         async with self._server("a server starts") as client:
-            opened = await client.ask(NEW_CONVERSATION.method, {"cwd": str(self.stage.workspace)})
+            opened = await client.request(NEW_CONVERSATION.method, {"cwd": str(self.workspace.repository)})
             self.conversation, self.rollout = opened["conversationId"], Path(opened["rolloutPath"])
             self.screen.exchange(NEW_CONVERSATION.method, f"{self.conversation}, model {opened['model']}")
             await self._listen(client)
@@ -76,8 +76,8 @@ class Acts:
 
     async def second_server(self) -> None:
         async with self._server("a second server resumes it") as client:
-            params = {"path": str(self.rollout), "overrides": {"cwd": str(self.stage.workspace)}}
-            resumed = await client.ask(RESUME_CONVERSATION.method, params)
+            params = {"path": str(self.rollout), "overrides": {"cwd": str(self.workspace.repository)}}
+            resumed = await client.request(RESUME_CONVERSATION.method, params)
             messages = resumed["initialMessages"]
             self.screen.exchange(
                 RESUME_CONVERSATION.method, f"{resumed['conversationId']}, {len(messages)} earlier events"
@@ -98,18 +98,18 @@ class Acts:
     async def _server(self, title: str) -> AsyncIterator[Client]:
         self.screen.title(title)
         self.expected.new_server()
-        async with spawned(SERVER, self.stage.environment, self.stage.log) as client:
+        async with spawned(SERVER, self.workspace.environment, self.workspace.log) as client:
             info = {"name": "app-server-demo", "title": "Demo", "version": __version__}
-            welcome = await client.ask(INITIALIZE.method, {"clientInfo": info})
-            await client.tell(INITIALIZED.method)
+            welcome = await client.request(INITIALIZE.method, {"clientInfo": info})
+            await client.notify(INITIALIZED.method)
             self.screen.exchange(INITIALIZE.method, welcome["userAgent"])
             yield client
 
     async def _listen(self, client: Client) -> None:
-        await client.ask(ADD_CONVERSATION_LISTENER.method, {"conversationId": self.conversation})
+        await client.request(ADD_CONVERSATION_LISTENER.method, {"conversationId": self.conversation})
         self.screen.exchange(ADD_CONVERSATION_LISTENER.method, "events follow")
 
-    async def _turn(self, client: Client, text: str, approval: str | None = None) -> Seen:
+    async def _turn(self, client: Client, text: str, approval: str | None = None) -> TurnRecord:
         """With settings of its own, or with those of the configuration."""
         self.screen.user(text)
         params: Json = {
@@ -117,10 +117,10 @@ class Acts:
             "items": [{"type": "text", "data": {"text": text}}],
         }
         if approval is None:
-            await client.ask(SEND_USER_MESSAGE.method, params)
+            await client.request(SEND_USER_MESSAGE.method, params)
         else:
-            await client.ask(SEND_USER_TURN.method, params | self._settings(approval))
-        seen = await Turn(client, self.screen, self.person, self.expected.untouched).heard()
+            await client.request(SEND_USER_TURN.method, params | self._settings(approval))
+        seen = await TurnRecorder(client, self.screen, self.person, self.expected.untouched).record()
         self.expected.answer(seen)
         return seen
 
@@ -131,7 +131,7 @@ class Acts:
             "exclude_tmpdir_env_var": True,
             "exclude_slash_tmp": True,
         }
-        cwd = str(self.stage.workspace)
+        cwd = str(self.workspace.repository)
         return {
             "cwd": cwd,
             "approvalPolicy": approval,
@@ -142,7 +142,7 @@ class Acts:
 
     async def _leave(self, client: Client) -> None:
         began = anyio.current_time()
-        status = await client.leave()
+        status = await client.close()
         seconds = anyio.current_time() - began
         self.checks.expect(
             "the server left in good order when its stdin was closed",

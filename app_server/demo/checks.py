@@ -1,4 +1,4 @@
-"""What should have happened, and whether it did. A failed check names what was expected."""
+"""Checks of the demo and their results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Checks:
     passed: int = 0
     failed: int = 0
     denied: int = 0
-    """Steps that were not shown, because somebody said no."""
+    """Steps that were skipped because an approval was denied."""
 
     def expect(self, what: str, happened: bool, instead: object = None) -> None:
-        """`what` as it reads when it happened; `instead` is what was there."""
+        """`what` describes the success; `instead` is the actual value."""
         if happened:
             self.passed += 1
             self.screen.check(what)
@@ -29,7 +29,7 @@ class Checks:
     def stopped(self, why: str) -> None:
         """Nothing more can be checked."""
         self.failed += 1
-        self.screen.failure(f"the demo cannot go on: {why}")
+        self.screen.failure(f"the demo cannot continue: {why}")
 
     @property
     def status(self) -> int:

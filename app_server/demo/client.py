@@ -1,7 +1,7 @@
-"""A small client for a server over stdio: spawns it, asks it, hears what it says, lets it go.
+"""A small client for a server over stdio: spawns it, sends requests, receives messages, ends it.
 
-One task uses it, in sequence. While an answer is waited for, whatever else arrives is kept for `hear`. Every
-wait is bounded; whoever leaves the block leaves no process behind.
+One task uses it, in sequence. Messages that arrive before a response are kept for `receive`. Every wait is bounded, and
+no process outlives the context.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from protocol.base import Json
 from protocol.records import dataclass
 
-PATIENCE = 30.0
-"""Seconds that anything of the server may take; the slowest machine needs a fraction."""
+TIMEOUT = 30.0
+"""Seconds for each step of the server; the slowest machine needs a fraction."""
 
 LONGEST_LINE = 1 << 26
 
 
 class ClientError(Exception):
-    """The server did not keep to the protocol, or did not answer in time."""
+    """The server violated the protocol, or exceeded the time limit."""
 
 
 class RequestError(ClientError):
-    """The server answered a request by an error."""
+    """The server responded with an error."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A notification, or a question where `id` is one."""
+class ServerMessage:
+    """A notification, or a request if it has an `id`."""
 
     method: str
     params: Json
@@ -51,14 +51,14 @@ class Client:
         assert process.stdout is not None
         self._process, self._stdin = process, process.stdin
         self._lines = BufferedByteReceiveStream(process.stdout)
-        self._waiting: deque[Heard] = deque()
+        self._waiting: deque[ServerMessage] = deque()
         self._next_id = 0
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    async def ask(self, method: str, params: Json = None) -> Json:
+    async def request(self, method: str, params: Json = None) -> Json:
         """The result of a request. Raises RequestError."""
         request_id = self._next_id
         self._next_id += 1
@@ -68,35 +68,34 @@ class Client:
         while True:
             message = await self._read()
             if "method" in message:
-                self._waiting.append(_heard(message))
+                self._waiting.append(_server_message(message))
             elif message.get("id") == request_id:
                 if "error" in message:
                     raise RequestError(f"{method}: {message['error'].get('message')}")
                 return message["result"]
 
-    async def tell(self, method: str) -> None:
-        """A notification."""
+    async def notify(self, method: str) -> None:
         await self._write({"method": method})
 
-    async def answer(self, question: Heard, result: Json) -> None:
-        """What the server asked for."""
-        await self._write({"id": question.id, "result": result})
+    async def respond(self, request: ServerMessage, result: Json) -> None:
+        """Respond to a request of the server."""
+        await self._write({"id": request.id, "result": result})
 
-    async def hear(self) -> Heard:
-        """The next notification or question."""
+    async def receive(self) -> ServerMessage:
+        """The next notification or request."""
         while not self._waiting:
             message = await self._read()
             if "method" in message:
-                self._waiting.append(_heard(message))
+                self._waiting.append(_server_message(message))
         return self._waiting.popleft()
 
-    async def leave(self, within: float = PATIENCE) -> int:
-        """Closes the server's stdin, as an editor does that ends. See `end`."""
+    async def close(self, within: float = TIMEOUT) -> int:
+        """Close the server's stdin, as an editor does at its end. See `wait`."""
         await self._stdin.aclose()
-        return await self.end(within)
+        return await self.wait(within)
 
-    async def end(self, within: float = PATIENCE) -> int:
-        """Hears the server out and returns its exit status. Raises ClientError where it goes on for longer."""
+    async def wait(self, within: float = TIMEOUT) -> int:
+        """Read the remaining output and return the exit status. Raises ClientError after a time-out."""
         with anyio.move_on_after(within):
             while (line := await self._line()) is not None:
                 _message(line)
@@ -105,17 +104,17 @@ class Client:
 
     async def _write(self, message: Json) -> None:
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await self._stdin.send(json.dumps(message).encode() + b"\n")
         except (TimeoutError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise ClientError("the server reads no more") from None
+            raise ClientError("the server no longer reads") from None
 
     async def _read(self) -> Json:
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 line = await self._line()
         except TimeoutError:
-            raise ClientError(f"the server said nothing for {PATIENCE:g} s") from None
+            raise ClientError(f"the server sent nothing for {TIMEOUT:g} s") from None
         if line is None:
             raise ClientError("the server ended")
         return _message(line)
@@ -141,10 +140,10 @@ async def spawned(command: Sequence[str], environment: Mapping[str, str], log: P
         yield Client(process)
     finally:
         with anyio.CancelScope(shield=True):
-            await _ended(process)
+            await _terminate(process)
 
 
-async def _ended(process: Process) -> None:
+async def _terminate(process: Process) -> None:
     if process.returncode is None:
         process.terminate()
         with anyio.move_on_after(3):
@@ -167,5 +166,5 @@ def _message(line: bytes) -> Json:
     return message
 
 
-def _heard(message: Json) -> Heard:
-    return Heard(message["method"], message.get("params") or {}, message.get("id"))
+def _server_message(message: Json) -> ServerMessage:
+    return ServerMessage(message["method"], message.get("params") or {}, message.get("id"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from app_server.demo import script
 from app_server.demo.checks import Checks
-from app_server.demo.client import Heard
+from app_server.demo.client import ServerMessage
 from app_server.demo.screen import Screen
 from app_server.demo.scripted_model import ScriptedModel
-from app_server.demo.stage import Stage
-from app_server.demo.turn import Seen
+from app_server.demo.turn import TurnRecord
+from app_server.demo.workspace import DemoWorkspace
 from protocol.records import dataclass
 
 
@@ -16,7 +16,7 @@ from protocol.records import dataclass
 class Expectations:
     """One method for each thing that is shown."""
 
-    stage: Stage
+    workspace: DemoWorkspace
     model: ScriptedModel
     script: script.Script
     screen: Screen
@@ -26,13 +26,13 @@ class Expectations:
         """Its totals begin anew, also in a conversation that it resumes."""
         self.script.usages.clear()
 
-    def untouched(self, question: Heard) -> None:
+    def untouched(self, question: ServerMessage) -> None:
         """While a patch is asked about, nothing of it is written yet."""
         if "fileChanges" in question.params:
             text = self._greeting()
             self.checks.expect("nothing is written before the answer", text == script.FILES["greet.sh"], text)
 
-    def answer(self, seen: Seen) -> None:
+    def answer(self, seen: TurnRecord) -> None:
         streamed, whole = "".join(seen.deltas), "".join(seen.messages)
         ended = bool(seen.messages) and seen.last_message == seen.messages[-1]
         self.checks.expect(
@@ -42,7 +42,7 @@ class Expectations:
         )
         self._tokens(seen)
 
-    def _tokens(self, seen: Seen) -> None:
+    def _tokens(self, seen: TurnRecord) -> None:
         charged = self.script.usages
         usage = seen.usage or {}
         last, total = usage.get("last_token_usage"), usage.get("total_token_usage")
@@ -53,7 +53,7 @@ class Expectations:
         found = last and total and (last["total_tokens"], total["total_tokens"])
         self.checks.expect("the tokens are counted", found == expected, (found, expected))
 
-    def repair(self, seen: Seen) -> None:
+    def repair(self, seen: TurnRecord) -> None:
         read = seen.commands.get("call-read", {})
         self.checks.expect(
             "a command that only reads ran unasked",
@@ -63,7 +63,7 @@ class Expectations:
         self._command(seen, "call-check", 1, "failed: expected")
         self._patch(seen, "call-patch")
 
-    def _command(self, seen: Seen, call: str, exit_code: int, words: str) -> None:
+    def _command(self, seen: TurnRecord, call: str, exit_code: int, words: str) -> None:
         ended = seen.commands.get(call, {})
         asked = seen.asked.get(call, {}).get("command") == list(script.CHECK)
         self.checks.expect("a command that could do more was asked about", asked, seen.asked.get(call))
@@ -74,8 +74,8 @@ class Expectations:
             self.checks.denied += 1
             self.checks.expect("it did not run, because it was denied", ended.get("exit_code") == -1, ended)
 
-    def _patch(self, seen: Seen, call: str) -> None:
-        path, text = str(self.stage.workspace / "greet.sh"), self._greeting()
+    def _patch(self, seen: TurnRecord, call: str) -> None:
+        path, text = str(self.workspace.repository / "greet.sh"), self._greeting()
         asked = list(seen.asked.get(call, {}).get("fileChanges", {})) == [path]
         self.checks.expect("the patch was asked about", asked, seen.asked.get(call))
         if seen.approved.get(call):
@@ -89,15 +89,15 @@ class Expectations:
                 "the file is as it was, because it was denied", text == script.FILES["greet.sh"], text
             )
 
-    def confinement(self, seen: Seen) -> None:
-        ended, outside = seen.commands.get("call-note", {}), self.stage.outside
+    def confinement(self, seen: TurnRecord) -> None:
+        ended, outside = seen.commands.get("call-note", {}), self.workspace.outside
         self.checks.expect("nobody was asked", not seen.asked, seen.asked)
         self.checks.expect("the command failed", ended.get("exit_code", 0) != 0, ended)
         self.checks.expect(
             "the sandbox kept it from writing outside of the workspace", not outside.exists(), str(outside)
         )
 
-    def memory(self, seen: Seen) -> None:
+    def memory(self, seen: TurnRecord) -> None:
         texts = [
             part.get("text")
             for item in self.model.requests[-1]["input"]
@@ -114,4 +114,4 @@ class Expectations:
         )
 
     def _greeting(self) -> str:
-        return (self.stage.workspace / "greet.sh").read_text(encoding="utf-8")
+        return (self.workspace.repository / "greet.sh").read_text(encoding="utf-8")

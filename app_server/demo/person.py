@@ -11,9 +11,9 @@ from protocol.records import dataclass
 
 
 class Person(Protocol):
-    """Somebody who decides."""
+    """Decides about approvals."""
 
-    async def decides(self, question: str) -> bool: ...
+    async def decide(self, question: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class AlwaysYes:
 
     screen: Screen
 
-    async def decides(self, question: str) -> bool:
+    async def decide(self, question: str) -> bool:
         self.screen.question(f"{question} ")
         self.screen.answered("yes (--yes)", typed=False)
         return True
@@ -30,12 +30,12 @@ class AlwaysYes:
 
 @dataclass(frozen=True, slots=True)
 class AtTerminal:
-    """Whoever sits there; what is not plainly a yes is a no."""
+    """The person at the terminal; anything but y or yes is a denial."""
 
     screen: Screen
     stdin: TextIO
 
-    async def decides(self, question: str) -> bool:
+    async def decide(self, question: str) -> bool:
         self.screen.question(f"{question} [y/n] ")
         await anyio.wait_readable(self.stdin)  # rather than a thread: it can be interrupted
         typed = self.stdin.readline()
@@ -46,11 +46,11 @@ class AtTerminal:
 
 @dataclass(frozen=True, slots=True)
 class Nobody:
-    """No terminal and no `--yes`: nothing is approved in anybody's name."""
+    """No terminal and no `--yes`: everything is denied."""
 
     screen: Screen
 
-    async def decides(self, question: str) -> bool:
+    async def decide(self, question: str) -> bool:
         self.screen.question(f"{question} ")
         self.screen.answered("denied: there is no terminal to ask at, and no --yes", typed=False)
         return False

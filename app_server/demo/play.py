@@ -3,8 +3,8 @@
 1. A server starts, a conversation begins.
 2. A turn: streamed text, a command that only reads, one that is asked about, a patch that is asked about.
 3. A turn in which nobody is asked and the sandbox stops a command that writes outside of the workspace.
-4. The server leaves; what it stored is looked at.
-5. A second server resumes the conversation and goes on.
+4. The server ends; the stored conversation is checked.
+5. A second server resumes the conversation and runs a turn.
 
 Each step is checked. No key, no network, and nothing of the user's is touched.
 """
@@ -25,13 +25,13 @@ from app_server.demo.person import Person, who_decides
 from app_server.demo.screen import Screen
 from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
-from app_server.demo.stage import Stage, StageError, temporary_stage
+from app_server.demo.workspace import DemoSetupError, DemoWorkspace, temporary_workspace
 
 INTERRUPTED = 130
 
 
 def run_demo(*, yes: bool) -> int:
-    """The exit status: 0 only if everything happened as it should."""
+    """The exit status: 0 only if all checks passed."""
     screen = Screen.on(sys.stdout, os.environ)
     checks = Checks(screen)
     if not anyio.run(_until_signal, screen, checks, who_decides(screen, sys.stdin, yes=yes)):
@@ -43,7 +43,7 @@ def run_demo(*, yes: bool) -> int:
 
 
 async def _until_signal(screen: Screen, checks: Checks, person: Person) -> bool:
-    """False: somebody wants it to end, and all was put away."""
+    """False if a signal ended it, after cleaning up."""
     finished = False
     async with anyio.create_task_group() as group:
         group.start_soon(_cancel_on_signal, group.cancel_scope)
@@ -62,14 +62,14 @@ async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
 
 async def _play(screen: Screen, checks: Checks, person: Person) -> None:
     try:
-        async with temporary_stage(os.environ) as stage:
-            script = Script(stage.outside)
+        async with temporary_workspace(os.environ) as workspace:
+            script = Script(workspace.outside)
             model = ScriptedModel(script)
             async with model.serving() as url:
-                stage.configure(url)
-                expected = Expectations(stage, model, script, screen, checks)
-                await _acts(Acts(stage, screen, person, checks, expected))
-    except StageError as error:
+                workspace.configure(url)
+                expected = Expectations(workspace, model, script, screen, checks)
+                await _acts(Acts(workspace, screen, person, checks, expected))
+    except DemoSetupError as error:
         checks.stopped(str(error))
 
 
@@ -80,14 +80,14 @@ async def _acts(acts: Acts) -> None:
         await acts.second_server()
     except ClientError as error:
         acts.checks.stopped(str(error))
-        _show_log(acts.stage, acts.screen)
+        _show_log(acts.workspace, acts.screen)
     except (KeyError, TypeError) as error:  # what this client reads of messages is what the protocol promises
         acts.checks.stopped(f"a message of the server lacks what it should hold: {error!r}")
-        _show_log(acts.stage, acts.screen)
+        _show_log(acts.workspace, acts.screen)
 
 
-def _show_log(stage: Stage, screen: Screen) -> None:
-    for line in stage.last_logged():
+def _show_log(workspace: DemoWorkspace, screen: Screen) -> None:
+    for line in workspace.last_logged():
         screen.note("log", line)
 
 

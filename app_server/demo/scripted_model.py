@@ -1,8 +1,7 @@
-"""A scripted model: a real HTTP server on loopback that speaks the Responses API as server-sent events.
+"""A scripted model: an HTTP server on loopback that implements the Responses API with server-sent events.
 
-Owns the wire: requests in, frames out, chunked, over kept-alive connections. What is said comes from an
-author, a function from the request to the reply, so that a script can react to what the server did. `reply`,
-`says`, `calls` and their kind write the events; every request is kept for whoever wants to look.
+An author, a function from the request to the reply, supplies the content, so that a script can react to the server.
+`reply`, `says`, `calls` and `runs` build the events. All requests are recorded.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ USUAL = Usage()
 
 
 Author = Callable[[Json], Reply]
-"""Writes the next reply, given the body of the request."""
+"""Returns the next reply for the body of a request."""
 
 
 def reply(*events: Json, usage: Usage = USUAL, gap: float = 0.0) -> Reply:
-    """The events between their frame: a response is created, and it is completed with its usage."""
+    """The events between `response.created` and `response.completed`, which has the usage."""
     completed = {
         "id": "resp-1",
         "usage": {"input_tokens": usage.input, "output_tokens": usage.output, "total_tokens": usage.total},
@@ -83,7 +82,7 @@ def runs(command: Sequence[str], call_id: str) -> Json:
 
 
 def in_order(*replies: Reply) -> Author:
-    """An author who has written everything beforehand. Raises IndexError where the script has ended."""
+    """An author with fixed replies. Raises IndexError at the end of the script."""
     remaining = list(replies)
     return lambda _: remaining.pop(0)
 

@@ -1,6 +1,6 @@
-"""One turn as an editor lives through it: shows each event, answers each question, keeps what was seen.
+"""One turn from an editor's view: shows each event, responds to approval requests, and records both.
 
-Knows the events by name; whether what was seen is right is for others to say.
+`expectations` checks the record.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import field
 
 import anyio
 
-from app_server.demo.client import Client, ClientError, Heard
+from app_server.demo.client import Client, ClientError, ServerMessage
 from app_server.demo.person import Person
 from app_server.demo.screen import Screen
 from protocol.base import Json
@@ -18,17 +18,17 @@ from protocol.records import dataclass
 from protocol.v1.methods import APPLY_PATCH_APPROVAL, EVENT_PREFIX, EXEC_COMMAND_APPROVAL
 
 LIMIT = 60.0
-"""Seconds that a turn may take between two questions; a person may take longer."""
+"""Seconds that a turn may take between two approvals; the person may take longer."""
 
 
 @dataclass(slots=True)
-class Seen:
+class TurnRecord:
     """What happened in a turn."""
 
     deltas: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     asked: dict[str, Json] = field(default_factory=dict)
-    """The questions by call."""
+    """The approval requests by call."""
     approved: dict[str, bool] = field(default_factory=dict)
     commands: dict[str, Json] = field(default_factory=dict)
     """How commands ended, by call."""
@@ -39,26 +39,26 @@ class Seen:
     last_message: str | None = None
 
 
-Before = Callable[[Heard], None]
-"""Looks at the world while a question is open."""
+Before = Callable[[ServerMessage], None]
+"""Called while an approval request is open."""
 
 
 @dataclass(slots=True)
-class Turn:
-    """Hears one turn to its end."""
+class TurnRecorder:
+    """Records one turn until its end."""
 
     client: Client
     screen: Screen
     person: Person
     before_answer: Before
-    seen: Seen = field(default_factory=Seen)
+    seen: TurnRecord = field(default_factory=TurnRecord)
 
-    async def heard(self) -> Seen:
-        """Raises ClientError where the turn fails, is aborted or takes too long."""
+    async def record(self) -> TurnRecord:
+        """Raises ClientError if the turn fails, is aborted or takes too long."""
         try:
             with anyio.fail_after(LIMIT) as limit:
                 while True:
-                    heard = await self.client.hear()
+                    heard = await self.client.receive()
                     if heard.id is not None:
                         await self._answer(heard)
                         limit.deadline = anyio.current_time() + LIMIT
@@ -67,7 +67,7 @@ class Turn:
         except TimeoutError:
             raise ClientError(f"the turn did not end within {LIMIT:g} s") from None
 
-    async def _answer(self, question: Heard) -> None:
+    async def _answer(self, question: ServerMessage) -> None:
         params = question.params
         if question.method == EXEC_COMMAND_APPROVAL.method:
             text = "May this command run?"
@@ -77,14 +77,14 @@ class Turn:
                 self.screen.diff(change.get("update", {}).get("unified_diff", ""))
             text = "May this change be made?"
         else:
-            raise ClientError(f"the server asked {question.method}, which nobody here can answer")
+            raise ClientError(f"the server sent {question.method}, which the demo does not support")
         self.before_answer(question)
-        yes = await self.person.decides(text)
+        yes = await self.person.decide(text)
         self.seen.asked[params["callId"]], self.seen.approved[params["callId"]] = params, yes
-        await self.client.answer(question, {"decision": "approved" if yes else "denied"})
+        await self.client.respond(question, {"decision": "approved" if yes else "denied"})
 
     def _ends(self, event: Json) -> bool:
-        """Takes one event in; whether it is the turn's last."""
+        """Record an event. Returns whether it is the last of the turn."""
         seen, screen = self.seen, self.screen
         match event["type"]:
             case "agent_message_delta":

@@ -1,8 +1,8 @@
-"""One client: lines become calls, results become answers.
+"""Serves one client: lines become requests, results become responses.
 
-Owns parsing, dispatch and the answer to everything that is no valid message. Knows no method: `Router` says what
-there is. `RpcReply.after_response` runs after the response was written, in the request's own lane, so nothing that the
-request causes can overtake it.
+Owns parsing, dispatch and the error responses to invalid messages. It knows no method; `Router` does.
+`RpcReply.after_response` runs after the response was written, in the request's own lane, so that no effect of the
+request can overtake the response.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ log = logging.getLogger(__name__)
 
 
 LINES_AT_ONCE = 256
-"""So many lines are taken in before other tasks run: a client may send a hundred thousand empty ones in one piece."""
+"""Lines handled before other tasks run: one read may contain a hundred thousand empty ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RpcReply:
-    """A handler's answer, and what to do once it is on its way."""
+    """The result of a request, and a function to run after the response was written."""
 
     result: bytes
     after_response: Callable[[], Awaitable[None]] | None = None
 
 
 class Dropped(Protocol):
-    """A line that was too long to be kept."""
+    """A line that exceeded the limit."""
 
     @property
     def size(self) -> int: ...
 
 
 class Incoming(Protocol):
-    """Where the client's lines come from."""
+    """The source of the client's lines."""
 
     def lines(self) -> AsyncIterator[Sequence[bytes | Dropped]]:
-        """Batches of whole lines; ends when the client has closed its end."""
+        """Batches of whole lines; ends when the client closes its end."""
         ...
 
 
 class Router(Protocol):
-    """The methods there are."""
+    """Serves requests by method."""
 
     def lane(self, request: Request) -> str | None:
-        """The queue in which this request waits its turn; None: it does not."""
+        """The queue of this request; None: it runs at once."""
         ...
 
     async def call(self, request: Request) -> RpcReply:
-        """Serve it. May raise anything."""
+        """Serve the request. May raise any exception."""
         ...
 
-    async def notified(self, method: str, params: Json) -> None: ...
+    async def receive_notification(self, method: str, params: Json) -> None: ...
 
-    def error(self, error: BaseException, method: str) -> RpcError:
-        """What the client is told about an exception of `call`."""
+    def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
+        """The error response for an exception of `call`."""
         ...
 
 
@@ -86,7 +86,7 @@ class Connection:
         self._max_in_flight = max_in_flight
 
     async def serve(self) -> None:
-        """Returns when the client has closed its end; running requests are cancelled then."""
+        """Returns when the client has closed its end; running requests are then cancelled."""
         async with anyio.create_task_group() as requests:
             lanes = Lanes(requests)
             async for lines in self._incoming.lines():
@@ -94,19 +94,19 @@ class Connection:
                     self._receive(line, lanes)
                     if number % LINES_AT_ONCE == 0:
                         await anyio.lowlevel.checkpoint()
-                await self._outgoing.room()
+                await self._outgoing.wait_for_capacity()
             requests.cancel_scope.cancel()
 
     def _receive(self, line: bytes | Dropped, lanes: Lanes) -> None:
         if not isinstance(line, bytes):
             log.warning("dropped a line of %d bytes", line.size)
-            message = f"Parse error: a line of {line.size} bytes exceeds the limit"
-            self._outgoing.fail(None, RpcError(PARSE_ERROR, message, {"kind": "line_too_long"}))
+            text = f"Parse error: a line of {line.size} bytes exceeds the limit"
+            self._outgoing.fail(None, RpcError(PARSE_ERROR, text, {"kind": "line_too_long"}))
             return
         if not line or line.isspace():
             return
         try:
-            message_ = parse_message(line)
+            message = parse_message(line)
         except ParseError as error:
             log.warning("unusable message: %s", error.message)
             self._outgoing.fail(
@@ -116,19 +116,19 @@ class Connection:
                 ),
             )
             return
-        match message_:
+        match message:
             case Request():
-                self._request(message_, lanes)
+                self._start_request(message, lanes)
             case Notification():
-                lanes.start(lambda: self._notified(message_))
+                lanes.start(lambda: self._receive_notification(message))
             case Response():
-                self._answered(message_.id, ClientReply(result=message_.result))
+                self._receive_reply(message.id, ClientReply(result=message.result))
             case ErrorAnswer():
-                self._answered(message_.id, ClientReply(error=message_.message))
+                self._receive_reply(message.id, ClientReply(error=message.message))
             case _:
-                assert_never(message_)
+                assert_never(message)
 
-    def _request(self, request: Request, lanes: Lanes) -> None:
+    def _start_request(self, request: Request, lanes: Lanes) -> None:
         if lanes.running >= self._max_in_flight:
             self._outgoing.fail(
                 request.id,
@@ -146,24 +146,26 @@ class Connection:
         try:
             reply = await self._router.call(request)
         except Exception as error:
-            self._outgoing.fail(request.id, self._router.error(error, request.method))
+            self._outgoing.fail(request.id, self._router.to_rpc_error(error, request.method))
             return
         self._outgoing.respond(request.id, reply.result)
         if reply.after_response is not None:
-            # Clients learn from the answer what to listen for: it must have left, alone, before anything follows.
+            # Clients learn ids from the response, so it must be written, in a write of its own, before any event.
             await self._outgoing.written()
             try:
                 await reply.after_response()
             except Exception as error:
-                # The answer is out already; what is left is to say so where somebody may look.
-                log.error("after %s: %s", request.method, self._router.error(error, request.method).message)
+                # The response was already written, so the error can only be logged.
+                log.error(
+                    "after %s: %s", request.method, self._router.to_rpc_error(error, request.method).message
+                )
 
-    async def _notified(self, notification: Notification) -> None:
+    async def _receive_notification(self, notification: Notification) -> None:
         try:
-            await self._router.notified(notification.method, notification.params)
+            await self._router.receive_notification(notification.method, notification.params)
         except Exception:
             log.exception("notification %s", notification.method[:200])
 
-    def _answered(self, id: int | str, reply: ClientReply) -> None:
+    def _receive_reply(self, id: int | str, reply: ClientReply) -> None:
         if not self._outgoing.pending.resolve(id, reply):
-            log.info("an answer to no request: id %s, %s", describe(id), describe(reply))
+            log.info("a response to no request: id %s, %s", describe(id), describe(reply))

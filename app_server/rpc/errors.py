@@ -1,4 +1,4 @@
-"""JSON-RPC errors as exceptions: what a handler raises to answer with an error."""
+"""JSON-RPC errors as exceptions, which handlers raise to respond with an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RpcError(Exception):
-    """An error answer: `data` is machine-readable, `{"kind": ..., "field": ...}`."""
+    """An error response: `data` is machine-readable, `{"kind": ..., "field": ...}`."""
 
     code: int
     message: str
@@ -17,7 +17,7 @@ class RpcError(Exception):
 
 
 def invalid_request(message: str, kind: str = "invalid_request", field: str | None = None) -> RpcError:
-    """The request cannot be served as sent; the reference uses -32600 for all of these."""
+    """The request cannot be served as sent; codex 0.58 uses -32600 for all of these."""
     return RpcError(INVALID_REQUEST, message, {"kind": kind, **({"field": field} if field else {})})
 
 
@@ -31,5 +31,5 @@ def internal_error(message: str, kind: str = "internal") -> RpcError:
 
 
 def overloaded(message: str) -> RpcError:
-    """Worth trying again later, unlike every other error here."""
+    """The only retryable error here."""
     return RpcError(OVERLOADED, message, {"kind": "overloaded", "retryable": True})

@@ -1,6 +1,6 @@
-"""Order of requests: those of one conversation run one after another, all others at once.
+"""The order of requests: those of one conversation run one after another, all others concurrently.
 
-A lane is a queue with one runner, made when its first job comes and gone when its last is done.
+A lane is a queue with one task, which exists from its first job to the end of its last one.
 """
 
 from __future__ import annotations

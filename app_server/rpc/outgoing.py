@@ -1,6 +1,6 @@
-"""Everything that goes to the client passes here: one queue, one writer, so lines never mix.
+"""All output to the client: one queue with one writer, so that lines never mix.
 
-Sending never waits; whoever can produce without end asks for `room()` first and so is held back while the
+Sending never blocks. A producer without a bound awaits `wait_for_capacity` first; that is the back-pressure if the
 client does not read.
 """
 
@@ -24,17 +24,17 @@ class Outgoing:
     """The sending half of a connection."""
 
     def __init__(self, write: Callable[[bytes], Awaitable[None]], high_water: int) -> None:
-        """Producers are held back while more bytes than `high_water` wait for the client."""
+        """Producers wait while more than `high_water` bytes are queued."""
         self._write = write
         self._high_water = high_water
         self._queue: list[bytes] = []
         self._queued = 0
         self._sent = self._written = 0
-        # Who waits for what; events are made only by those who do wait, since most of the time nobody has to.
+        # Created only by a task that has to wait, since most of the time no task has to.
         self._writing: anyio.Event | None = None
         self._draining: anyio.Event | None = None
         self._waiting: deque[anyio.Event] = deque()
-        """Who waits for room, first come first."""
+        """Tasks that wait for capacity, in order of arrival."""
         self._ended = anyio.Event()
         self._closed = False
         self.pending = PendingRequests()
@@ -50,7 +50,7 @@ class Outgoing:
         self.send(dump_notification(method, params))
 
     async def request(self, method: str, params: bytes) -> ClientReply:
-        """Ask the client; returns its answer, or an error once the connection ends."""
+        """Send a request to the client; returns its response, or an error at the end of the connection."""
         waiter = self.pending.register()
         try:
             self.send_request(waiter, method, params)
@@ -72,50 +72,50 @@ class Outgoing:
         if self._writing is not None:
             self._writing.set()
 
-    # --- being held back
+    # --- back-pressure
     @property
     def congested(self) -> bool:
         return self._queued > self._high_water
 
-    async def room(self) -> None:
-        """Returns once the client has read enough; at once as a rule.
+    async def wait_for_capacity(self) -> None:
+        """Wait until the client has read enough; usually returns at once.
 
-        Those who wait go one after another, in the order in which they came. So a producer that never ends cannot keep
-        the reader of stdin, and with it an interrupt, waiting.
+        Waiting tasks continue one by one in order of arrival. So an endless producer cannot starve the reader of stdin,
+        and with it an interrupt.
         """
         if not self._waiting and not self.congested:
             return
-        turn = anyio.Event()
-        self._waiting.append(turn)
+        waiter = anyio.Event()
+        self._waiting.append(waiter)
         try:
-            while not self._closed and (self._waiting[0] is not turn or self.congested):
-                await turn.wait()
-                if turn.is_set() and not self._closed and self.congested:
-                    # Somebody who need not wait was quicker. The place is kept.
-                    self._waiting[0] = turn = anyio.Event()
+            while not self._closed and (self._waiting[0] is not waiter or self.congested):
+                await waiter.wait()
+                if waiter.is_set() and not self._closed and self.congested:
+                    # A task that did not wait has used the capacity. This one keeps its position.
+                    self._waiting[0] = waiter = anyio.Event()
         finally:
-            self._waiting.remove(turn)
-            self._let_next_go()
+            self._waiting.remove(waiter)
+            self._release_next()
 
-    def _let_next_go(self) -> None:
+    def _release_next(self) -> None:
         if self._waiting and (self._closed or not self.congested):
             self._waiting[0].set()
 
     async def written(self) -> None:
-        """Returns once everything sent so far has left, so that what comes next arrives apart from it."""
+        """Wait until everything sent so far was written, so that later lines go into another write."""
         last = self._sent
         while self._written < last and not self._closed:
             await self._until_drained()
 
     async def _until_drained(self) -> None:
-        """Returns once something more was written."""
+        """Wait for the next write."""
         if self._draining is None:
             self._draining = anyio.Event()
         await self._draining.wait()
 
     # --- the writer
-    async def run(self) -> None:
-        """Write until `close`; everything queued by then is written. Raises TransportClosed."""
+    async def write_queued(self) -> None:
+        """Write the queue until `close`, including everything queued by then. Raises TransportClosed."""
         try:
             while True:
                 if not self._queue and not self._closed:
@@ -136,29 +136,29 @@ class Outgoing:
             await self._write(b"\n".join(batch))
             self._queued -= size
             self._written += len(batch) - 1
-            self._tell_drained()
+            self._notify_drained()
 
-    def _tell_drained(self) -> None:
+    def _notify_drained(self) -> None:
         if self._draining is not None:
             self._draining.set()
             self._draining = None
-        self._let_next_go()
+        self._release_next()
 
     def close(self) -> None:
-        """No more messages; the writer ends once the queue is empty, and nobody waits for answers any more."""
+        """Accept no more messages; the writer ends once the queue is empty, and pending requests end with an error."""
         self._closed = True
         if self._writing is not None:
             self._writing.set()
-        self._tell_drained()
+        self._notify_drained()
         self.pending.settle_all(ClientReply(error="the connection was closed"))
 
     async def finish(self) -> None:
-        """Close, and wait until the writer has written what was queued or has given up."""
+        """Close, and wait until the writer has written the queue or failed."""
         self.close()
         await self._ended.wait()
 
 
 def describe(result: Json) -> str:
-    """A short form of a client's answer, for the log."""
+    """A short form of a client's response, for the log."""
     text = repr(result)
     return text if len(text) <= 200 else text[:200] + "…"

@@ -1,4 +1,4 @@
-"""Requests that were sent and not yet answered: register before sending, resolve once, settle all at the end."""
+"""Requests without a response yet: register before sending, resolve once, settle all at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClientReply:
-    """What came back: a result, or why there is none."""
+    """The client's result, or an error text."""
 
     result: Json = None
     error: str | None = None
@@ -20,7 +20,7 @@ class ClientReply:
 
 @dataclass(slots=True)
 class Waiter:
-    """One request on its way; `wait` returns when it is answered or the connection ends."""
+    """One pending request; `wait` returns at its response or at the end of the connection."""
 
     id: int
     _done: anyio.Event = field(default_factory=anyio.Event)
@@ -38,7 +38,7 @@ class Waiter:
 
 
 class PendingRequests:
-    """Waiters by request id. Ids count from 0, as the reference's do."""
+    """Waiters by request id. Ids count from 0, as in codex 0.58."""
 
     def __init__(self) -> None:
         self._next_id = 0
@@ -54,7 +54,7 @@ class PendingRequests:
         return waiter
 
     def resolve(self, id: int | str, reply: ClientReply) -> bool:
-        """False where nobody waits for that id, which a client may cause and must not hurt."""
+        """False if no request has that id, which a faulty client can cause."""
         waiter = self._waiters.pop(id, None) if isinstance(id, int) else None
         if waiter is None:
             return False

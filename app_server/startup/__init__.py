@@ -1,1 +1,1 @@
-"""Everything about starting: the process, the handshake before anything is loaded, and what is loaded when."""
+"""Start-up: the process, the early handshake, and what is loaded when."""

@@ -1,8 +1,7 @@
-"""Answers `initialize` while the rest of the server is still being loaded, so that no client waits for imports.
+"""Answers `initialize` while the server is being loaded, so that no client waits for imports. Fast to import.
 
-Answered here are the forms of that request that leave nothing to check, one request that follows at once and needs no
-engine, and a first request that cannot be served because nobody has initialized. Whatever else comes first is left for
-the full server, which then serves it like any other line. Imports nothing that takes time.
+It answers the forms of that request that need no further validation, one request that follows at once and needs no
+engine, and a first request that fails because the client has not initialized. The full server serves everything else.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from app_server.apis.capabilities import InvalidCapability, initialize_result, parse_capabilities
 from app_server.core.lazy import Lazy
-from app_server.identity import Introduction, UserAgent, own_user_agent
+from app_server.identity import EarlyInitialize, UserAgent, own_user_agent
 from app_server.startup.inbox import Inbox, readable, write_all
 from protocol.jsonrpc import (
     INVALID_REQUEST,
@@ -37,23 +36,23 @@ MAX_FIRST_LINE = 1 << 16
 """A longer first line is left for the full server."""
 
 MAX_UNREAD = 1 << 20
-"""So much is taken in while the server is loaded; the rest waits in the pipe."""
+"""Bytes read while the server is loaded; the rest stays in the pipe."""
 
 PAUSE_SECONDS = 0.01
-"""So long a client has to follow `initialize` with a request that may be answered before the loading begins."""
+"""How long to wait after `initialize` for a request that can be answered before the server is loaded."""
 
-EarlyAnswer = Callable[[Request], bytes | None]
-"""The answer to a request that needs no engine, or None."""
+EarlyResponder = Callable[[Request], bytes | None]
+"""Returns the response to a request that needs no engine, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What passed before the full server was there."""
+    """What the early handshake passes to the full server."""
 
-    introduction: Introduction | None
-    """Of the client; None where no `initialize` was answered."""
+    initialize: EarlyInitialize | None
+    """The answered `initialize`, if any."""
     unread: bytes
-    """What was read and is still to be served."""
+    """Bytes that were read but not served."""
 
 
 def early_handshake(
@@ -62,29 +61,29 @@ def early_handshake(
     environment: Mapping[str, str],
     home: Path,
     server: Lazy[object],
-    early_answer: Lazy[EarlyAnswer] | None = None,
+    responder: Lazy[EarlyResponder] | None = None,
 ) -> Handover | None:
-    """Wait for the first line and answer it where that is our part; `server` is loaded in a thread meanwhile.
+    """Wait for the first line and answer it if possible; meanwhile `server` is loaded in a thread.
 
-    `early_answer` is loaded only where a request may be answered before the server's loading begins: both need the
-    interpreter. Returns once the server is loaded, or nothing more can be taken in until it is; None where the client
-    has left and nothing is left to serve.
+    `responder` is loaded only if a request may be answered before `server` starts to load, because two loading threads
+    would share one interpreter. Returns once the server is loaded or the input buffer is full. Returns None if the
+    client has closed its end and there is nothing to serve.
     """
     inbox, loading = Inbox(read_fd), _Loading(server)
     if not inbox.ready(0):
         loading.start()
-    introduction = _answer_first_line(inbox, write_fd, own_user_agent(environment), home)
-    if introduction is not None and early_answer is not None and not loading.started:
-        _answer_early(inbox, write_fd, early_answer.get())
+    early = _answer_first_line(inbox, write_fd, own_user_agent(environment), home)
+    if early is not None and responder is not None and not loading.started:
+        _answer_early(inbox, write_fd, responder.get())
     loading.start()
-    while not inbox.ended and len(inbox.unread) < MAX_UNREAD and loading.goes_on(beside=inbox):
+    while not inbox.ended and len(inbox.unread) < MAX_UNREAD and loading.wait(inbox):
         inbox.read()
-    loading.forget()
-    return None if inbox.over else Handover(introduction, inbox.unread)
+    loading.close()
+    return None if inbox.exhausted else Handover(early, inbox.unread)
 
 
 class _Loading:
-    """The loading of the server in a thread, whose end can be waited for beside other descriptors."""
+    """Loads the server in a thread. A pipe signals the end, so that it can be polled together with stdin."""
 
     def __init__(self, server: Lazy[object]) -> None:
         self._server = server
@@ -96,39 +95,37 @@ class _Loading:
             self.started = True
             self._server.start(lambda: os.close(self._loads))
 
-    def goes_on(self, beside: Inbox) -> bool:
-        """Waits until there is something to read; False once the loading has ended before."""
-        ready = readable([beside.fd, self._ended], None)
+    def wait(self, inbox: Inbox) -> bool:
+        """Wait until there is input; False once the server is loaded."""
+        ready = readable([inbox.fd, self._ended], None)
         return self._ended not in ready
 
-    def forget(self) -> None:
-        """Its end is of no interest any more."""
+    def close(self) -> None:
         os.close(self._ended)
 
 
-def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent, home: Path) -> Introduction | None:
-    """What the client introduced itself with, if its first line was an `initialize` that is answered here."""
+def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent, home: Path) -> EarlyInitialize | None:
+    """The client's `initialize`, if its first line is one that can be answered here."""
     line = inbox.take_line(MAX_FIRST_LINE)
     if line is None:
         return None
     first = _message(line)
-    if isinstance(first, Request) and (introduction := plain_introduction(first)) is not None:
-        agent.introduce(introduction.name, introduction.version)
-        announced = introduction.capabilities is not None
-        result = initialize_result(agent.text(), home, capabilities=announced)
-        answer = dump_response(first.id, result)
-        # Less than a pipe holds, so this does not wait.
-        inbox.ended |= not write_all(write_fd, answer + b"\n")
-        return introduction
-    if (refusal := _refusal(first)) is not None:
-        inbox.ended |= not write_all(write_fd, refusal + b"\n")
+    if isinstance(first, Request) and (early := plain_initialize(first)) is not None:
+        agent.set_client(early.name, early.version)
+        result = initialize_result(agent.text(), home, capabilities=early.capabilities is not None)
+        response = dump_response(first.id, result)
+        # Smaller than the capacity of a pipe, so this does not block.
+        inbox.ended |= not write_all(write_fd, response + b"\n")
+        return early
+    if (error := _error_response(first)) is not None:
+        inbox.ended |= not write_all(write_fd, error + b"\n")
     else:
         inbox.put_back(line)
     return None
 
 
-def _answer_early(inbox: Inbox, write_fd: int, answer: EarlyAnswer) -> None:
-    """Answer one request, if it comes at once and is of that kind."""
+def _answer_early(inbox: Inbox, write_fd: int, respond: EarlyResponder) -> None:
+    """Answer one request, if it arrives at once and `respond` supports it."""
     deadline = time.monotonic() + PAUSE_SECONDS
     initialized = b""
     while True:
@@ -141,25 +138,25 @@ def _answer_early(inbox: Inbox, write_fd: int, answer: EarlyAnswer) -> None:
             continue
         message = _message(line)
         if isinstance(message, Notification) and message.method == INITIALIZED and not initialized:
-            initialized, inbox.unread = line + end, rest  # it can wait
+            initialized, inbox.unread = line + end, rest  # for the full server
             continue
-        if isinstance(message, Request) and (answered := answer(message)) is not None:
+        if isinstance(message, Request) and (response := respond(message)) is not None:
             inbox.unread = rest
-            inbox.ended |= not write_all(write_fd, answered + b"\n")
+            inbox.ended |= not write_all(write_fd, response + b"\n")
         break
     inbox.unread = initialized + inbox.unread
 
 
 def _message(line: bytes) -> Message | None:
-    """None where it is none; the full server says what is wrong with it."""
+    """The parsed line; None if it is invalid, which the full server reports."""
     try:
         return parse_message(line)
     except ParseError:
         return None
 
 
-def plain_introduction(request: Request) -> Introduction | None:
-    """What an `initialize` says, if it leaves nothing to check: the full server would accept it, too."""
+def plain_initialize(request: Request) -> EarlyInitialize | None:
+    """An `initialize` that needs no further validation: the full server would accept it as well."""
     match request:
         case Request(
             method=method,
@@ -167,12 +164,12 @@ def plain_introduction(request: Request) -> Introduction | None:
         ) if method == INITIALIZE and params.keys() <= {"clientInfo", "capabilities"}:
             title, capabilities = client.get("title"), params.get("capabilities")
             if (title is None or isinstance(title, str)) and _plain_capabilities(capabilities):
-                return Introduction(name, version, capabilities)
+                return EarlyInitialize(name, version, capabilities)
     return None
 
 
 def _plain_capabilities(capabilities: Json) -> bool:
-    """Those that an API here knows have to be of the right type; others are ignored."""
+    """Known capabilities must have the right type; others are ignored."""
     if capabilities is None:
         return True
     if not isinstance(capabilities, dict):
@@ -184,8 +181,8 @@ def _plain_capabilities(capabilities: Json) -> bool:
     return True
 
 
-def _refusal(message: Message | None) -> bytes | None:
-    """The answer to a first request that comes too early or introduces nobody; None if it is neither."""
+def _error_response(message: Message | None) -> bytes | None:
+    """The error for a first request before `initialize`, or for one without `clientInfo`; otherwise None."""
     match message:
         case Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
             if "clientInfo" in params or "client_info" in params:

@@ -1,8 +1,7 @@
-"""Answers a list of stored conversations that is asked for right after the greeting, before the engine is loaded.
+"""Answers a `listConversations` request right after `initialize`, before the engine is loaded. Fast to import.
 
-An editor shows that list first of all, and everything that it takes lies on the disk. Only the plain form of the
-request, on a plain configuration, is answered here; for anything else, mistakes included, the engine is waited for.
-Imports nothing that takes time.
+Editors request that list first, and it needs only the disk. Only the simple form of the request with a simple
+configuration is answered here. Anything else, including invalid requests, waits for the full server.
 """
 
 from __future__ import annotations
@@ -31,31 +30,31 @@ MAX_PAGE = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _ListQuery:
     page_size: int | None
     cursor: str | None
     providers: list[str] | None
 
 
 def early_list(request: Request, home: Path) -> bytes | None:
-    """The answer, or None where it is not ours to give. Nothing is overridden on the command line."""
-    asked = _asked(request)
-    provider = _provider(home) if asked is not None else None
-    if asked is None or provider is None:
+    """The response, or None to leave it to the full server. Call it only without overrides on the command line."""
+    query = _parse_query(request)
+    provider = _provider(home) if query is not None else None
+    if query is None or provider is None:
         return None
-    providers = frozenset((provider,)) if asked.providers is None else frozenset(asked.providers) or None
+    providers = frozenset((provider,)) if query.providers is None else frozenset(query.providers) or None
     page = list_conversations(
-        home, default_provider=provider, providers=providers, page_size=asked.page_size, cursor=asked.cursor
+        home, default_provider=provider, providers=providers, page_size=query.page_size, cursor=query.cursor
     )
-    result = {"items": [_on_the_wire(item) for item in page.items], "nextCursor": page.next_cursor}
+    result = {"items": [_to_wire(item) for item in page.items], "nextCursor": page.next_cursor}
     try:
         body = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half a character, which only the engine knows how to write
+    except UnicodeEncodeError:  # a lone surrogate, which only the full server can encode
         return None
     return dump_response(request.id, body)
 
 
-def _asked(request: Request) -> _Asked | None:
+def _parse_query(request: Request) -> _ListQuery | None:
     params = request.params
     if request.method != LIST_CONVERSATIONS or not isinstance(params, dict):
         return None
@@ -70,11 +69,11 @@ def _asked(request: Request) -> _Asked | None:
             or (isinstance(providers, list) and all(isinstance(one, str) for one in providers))
         )
     )
-    return _Asked(size, cursor, providers) if plain else None
+    return _ListQuery(size, cursor, providers) if plain else None
 
 
 def _provider(home: Path) -> str | None:
-    """Whose conversations are meant where the request does not say; None where that is not plain to see."""
+    """The provider whose conversations are listed by default; None if the configuration is not simple."""
     try:
         text = read_regular_file(home / CONFIG_FILE, MAX_CONFIG_BYTES) or b""
         table = tomli.loads(text.decode("utf-8-sig"))
@@ -87,7 +86,7 @@ def _provider(home: Path) -> str | None:
     return name if name == DEFAULT_PROVIDER or name in others else None
 
 
-def _on_the_wire(item: StoredSummary) -> dict[str, Json]:
+def _to_wire(item: StoredSummary) -> dict[str, Json]:
     git = item.git_info
     return {
         "conversationId": item.conversation_id,

@@ -1,6 +1,6 @@
-"""The full server on this process's stdin and stdout, and its signals.
+"""The full server on the process's stdin and stdout, and its signals.
 
-Loaded behind the early handshake; everything heavy hangs on it.
+Loaded during the early handshake, because it imports nearly everything.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ log = logging.getLogger(__name__)
 
 
 def run(write_fd: int, launch: Launch, handover: Handover) -> None:
-    """Returns once the client has left and everything is stored."""
+    """Returns once the client has closed the connection and everything is stored."""
     _wait_for_children_without_threads()
     anyio.run(_run, write_fd, launch, handover)
 
 
 def _wait_for_children_without_threads() -> None:
-    """Later interpreters do so by themselves. A thread for each child could be refused once the child runs."""
+    """Later interpreters do so by default. The thread of a child could not be started in a shortage."""
     if sys.platform == "linux" and sys.version_info < (3, 12):
         with contextlib.suppress(OSError):
             os.close(os.pidfd_open(os.getpid()))  # older kernels, and some filters of system calls, refuse it
@@ -42,15 +42,15 @@ def _wait_for_children_without_threads() -> None:
 async def _run(write_fd: int, launch: Launch, handover: Handover) -> None:
     transport = StdioTransport(0, write_fd, launch.limits.line_bytes, unread=handover.unread)
     async with anyio.create_task_group() as process:
-        process.start_soon(_until_told_to_end, process, name="signals")
-        await serve(transport, settings_of(launch), handover.introduction)
+        process.start_soon(_cancel_on_signal, process, name="signals")
+        await serve(transport, settings_of(launch), handover.initialize)
         process.cancel_scope.cancel()
 
 
-async def _until_told_to_end(process: TaskGroup) -> None:
+async def _cancel_on_signal(process: TaskGroup) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
-            log.info("leaving on %s", number.name)
+            log.info("shutting down on %s", number.name)
             process.cancel_scope.cancel()
             return
 

@@ -1,4 +1,4 @@
-"""The client's bytes until the full server reads them itself: read ahead with plain system calls, nothing decided."""
+"""Buffers the client's input until the full server reads it, with plain system calls."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Inbox:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.unread = b""
-        """What was read and not yet taken out."""
+        """Bytes that were read but not taken."""
         self.ended = False
-        """The client has closed its end, or reads no more, which is the same to it."""
+        """The client has closed its end, or no longer reads."""
 
     @property
-    def over(self) -> bool:
-        """The client has left and no whole line of it is still to be served."""
+    def exhausted(self) -> bool:
+        """The input has ended, and no whole line is left to serve."""
         return self.ended and b"\n" not in self.unread
 
     def ready(self, seconds: float) -> bool:
-        """Whether there is something to read, or an end, within so many seconds."""
+        """Whether there is input, or its end, within `seconds`."""
         return bool(readable([self.fd], seconds))
 
     def read(self) -> None:
-        """Waits for more. Its end is where there never was one, too."""
+        """Wait for more input. An invalid descriptor counts as the end."""
         while True:
             try:
                 more = os.read(self.fd, READ_SIZE)
@@ -42,7 +42,7 @@ class Inbox:
         self.ended = not more
 
     def take_line(self, limit: int) -> bytes | None:
-        """The first line without its end, waiting for it; None where the client ended before, or wrote too much."""
+        """Wait for the first line and return it without its end; None if the input ends before, or exceeds `limit`."""
         while b"\n" not in self.unread:
             self.read()
             if self.ended or len(self.unread) > limit:
@@ -55,7 +55,7 @@ class Inbox:
 
 
 def readable(fds: list[int], seconds: float | None) -> list[int]:
-    """Those with something to read, or an end; all of them where the system cannot tell."""
+    """The descriptors with input or an end; all of them if select(2) fails."""
     try:
         return select.select(fds, [], [], seconds)[0]
     except (OSError, ValueError):
@@ -63,7 +63,7 @@ def readable(fds: list[int], seconds: float | None) -> list[int]:
 
 
 def write_all(fd: int, data: bytes) -> bool:
-    """False where nobody reads any more."""
+    """False if the client no longer reads."""
     rest = memoryview(data)
     while rest:
         try:

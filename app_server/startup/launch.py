@@ -1,4 +1,4 @@
-"""How this process was started: what its command line and its environment say."""
+"""The command line and the environment of the process, parsed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Launch:
     limits: Limits = Limits()
 
 
-def launched(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:
-    """Raises ValueError with what was expected."""
+def parse_launch(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:
+    """Raises ValueError if a value is invalid."""
     given = vars(args)
     pairs = []
     for text in given.get("config", ()):
@@ -57,7 +57,7 @@ def server_home(environment: Mapping[str, str]) -> Path:
     if named:
         return Path(os.path.realpath(named))
     base = environment.get("HOME") or os.path.expanduser("~")
-    # Without any home directory there is still a place that can be written.
+    # Without a home directory, /tmp is still writable.
     return Path(os.path.realpath(os.path.join(base if base != "~" else "/tmp", ".codex")))
 
 

@@ -1,5 +1,5 @@
-"""Takes stdout for the wire, first thing in the process: a stray print must never reach a client. No imports that
-take time, since nothing else may happen before.
+"""Reserves stdout for the wire as the first step of the process: a stray print must never reach a client. Fast to
+import, because nothing else may run before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import stat
 
 
 def claim_stdout() -> int:
-    """Descriptor 1 points at stderr from now on. Returns the descriptor to write to; a pipe's never blocks."""
+    """Redirect descriptor 1 to stderr. Returns the descriptor for the wire; if it is a pipe, it never blocks."""
     wire = os.dup(1)
     os.set_inheritable(wire, False)
     os.dup2(2, 1)
@@ -22,11 +22,11 @@ def claim_stdout() -> int:
 
 
 def own_description(fd: int) -> int:
-    """The same pipe, opened once more, because O_NONBLOCK on an inherited description would change the client's end
-    too. Possible only as long as the process may look at itself in /proc.
+    """Open the same pipe again, because O_NONBLOCK on an inherited description would change the client's end too. Needs
+    access to the process's own files in /proc.
     """
     try:
         return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # then the shared description has to do
+    except OSError:  # no /proc: use the shared description
         os.set_blocking(fd, False)
         return fd

@@ -1,4 +1,4 @@
-"""What a transport is: lines in, bytes out, both ends closable. `stdio` and `memory` are the two there are."""
+"""The interface of a transport: lines in, bytes out. `stdio` and `memory` implement it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TransportClosed(Exception):
 
 class Transport(Protocol):
     def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
-        """Batches of whole lines as they arrive; ends when the other side has closed its end."""
+        """Batches of whole lines as they arrive; ends when the other side closes its end."""
         ...
 
     async def write(self, data: bytes) -> None:

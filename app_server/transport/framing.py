@@ -1,6 +1,6 @@
-"""Lines out of bytes, sans-IO: what has arrived goes in, whole lines come out.
+"""Splits bytes into lines, without I/O.
 
-A line longer than the limit is dropped while it arrives, so memory stays bounded, and is reported once.
+A line longer than the limit is dropped while it arrives, so that memory is bounded, and reported once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LineDecoder:
     def __init__(self, limit: int = DEFAULT_LINE_LIMIT) -> None:
         self._limit = limit
         self._held = bytearray()
-        """The beginning of a line. One growing buffer: a list of one-byte pieces would take forty times as much."""
+        """The start of a line. One growing buffer, because a list of one-byte chunks would take forty times as much."""
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
@@ -43,7 +43,7 @@ class LineDecoder:
         return out
 
     def close(self) -> bytes:
-        """What was left without a line end when the stream ended."""
+        """The incomplete last line at the end of the stream."""
         rest = self._take()
         return rest if isinstance(rest, bytes) else b""
 

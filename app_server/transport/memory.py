@@ -1,4 +1,4 @@
-"""An in-memory pair with the interface of a real transport: what one side writes, the other reads."""
+"""A pair of in-memory transports: one side reads what the other writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MemoryTransport:
             raise TransportClosed from error
 
     def close(self) -> None:
-        """Ends what the other side reads, like closing one's end of a pipe."""
+        """End the other side's input, like closing a pipe."""
         self._outgoing.close()
 
 

@@ -1,7 +1,7 @@
-"""The process's own stdin and stdout as a transport.
+"""The process's stdin and stdout as a transport.
 
-`claim` has taken the descriptor to write to. Neither side ever blocks the event loop: pipes are waited for, and
-written through a description of their own, because O_NONBLOCK on an inherited one would change the client's end too.
+`claim` has reserved the descriptor for output. Neither side blocks the event loop. Pipes are written through their own
+description, because O_NONBLOCK on an inherited one would change the client's end too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StdioTransport:
     def __init__(
         self, read_fd: int, write_fd: int, limit: int = DEFAULT_LINE_LIMIT, *, unread: bytes = b""
     ) -> None:
-        """`unread` is what somebody has read already and which is still to be served."""
+        """`unread` are bytes that the early handshake has read but not served."""
         self._read_fd = read_fd
         self._unread = unread
         self._limit = limit
@@ -61,7 +61,7 @@ class StdioTransport:
             except BlockingIOError:
                 continue
             except OSError:
-                return b""  # the client is gone, which for a reader is an end like any other
+                return b""  # the client has gone, which is an end of input like any other
 
     async def write(self, data: bytes) -> None:
         view = memoryview(data)

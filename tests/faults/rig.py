@@ -20,7 +20,7 @@ from anyio.abc import Process
 
 from protocol.base import Json
 from tests.support.client import Client
-from tests.support.laws import QUESTIONS, broken_laws
+from tests.support.invariants import QUESTIONS, violated_invariants
 from tests.support.leftovers import marked
 from tests.support.scripted_model import Reply, ScriptedModel
 from tests.support.wires import ProcessWire
@@ -247,11 +247,11 @@ async def served(place: Place, *, initialize: bool = True) -> AsyncIterator[Serv
 
 @asynccontextmanager
 async def conversing(place: Place, model: ScriptedModel) -> AsyncIterator[Served]:
-    """A configured server with its model, held against the laws of every conversation at the end."""
+    """A configured server with its model, held against the invariants of every conversation at the end."""
     async with model.serving() as url:
         place.url = url
         place.configure()
         async with served(place) as server:
             yield server
-    broken = broken_laws(server.client, model.requests, place.rollouts())
+    broken = violated_invariants(server.client, model.requests, place.rollouts())
     assert not broken, "\n".join([*broken, *server.client.tail()])

@@ -15,7 +15,7 @@ import pytest
 
 from app_server.core.rollout.reader import read_rollout
 from tests.faults.rig import Place, Served, served
-from tests.support.laws import rollout, unstored
+from tests.support.invariants import rollout, unstored
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, script, word
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]

@@ -21,7 +21,7 @@ from app_server.demo.scripted_model import Author, Reply, ScriptedModel, reply, 
 from protocol.base import Json
 from tests.faults.rig import LONG, Place, Served, served
 from tests.support.client import ENDS, Client, Matcher, Refused, text_item
-from tests.support.laws import STORED, is_event, items, rollout, spans, turns
+from tests.support.invariants import STORED, is_event, items, rollout, spans, turns
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
 

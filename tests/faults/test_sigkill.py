@@ -21,7 +21,7 @@ from anyio.abc import Process
 from app_server.core.rollout.reader import read_rollout
 from protocol.base import Json
 from tests.support.client import Client
-from tests.support.laws import orphans
+from tests.support.invariants import orphans
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, script, word
 from tests.support.wires import ProcessWire
 from tests.support.world import PATH, SCRIPT

@@ -1,5 +1,5 @@
 """Thirty stream faults at each of five points of a turn. Whatever happens, the turn ends once, no call runs twice, and
-the conversation still answers. The laws that hold in every conversation are checked when a world is left.
+the conversation still answers. The invariants that hold in every conversation are checked when a world is left.
 """
 
 from __future__ import annotations

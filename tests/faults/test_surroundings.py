@@ -16,7 +16,7 @@ import pytest
 from tests.faults.rig import Place, Served, conversing
 from tests.process.servers import until
 from tests.support.client import Refused
-from tests.support.laws import rollout
+from tests.support.invariants import rollout
 from tests.support.scripted_model import ScriptedModel, reply, says, script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]

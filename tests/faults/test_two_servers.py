@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.rig import Place, Served, served
 from tests.support.client import Refused
-from tests.support.laws import broken_laws, rollout
+from tests.support.invariants import rollout, violated_invariants
 from tests.support.scripted_model import ScriptedModel, reply, says
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -54,7 +54,7 @@ async def test_two_servers_on_one_home(tmp_path: Path) -> None:
             await one.client.turn(mine, "mine still")
             two_log, one_log = two.client, one.client
     for client in (one_log, two_log):
-        assert broken_laws(client, model.requests, []) == []
+        assert violated_invariants(client, model.requests, []) == []
     archived = list(place.home.glob("archived_sessions/**/rollout-*.jsonl"))
     assert len(archived) == CONVERSATIONS
     for path in [*place.rollouts(), *archived]:

@@ -164,7 +164,7 @@ class Play:
         seen = await self.look()
         plan, grant = self.planned(who, seen)
         for root in grant.writable:
-            if any(inside(root, fence) for fence in plan.fences):
+            if any(inside(root, protected) for protected in plan.protected):
                 continue  # a command made it what a `.git` leads to
             assert in_any(root, set(plan.writable_roots)), f"not granted: {root}; {plan.notices}"
             mark = f"{root}/works{next(number)}"

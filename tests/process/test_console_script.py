@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from app_server import PROTOCOL_VERSION
-from app_server.demo.client import Client, Heard, spawned
+from app_server.demo.client import Client, ServerMessage, spawned
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, in_order, reply, runs, says
 from protocol.base import Json
 
@@ -97,25 +97,25 @@ def world(tmp_path: Path) -> World:
 
 
 async def greet(client: Client) -> Json:
-    return await client.ask("initialize", {"clientInfo": {"name": "test", "version": "1"}})
+    return await client.request("initialize", {"clientInfo": {"name": "test", "version": "1"}})
 
 
 async def converse(client: Client, world: World) -> str:
     """A conversation that is listened to."""
-    opened = await client.ask("newConversation", {"cwd": str(world.workspace)})
-    await client.ask("addConversationListener", {"conversationId": opened["conversationId"]})
+    opened = await client.request("newConversation", {"cwd": str(world.workspace)})
+    await client.request("addConversationListener", {"conversationId": opened["conversationId"]})
     return str(opened["conversationId"])
 
 
 async def say(client: Client, conversation: str, text: str) -> None:
     items = [{"type": "text", "data": {"text": text}}]
-    await client.ask("sendUserMessage", {"conversationId": conversation, "items": items})
+    await client.request("sendUserMessage", {"conversationId": conversation, "items": items})
 
 
-async def hear_until(client: Client, method: str) -> list[Heard]:
-    heard = [await client.hear()]
+async def receive_until(client: Client, method: str) -> list[ServerMessage]:
+    heard = [await client.receive()]
     while heard[-1].method != method:
-        heard.append(await client.hear())
+        heard.append(await client.receive())
     return heard
 
 
@@ -168,8 +168,8 @@ async def test_it_serves_however_it_is_spawned(arguments: str, world: World) -> 
     async with world.server(*arguments.split()) as client:
         greeting = await greet(client)
         assert f"/{PROTOCOL_VERSION} " in greeting["userAgent"]
-        assert await client.ask("getUserAgent") == greeting
-        assert await client.leave(LEAVES_WITHIN) == 0
+        assert await client.request("getUserAgent") == greeting
+        assert await client.close(LEAVES_WITHIN) == 0
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_settings_hold_before_and_after_the_subcommand(arguments: str, wor
     (world.root / "home" / "config.toml").write_text(profile)
     async with world.server(*arguments.split()) as client:
         await greet(client)
-        opened = await client.ask("newConversation", {"cwd": str(world.workspace)})
+        opened = await client.request("newConversation", {"cwd": str(world.workspace)})
     assert (opened["model"], opened["reasoningEffort"]) == ("mine", "high")
 
 
@@ -203,9 +203,9 @@ async def test_an_unknown_feature_is_warned_of_and_no_more(arguments: str, world
     async with world.server(*arguments.split()) as client:
         await greet(client)
         await converse(client, world)
-        warning = (await hear_until(client, "codex/event/warning"))[-1]
+        warning = (await receive_until(client, "codex/event/warning"))[-1]
         assert "no_such_feature" in warning.params["msg"]["message"]
-        assert await client.leave(LEAVES_WITHIN) == 0
+        assert await client.close(LEAVES_WITHIN) == 0
 
 
 # --- a turn
@@ -214,15 +214,15 @@ async def test_a_turn_with_a_command_that_is_approved(world: World) -> None:
     script = in_order(reply(*says("I will make it."), runs(command, "call-1")), talk("It is made."))
     async with world.model(script) as model, world.server("app-server") as client:
         await greet(client)
-        await client.tell("initialized")
+        await client.notify("initialized")
         conversation = await converse(client, world)
         await say(client, conversation, "make a file")
-        asking = (await hear_until(client, "execCommandApproval"))[-1]
+        asking = (await receive_until(client, "execCommandApproval"))[-1]
         assert asking.params["command"] == command
         assert not (world.workspace / "made.txt").exists()
-        await client.answer(asking, {"decision": "approved"})
-        heard = await hear_until(client, "codex/event/task_complete")
-        assert await client.leave(LEAVES_WITHIN) == 0
+        await client.respond(asking, {"decision": "approved"})
+        heard = await receive_until(client, "codex/event/task_complete")
+        assert await client.close(LEAVES_WITHIN) == 0
 
     assert heard[-1].params["msg"]["last_agent_message"] == "It is made."
     assert heard[-1].params["conversationId"] == conversation
@@ -234,23 +234,23 @@ async def test_a_turn_with_a_command_that_is_approved(world: World) -> None:
 async def test_errors_are_answers(world: World) -> None:
     async with world.server() as client:
         for method, words in (("newConversation", "Not initialized"), ("no/such", "unknown variant")):
-            await client.tell(method)  # without an id nothing is answered, and nothing breaks
+            await client.notify(method)  # without an id nothing is answered, and nothing breaks
             with pytest.raises(Exception, match=words):
-                await client.ask(method, {})
+                await client.request(method, {})
         await greet(client)
         with pytest.raises(Exception, match="Already initialized"):
             await greet(client)
         with pytest.raises(Exception, match="conversation not found"):
             await say(client, "01890000-0000-7000-8000-000000000000", "hello?")
-        assert await client.leave(LEAVES_WITHIN) == 0
+        assert await client.close(LEAVES_WITHIN) == 0
 
 
 # --- the end
 async def depart(client: Client, how: str) -> int:
     if how == "eof":
-        return await client.leave(LEAVES_WITHIN)
+        return await client.close(LEAVES_WITHIN)
     os.kill(client.pid, signal.Signals[how])
-    return await client.end(LEAVES_WITHIN)
+    return await client.wait(LEAVES_WITHIN)
 
 
 @pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGINT"])
@@ -260,7 +260,7 @@ async def test_it_leaves_when_told_to(how: str, served: bool, world: World) -> N
     async with world.server() as client:
         await greet(client)
         if served:
-            await client.ask("getUserAgent")
+            await client.request("getUserAgent")
         assert await depart(client, how) == 0
 
 
@@ -273,8 +273,10 @@ async def test_it_takes_a_running_command_along(how: str, sandbox: str, world: W
     async with world.model(in_order(reply(runs(command, "call-1"))), sandbox), world.server() as client:
         await greet(client)
         await say(client, await converse(client, world), "wait")
-        await client.answer((await hear_until(client, "execCommandApproval"))[-1], {"decision": "approved"})
-        await hear_until(client, "codex/event/exec_command_output_delta")
+        await client.respond(
+            (await receive_until(client, "execCommandApproval"))[-1], {"decision": "approved"}
+        )
+        await receive_until(client, "codex/event/exec_command_output_delta")
         processes = marked(mark)
         assert processes
         assert await depart(client, how) == 0
@@ -305,6 +307,6 @@ async def test_a_stray_print_does_not_reach_the_wire(module: str, world: World) 
     async with world.model(in_order(talk("hello"))), world.server() as client:
         await greet(client)
         await say(client, await converse(client, world), "hi")
-        await hear_until(client, "codex/event/task_complete")
-        assert await client.leave(LEAVES_WITHIN) == 0
+        await receive_until(client, "codex/event/task_complete")
+        assert await client.close(LEAVES_WITHIN) == 0
     assert {"stray print", "stray write"} <= set(world.log.read_text().splitlines())

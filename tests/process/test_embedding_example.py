@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from app_server.demo.scripted_model import ScriptedModel, in_order, reply, runs, says
-from app_server.demo.stage import CONFIG, MODEL
+from app_server.demo.workspace import CONFIG, MODEL
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
 

@@ -21,7 +21,7 @@ from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.request_settings import ClientIdentity
-from app_server.core.opening import Fork, Opened, Surroundings
+from app_server.core.opening import Fork, Opened, ProcessEnvironment
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
@@ -37,7 +37,7 @@ FORKED = "01900000-0000-7000-8000-00000000000{}"
 
 
 class Alone:
-    """The engine's surroundings where no turn is run."""
+    """The engine's ports, for conversations without turns."""
 
     def __init__(self, runner: CommandRunner) -> None:
         self.runner = runner
@@ -72,7 +72,7 @@ class Alone:
 async def fork(world: World, path: Path) -> Opened:
     """Forked and let go of."""
     ids = itertools.count(1)
-    around = Surroundings(
+    around = ProcessEnvironment(
         home=world.home,
         environment=world.environment,
         version="1",

@@ -207,7 +207,7 @@ async def test_a_damaged_line_costs_only_itself(world: MakeWorld) -> None:
         await w.client.listen(conversation)
         await w.client.turn(conversation, "second")
         after = [line for line in path.read_text().splitlines() if _is_json(line)]
-        # What was torn stays where it is; the laws look at the rest.
+        # What was torn stays where it is; the invariants look at the rest.
         path.write_text("\n".join(after) + "\n")
     assert w.model.requests[0].texts() == ["first", "second"]
     assert after[: len(lines)] == lines

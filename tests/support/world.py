@@ -2,7 +2,7 @@
 
 `async with world(reply(says("Hello"))) as w` runs the server in this process, or as a process of its own with
 `transport="process"`. When the block is left the client leaves, the server has to end by itself, and what
-happened is held against the laws of every conversation.
+happened is held against the invariants of every conversation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app_server.server import ServerSettings, serve
 from app_server.transport.memory import memory_pair
 from protocol.base import Json
 from tests.support.client import Client
-from tests.support.laws import broken_laws
+from tests.support.invariants import violated_invariants
 from tests.support.leftovers import leaks, look
 from tests.support.scripted_model import Reply, ScriptedModel
 from tests.support.transcript import client_lines, model_lines
@@ -245,7 +245,7 @@ async def _lived(
         group.cancel_scope.cancel()
     if failure is not None:
         raise failure
-    broken = broken_laws(world.client, model.requests, world.rollouts())
+    broken = violated_invariants(world.client, model.requests, world.rollouts())
     broken += await leaks(seen, f"{MARK}={plan.root}")
     assert not broken, "\n".join([*broken, *world.client_saw()])
 

@@ -1,6 +1,6 @@
-"""Questions of the engine as requests of the conversation API, and the client's answers as operations. Pure.
+"""Converts approval and elicitation events into client requests, and the responses into operations. Pure.
 
-Whatever is not plainly a yes is a no: an error, another type, an unknown word.
+Every response that is not a valid approval is a denial: an error, a wrong type, an unknown decision.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from protocol.v1.approval import (
 )
 from protocol.v1.methods import APPLY_PATCH_APPROVAL, ELICITATION_REQUEST, EXEC_COMMAND_APPROVAL
 
-Asking = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
+RequestEvent = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
 
 
 def question(conversation_id: str, turn_id: str, event: EngineEvent) -> ClientQuestion | None:
-    """What the client is asked; None for an event that asks nothing."""
-    if not isinstance(event, Asking):
+    """The client request for an event; None for other events."""
+    if not isinstance(event, RequestEvent):
         return None
     row, params = _request(ConversationId(conversation_id), event)
 
@@ -40,7 +40,7 @@ def question(conversation_id: str, turn_id: str, event: EngineEvent) -> ClientQu
     return ClientQuestion(row.method, params.to_json(), to_op)
 
 
-def _request(id: ConversationId, event: Asking) -> tuple[AnyServerRequest, WireModel]:
+def _request(id: ConversationId, event: RequestEvent) -> tuple[AnyServerRequest, WireModel]:
     match event:
         case ExecApprovalRequestEvent():
             return EXEC_COMMAND_APPROVAL, ExecCommandApprovalParams(
@@ -72,15 +72,15 @@ def _request(id: ConversationId, event: Asking) -> tuple[AnyServerRequest, WireM
             assert_never(event)
 
 
-def _op(turn_id: str, event: Asking, result: Json) -> Op:
-    """The operation that carries the client's answer; `result` is None where it answered with an error."""
+def _op(turn_id: str, event: RequestEvent, result: Json) -> Op:
+    """The operation for the client's response; `result` is None if it responded with an error."""
     match event:
         case ExecApprovalRequestEvent():
             return ExecApprovalOp(id=turn_id, call_id=event.call_id, decision=decision(result))
         case ApplyPatchApprovalRequestEvent():
             return PatchApprovalOp(id=turn_id, call_id=event.call_id, decision=decision(result))
         case ElicitationRequestEvent():
-            action, content = _elicited(result)
+            action, content = _parse_elicitation(result)
             return ResolveElicitationOp(
                 server_name=event.server_name, request_id=event.id, decision=action, content=content
             )
@@ -92,7 +92,7 @@ def decision(result: Json) -> ReviewDecision:
     return parse_decision(result) or ReviewDecision.DENIED
 
 
-def _elicited(result: Json) -> tuple[ElicitationAction, Json]:
+def _parse_elicitation(result: Json) -> tuple[ElicitationAction, Json]:
     match result:
         case {"action": "accept", **rest}:
             return ElicitationAction.ACCEPT, rest.get("content")

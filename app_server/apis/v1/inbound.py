@@ -1,4 +1,4 @@
-"""Parameters of the conversation API as operations of the engine. Pure."""
+"""Converts parameters of the conversation API into engine operations. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Events of the engine as notifications of the conversation API. Pure.
+"""Converts engine events into notifications of the conversation API. Pure.
 
-This API shows most items twice, as `item_*` and as older events, and commands, patches and MCP calls as pairs of begin
-and end. It shows nothing of an item that was cut: `turn_aborted` or `stream_error` stands for its end. A text delta
-costs two concatenations: what is the same for all events of a kind is made once.
+This API sends most items twice, as `item_*` and as legacy events, and commands, patches and MCP calls as begin and end
+events. It sends no end of an item that was cut: `turn_aborted` or `stream_error` takes its place. A text delta costs
+two concatenations: the parts that all events of a kind share are cached.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ from protocol.items import (
 from protocol.v1.methods import event_method
 
 USERS_COMMANDS = (CommandSource.USER_SHELL, CommandSource.PROVIDER)
-"""Commands that this API calls the user's own."""
+"""Commands with `is_user_shell_command` in this API."""
 
 MAX_HEADS = 256
 
 
 class ConversationAdapter:
-    """One conversation in the words of this API. Remembers what of an item it has not shown yet."""
+    """Converts the events of one conversation. It tracks the parts of an item that it has not sent yet."""
 
     needs_identity = False
 
@@ -97,16 +97,16 @@ class ConversationAdapter:
         self._heads: dict[tuple[str, str], bytes] = {}
         self._hides_shutdown = False
         self._unannounced: set[str] = set()
-        """Items whose begin is shown with their end, or not at all."""
+        """Items whose start is sent with their end, or not at all."""
         self._renamed: set[str] = set()
-        """Items that the provider gave no id, and of which no delta has been shown: 0.58 names such an item anew once
-        it is whole, and this API keeps to that."""
+        """Items without an id from the provider, and without a delta so far: codex 0.58 gives such an item another id
+        when it completes, and this API does the same."""
         self._writing: set[str] = set()
-        """Patches whose begin was shown."""
+        """Patches whose begin event was sent."""
         self._review_window: int | None = None
 
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
-        """The notifications for one event, without their line ends; often none."""
+        """The notifications for one event, without line ends; often none."""
         if not subscribed:
             return ()
         if isinstance(event.event, RawResponseItemEvent) and not raw:
@@ -128,7 +128,7 @@ class ConversationAdapter:
         self._hides_shutdown = True
 
     def messages(self, event: SessionEvent) -> Iterator[EventMsg]:
-        """The events of this API that one of the engine's becomes."""
+        """The events of this API for one engine event."""
         id = event.operation_id
         match event.event:
             case AgentMessageDelta() | ReasoningSummaryDelta() | ReasoningTextDelta() as delta:
@@ -162,13 +162,13 @@ class ConversationAdapter:
         )
 
     def _turn_start(self, event: TurnStarted) -> Iterator[EventMsg]:
-        if event.kind is TurnKind.REVIEW:  # announced after its `entered_review_mode`
+        if event.kind is TurnKind.REVIEW:  # sent after its `entered_review_mode`
             self._review_window = event.model_context_window
         else:
             yield TaskStartedEvent(model_context_window=event.model_context_window)
 
     def _delta(self, id: str, event: Delta) -> Iterator[EventMsg]:
-        """The form with the item's id, where its begin was shown, and the older form."""
+        """The event with the item's id, if its start was sent, and the legacy event."""
         thread, item, text = self._conversation_id, event.item_id, event.delta
         announced = item not in self._unannounced
         self._renamed.discard(item)
@@ -253,7 +253,7 @@ def _other_id(id: str) -> str:
 
 
 def _turn_item(item: Item) -> TurnItem | None:
-    """The four kinds that this API calls items."""
+    """The four kinds of items of this API."""
     match item:
         case UserMessage():
             return UserMessageItem(id=item.id, content=item.content)

@@ -1,4 +1,4 @@
-"""The routes of the conversation API: the rows of its table, with what serves each and what that works with.
+"""The routes of the conversation API: rows of its table with their handlers and contexts.
 
 `model/list` is a method of the thread API too, whose route serves both.
 """
@@ -21,16 +21,16 @@ from protocol.v1 import methods
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
-    config, live, greeted = services.config, services.conversations, services.handshake
-    introduced = handshake.InitializeContext(greeted, config.home)
+    config, live, connection = services.config, services.conversations, services.handshake
+    initialize = handshake.InitializeContext(connection, config.home)
     account = accounts.AccountContext(config, services.auth, services.logins, services.outgoing)
     command = commands.CommandContext(config, services.runner)
-    conversation = conversations.ConversationContext(config, live, services.outgoing, greeted.warm_up)
+    conversation = conversations.ConversationContext(config, live, services.outgoing, connection.warm_up)
     file = files.FileContext(services.search, services.git)
     listener = listeners.ListenerContext(live, services.new_id)
     return (
-        route(methods.INITIALIZE, handshake.initialize, introduced),
-        route(methods.GET_USER_AGENT, handshake.get_user_agent, introduced),
+        route(methods.INITIALIZE, handshake.initialize, initialize),
+        route(methods.GET_USER_AGENT, handshake.get_user_agent, initialize),
         route(methods.USER_INFO, accounts.user_info, account),
         route(methods.NEW_CONVERSATION, conversations.new_conversation, conversation),
         route(methods.RESUME_CONVERSATION, conversations.resume_conversation, conversation),

@@ -1,7 +1,7 @@
-"""Questions to the user that wait for an answer, by call id, so that several may be open at once.
+"""Approval requests that wait for the user's decision, by call id; several may be open at once.
 
-A question is registered before its event is emitted, and one that is withdrawn, because its turn ends, leaves
-nothing behind: a late answer then finds nobody.
+The broker registers a request before its event is emitted, so that no decision can arrive too early. It removes the
+request when its turn ends; a decision that arrives later has no effect.
 """
 
 from __future__ import annotations
@@ -16,46 +16,50 @@ from protocol.records import dataclass
 
 
 @dataclass(slots=True)
-class _Question:
+class _PendingApproval:
     turn_id: str
-    answered: anyio.Event = field(default_factory=anyio.Event)
+    decided: anyio.Event = field(default_factory=anyio.Event)
     decision: ReviewDecision = ReviewDecision.DENIED
 
 
 class ApprovalBroker:
-    """Open questions of one session."""
+    """Open approval requests of one session."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Question] = {}
+        self._open: dict[str, _PendingApproval] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def ask(self, call_id: str, turn_id: str, announce: Callable[[], None]) -> ReviewDecision:
-        """Announce the question and wait. Two questions of one call id cannot be told apart: the second is denied."""
+    async def request_decision(
+        self, call_id: str, turn_id: str, emit_request: Callable[[], None]
+    ) -> ReviewDecision:
+        """Emit the request and wait for the decision. A second request with an open call id is denied, because a
+        decision names nothing but the call id.
+        """
         if call_id in self._open:
             return ReviewDecision.DENIED
-        question = self._open[call_id] = _Question(turn_id)
+        pending = self._open[call_id] = _PendingApproval(turn_id)
         try:
-            announce()
-            await question.answered.wait()
-            return question.decision
+            emit_request()
+            await pending.decided.wait()
+            return pending.decision
         finally:
             del self._open[call_id]
 
-    def knows(self, id: str) -> bool:
-        """Whether an answer under this id would find its question."""
-        return id in self._open or self._only_one_of(id) is not None
+    def is_open(self, id: str) -> bool:
+        """Whether `resolve` would find a request under this id."""
+        return id in self._open or self._only_request_of(id) is not None
 
     def resolve(self, id: str, decision: ReviewDecision) -> bool:
-        """Answer by call id, or by turn id where that turn has just one question. The first answer counts."""
-        question = self._open.get(id) or self._only_one_of(id)
-        if question is None or question.answered.is_set():
+        """Decide by call id, or by turn id if that turn has exactly one open request. The first decision counts."""
+        pending = self._open.get(id) or self._only_request_of(id)
+        if pending is None or pending.decided.is_set():
             return False
-        question.decision = decision
-        question.answered.set()
+        pending.decision = decision
+        pending.decided.set()
         return True
 
-    def _only_one_of(self, turn_id: str) -> _Question | None:
-        found = [question for question in self._open.values() if question.turn_id == turn_id]
+    def _only_request_of(self, turn_id: str) -> _PendingApproval | None:
+        found = [pending for pending in self._open.values() if pending.turn_id == turn_id]
         return found[0] if len(found) == 1 else None

@@ -1,7 +1,7 @@
-"""What a yes is for: these words, in this place, with these rights, under this policy. Pure.
+"""The scope of an approval: the command or patch, its directory, its rights and the policy of the turn. Pure.
 
-A question and the yes to it are the same value. `covers` is the one rule that says whether an earlier yes answers a
-later question; nothing else may compare them.
+A request and its approval are the same value. `Consent.covers` is the only rule by which an earlier approval decides a
+later request.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a run may do, as far as rights can be compared."""
+    """What a run may do, in a form that can be compared."""
 
     confined: bool = True
-    """False: it runs without a sandbox, and the rest says nothing."""
+    """False: it runs without a sandbox, and the other fields have no meaning."""
     roots: frozenset[str] = frozenset()
-    """Real directories that it may write to."""
+    """Writable directories, as real paths."""
     network: bool = False
     foreign_files: bool = False
-    """In the roots, the superuser may also write what belongs to others."""
+    """In the roots, the superuser may also write files of other users."""
 
     def within(self, other: Rights) -> bool:
-        """Whether `other` may do everything that these may."""
+        """Whether `other` includes all of these rights."""
         if not self.confined or not other.confined:
             return not other.confined
         return (
@@ -37,7 +37,7 @@ EVERYTHING = Rights(confined=False)
 
 
 def rights_of(plan: SandboxPlan | None) -> Rights:
-    """What a plan grants; no plan is no sandbox."""
+    """The rights that a plan grants; None means no sandbox."""
     if plan is None:
         return EVERYTHING
     return Rights(
@@ -47,7 +47,7 @@ def rights_of(plan: SandboxPlan | None) -> Rights:
 
 @dataclass(frozen=True, slots=True)
 class CommandSubject:
-    """A command that is to run."""
+    """A command."""
 
     argv: tuple[str, ...]
     folder: str
@@ -58,7 +58,7 @@ class CommandSubject:
 
 @dataclass(frozen=True, slots=True)
 class PatchSubject:
-    """A patch that is to be written."""
+    """A patch."""
 
     text: str
     places: tuple[str, ...]
@@ -67,7 +67,7 @@ class PatchSubject:
 
 @dataclass(frozen=True, slots=True)
 class InputSubject:
-    """Text that is to be typed into a terminal that goes on."""
+    """Text typed into a running terminal."""
 
     text: str
     terminal: int
@@ -80,22 +80,22 @@ Subject = CommandSubject | PatchSubject | InputSubject
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A question, and the yes to it."""
+    """An approval request, and the approval."""
 
     subject: Subject
     run: Rights
-    """What the run that is asked about may do."""
+    """The rights of the run."""
     policy: Rights
-    """What the policy of the turn gives by itself."""
+    """The rights that the policy of the turn grants without approval."""
 
-    def covers(self, question: Consent) -> bool:
-        """Whether this yes, given for the session, answers `question` as well.
+    def covers(self, request: Consent) -> bool:
+        """Whether this approval, given for the session, decides `request` as well.
 
-        The same thing is to be done, the run has no more rights than the one that was agreed to, and the user has not
-        chosen a stricter policy since: who does that no longer trusts what he agreed to under the wider one.
+        It does if the subject is the same, the run has no more rights than the approved one, and the policy is not
+        stricter than it was: a user who tightens the policy withdraws what he approved under the wider one.
         """
         return (
-            self.subject == question.subject
-            and question.run.within(self.run)
-            and self.policy.within(question.policy)
+            self.subject == request.subject
+            and request.run.within(self.run)
+            and self.policy.within(request.policy)
         )

@@ -1,6 +1,6 @@
-"""Whether a command runs, waits for the user, or is refused. Pure.
+"""Whether a command runs, needs approval, or is rejected. Pure.
 
-The order of the rules is the policy: what is known to only read runs under every policy, then each policy speaks.
+A command that is known to only read runs under every policy; each policy decides about the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICY_NAMES = {
     AskForApproval.ON_REQUEST: "OnRequest",
     AskForApproval.NEVER: "Never",
 }
-"""As the reference spells them in what it tells the model."""
+"""As codex 0.58 spells them in texts for the model."""
 
 
 class Verdict(Enum):
@@ -37,7 +37,7 @@ class InputVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """A command that the model wants to run, as far as the decision goes."""
+    """The facts about a command that the decision depends on."""
 
     argv: Sequence[str]
     cwd: str
@@ -45,8 +45,8 @@ class CommandRequest:
     """The model asks to run outside of the sandbox."""
 
 
-def refusal(request: CommandRequest, approval: AskForApproval) -> str | None:
-    """What the model is told where the policy leaves nothing to decide; None: go on."""
+def policy_rejection(request: CommandRequest, approval: AskForApproval) -> str | None:
+    """The text for the model if the policy rejects the command outright; otherwise None."""
     if request.escalated and approval is not AskForApproval.ON_REQUEST:
         name = POLICY_NAMES[approval]
         return (
@@ -64,10 +64,11 @@ def decide(
     trusts: Callable[[str], bool],
     git_is_plain: Callable[[], bool] | None = None,
 ) -> Verdict:
-    """RUN means: in the sandbox that the policy names, without asking.
+    """RUN means: in the sandbox of the policy, without approval.
 
-    `trusts` says whether a program's name stands for the program of that name. `git_is_plain` is asked only where the
-    answer depends on the repository of the working directory; without it, git is never known to only read.
+    `trusts` checks that a program's name resolves to a file that nobody could have planted. `git_is_plain` is called
+    only if the decision depends on the repository of the working directory; without it, no git command counts as
+    reading only.
     """
     unconfined = isinstance(sandbox, DangerFullAccess)
     match approval:
@@ -78,7 +79,7 @@ def decide(
                 return Verdict.ASK
             return Verdict.ASK if unconfined and is_dangerous(request.argv) else Verdict.RUN
         case AskForApproval.UNTRUSTED:
-            # Without a sandbox a repository could be changed between the look at it and git's own.
+            # Without a sandbox, another command could change the repository between our check and git's own.
             plain = None if unconfined else git_is_plain
             safe = is_known_safe(request.argv, trusts=trusts, git_is_plain=plain)
             return Verdict.RUN if safe else Verdict.ASK
@@ -87,10 +88,9 @@ def decide(
 
 
 def decide_input(text: str, approval: AskForApproval, terminal: Rights, policy: Rights) -> InputVerdict:
-    """Whether `text` may be typed into a terminal that has the rights `terminal`, where the turn's policy gives
-    `policy`.
+    """Whether `text` may be typed into a terminal with the rights `terminal`, under a policy that grants `policy`.
 
-    It is judged as a command is. What reads it need not be a shell, so nothing is known to only read.
+    The rules are those of a command. The reader need not be a shell, so no input counts as reading only.
     """
     wider = not terminal.within(policy)
     match approval:
@@ -108,5 +108,5 @@ def decide_input(text: str, approval: AskForApproval, terminal: Rights, policy: 
 
 
 def may_ask_after_denial(approval: AskForApproval) -> bool:
-    """Whether a command that the sandbox stopped may be offered to the user for a run without it."""
+    """Whether the user may be asked to run a command without the sandbox after the sandbox denied it."""
     return approval in (AskForApproval.ON_FAILURE, AskForApproval.UNTRUSTED)

@@ -1,5 +1,5 @@
-"""What the user approved for the rest of the session. It answers questions and grants nothing: whoever has no
-question to ask has nothing to look up here.
+"""Approvals for the rest of the session. They decide approval requests and grant nothing by themselves: code that needs
+no approval does not look them up.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from app_server.core.approvals.consent import Consent, Subject
 
 
 class ApprovalMemory:
-    """Each yes for the session, by what it was about; never written to disk."""
+    """Session approvals by subject; never written to disk."""
 
     def __init__(self) -> None:
         self._given: dict[Subject, list[Consent]] = {}
@@ -17,5 +17,5 @@ class ApprovalMemory:
         if not self.covers(consent):
             self._given.setdefault(consent.subject, []).append(consent)
 
-    def covers(self, question: Consent) -> bool:
-        return any(consent.covers(question) for consent in self._given.get(question.subject, ()))
+    def covers(self, request: Consent) -> bool:
+        return any(consent.covers(request) for consent in self._given.get(request.subject, ()))

@@ -1,7 +1,7 @@
-"""Whether a program's name stands for a file that no command and no repository can have put there.
+"""Whether a program's name resolves to a file that no command and no repository can have planted.
 
-A name on the list of harmless programs says nothing where the PATH leads into the workspace first, as that of an
-activated environment does. Reads the disk.
+A harmless name proves nothing if the PATH searches the workspace first, as the PATH of an activated virtual environment
+does. Reads the disk.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ STARTUP_FILES = (
     *(".bash_profile", ".bash_login", ".profile", ".bashrc"),
     *(".zshenv", ".zprofile", ".zlogin"),
 )
-"""What a shell may read from the user's home before it comes to its script."""
+"""Files in the user's home that a shell may run before its script."""
 
 MOST_FOLDERS = 256
-"""Of a PATH. One that is longer is not searched."""
+"""Entries of a PATH. A longer one is not searched, and its programs are not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSearch:
-    """Finds programs as one command will."""
+    """Resolves program names as one command will."""
 
     environment: Mapping[str, str]
-    """That of the command."""
+    """The environment of the command."""
     exposed: tuple[str, ...]
-    """Real directories whose files commands or a repository may have made."""
+    """Real directories in which commands or a repository may have created files."""
 
     def trusts(self, program: str) -> bool:
-        """`program` is a bare name or an absolute path. A name that is found nowhere runs nothing."""
+        """`program` is a bare name or an absolute path. A name that is not on the PATH is trusted: it runs nothing."""
         if os.path.basename(program) in SHELLS and not self._trusts_startup():
             return False
         if "/" in program:
@@ -43,7 +43,7 @@ class ProgramSearch:
         if len(folders) > MOST_FOLDERS:
             return False
         for folder in folders:
-            # Relative, empty or `~`: the working directory, or the one that a script goes to, decides.
+            # A relative or empty entry, or `~`, resolves against a directory that a script may change.
             if not os.path.isabs(folder):
                 return False
             found = os.path.join(folder, program)
@@ -65,13 +65,13 @@ class ProgramSearch:
         return not self._is_exposed(path) and not _anybody_may_replace(path)
 
     def _is_exposed(self, path: str) -> bool:
-        """By its name, or by where links lead from there."""
+        """Whether its path, or the target of its links, lies in an exposed directory."""
         return any(within(place, folder) for place in _places(path) for folder in self.exposed)
 
 
 def _anybody_may_replace(path: str) -> bool:
-    """The file, or a directory on the way to it, is writable for everybody. One like /tmp, where each may only touch
-    what is his own, counts where commands may write to it.
+    """Whether the file or a directory above it is writable for everybody. A directory with the sticky bit, such as
+    /tmp, is not: there `exposed` decides.
     """
     for place in _places(path):
         while True:
@@ -87,13 +87,13 @@ def _anybody_may_replace(path: str) -> bool:
 
 
 def _places(path: str) -> set[str]:
-    """The absolute path as it is named, and where links lead from there."""
+    """The absolute path as given, and its real path."""
     return {"/" + os.path.normpath(path).lstrip("/"), os.path.realpath(path)}
 
 
 def exposed_folders(cwd: str, writable: Iterable[str]) -> tuple[str, ...]:
-    """The working directory, the repositories around it, and what commands may write to, as real paths; `writable` are
-    real ones. The whole disk is no such directory: then no program could be trusted.
+    """The working directory, the repositories that contain it, and the writable directories, as real paths; `writable`
+    are real paths already. `/` is left out: no program could be trusted otherwise.
     """
     folder = os.path.realpath(cwd)
     found = {folder, *writable}

@@ -1,4 +1,4 @@
-"""Whether git, run to read in a folder, would run nothing that the repository there names."""
+"""Whether a git command that only reads would execute nothing that the repository configures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from app_server.core.shell.safe_git import is_plain_repository
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Of one file below `.git`. The index of a very large repository is larger: there the user is asked."""
+"""Of one file below `.git`. A very large repository has a larger index and counts as not plain."""
 
 
 class _Unclear(Exception):
-    """Something is where a file would be, and it cannot be judged."""
+    """A path that should be a regular file is something else, or too large."""
 
 
 def git_is_plain(cwd: str) -> bool:
@@ -22,7 +22,7 @@ def git_is_plain(cwd: str) -> bool:
     try:
         for root in (folder, *folder.parents):
             if os.path.lexists(root / "HEAD"):
-                # git would take the folder itself for a bare repository, with a configuration of its own.
+                # git would treat the folder itself as a bare repository with its own configuration.
                 return False
             git = root / ".git"
             if os.path.lexists(git):

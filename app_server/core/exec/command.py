@@ -1,7 +1,7 @@
-"""What is passed between whoever wants a command run and the launcher: what to run, what came of it.
+"""The request to run a command, and its result.
 
-Expected outcomes are data here: an exit code, a time limit, a likely denial. `LaunchError` and
-`SandboxUnavailable` (core.errors) are raised where no command ran at all.
+Expected outcomes are data: an exit code, a time-out, a likely denial. `LaunchError` and `SandboxUnavailable`
+(core.errors) mean that no command ran at all.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from app_server.core.sandbox.plan import SandboxPlan
 from protocol.records import dataclass
 
 TIMEOUT_EXIT_CODE = 124
-"""What a command that was ended for its time limit reports, as timeout(1) does."""
+"""The exit code of a command that exceeded its time limit, as with timeout(1)."""
 
 SIGNAL_EXIT_BASE = 128
-"""A command ended by signal n reports this plus n, as shells do."""
+"""Plus n, the exit code of a command that signal n ended, as in shells."""
 
 
 class Stream(enum.StrEnum):
@@ -26,7 +26,7 @@ class Stream(enum.StrEnum):
 
 
 OnOutput = Callable[[Stream, bytes], None]
-"""Is told of output as it comes, in the order it was read. It must not block."""
+"""Receives output as it arrives, in the order of the reads. It must not block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +34,12 @@ class CommandSpec:
     argv: tuple[str, ...]
     cwd: str
     exact_cwd: bool = False
-    """`cwd` is a real path: where a link has come into it since, nothing runs."""
+    """`cwd` is a real path; nothing runs if a part of it has become a link."""
     env: Mapping[str, str] = field(repr=False)
     timeout_ms: int | None = None
     """None: no limit."""
     sandbox: SandboxPlan | None = None
-    """None: not confined (danger-full-access, or an approved escalation)."""
+    """None: no sandbox (danger-full-access, or an approved escalation)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class ExecResult:
     stdout: bytes
     stderr: bytes
     aggregated: bytes
-    """Both streams as they came, kept to a cap of their own."""
+    """Both streams in order of arrival, with its own limit."""
     duration_s: float
     timed_out: bool = False
     denied: bool = False
-    """The sandbox is the likely reason for the failure."""
+    """The sandbox is the likely reason of the failure."""

@@ -1,8 +1,8 @@
-"""The environment of a command, from the server's and the user's policy. Pure.
+"""The environment of a command, from the server's environment and the user's policy. Pure.
 
-Steps: what is inherited; minus secrets by name, and URLs that hold a password; minus the user's exclusions;
-minus what makes programs run something else; plus what the user sets; cut to what the user wants only; plus
-the markers that tell a command that it is confined. What the user sets by name always wins over removals.
+Steps: inherit; remove secrets by name, URLs with a password, the user's exclusions and variables that make programs
+execute something else; add the variables that the user sets; keep only what `include_only` allows; add the markers of a
+confined command. A variable that the user sets by name is never removed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from app_server.core.config.types import EnvInherit, ShellEnvironmentPolicy
 from app_server.core.sandbox.plan import SandboxPlan
 
 CORE_NAMES = frozenset({"HOME", "LOGNAME", "PATH", "SHELL", "USER", "USERNAME", "TMPDIR", "TEMP", "TMP"})
-"""What `inherit = "core"` keeps."""
+"""The variables of `inherit = "core"`."""
 
 SECRET_PATTERNS = ("*KEY*", "*SECRET*", "*TOKEN*", "*PASSWORD*", "*PASSWD*")
 """Removed unless the policy says `ignore_default_excludes`."""
 
 URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-"""In a value: of a proxy, a database, a registry. Removed as the patterns above are."""
+"""In a value, such as the URL of a proxy or a database. Removed like the patterns above."""
 
 SERVER_SECRETS = frozenset({"OPENAI_API_KEY", "CODEX_API_KEY"})
-"""The server's own credentials: removed whatever the policy says."""
+"""The server's own credentials: always removed."""
 
 HIJACKING_PATTERNS = (
     "LD_*", "DYLD_*", "BASH_ENV", "ENV", "BASH_FUNC_*", "PROMPT_COMMAND", "NODE_OPTIONS", "PERL5OPT",
@@ -32,10 +32,10 @@ HIJACKING_PATTERNS = (
     "GIT_INDEX_FILE", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_SSH*", "GIT_ASKPASS", "GIT_EXTERNAL_DIFF",
     "GIT_PROXY_COMMAND",
 )  # fmt: skip
-"""Variables that make a program load or run something that its command line does not show."""
+"""Variables that make a program load or execute something that its command line does not show."""
 
 LOCAL_SERVICES = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS"})
-"""Where programs would look for services that act for the user; a confined command cannot reach them."""
+"""Addresses of services that act for the user; a confined command cannot reach them."""
 
 NETWORK_MARKER = "CODEX_SANDBOX_NETWORK_DISABLED"
 SANDBOX_MARKER = "CODEX_SANDBOX"
@@ -51,8 +51,7 @@ def command_environment(
 ) -> dict[str, str]:
     """The variables for one command.
 
-    `withheld` names the variables that hold the credentials of configured providers. `plan` is what
-    confines the command, None for full access.
+    `withheld` names the variables with credentials of configured providers. `plan` is None for full access.
     """
     kept = _inherited(policy.inherit, server)
     defaults = () if policy.ignore_default_excludes else SECRET_PATTERNS
@@ -84,8 +83,8 @@ def _inherited(inherit: EnvInherit, server: Mapping[str, str]) -> Mapping[str, s
 
 @lru_cache(maxsize=32)
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Does a name match one of the patterns? `*` and `?` are wild, case does not matter. The same few names are asked
-    about for each command.
+    """Match names against patterns: `*` and `?` are wildcards, case is ignored. Cached, because each command asks for
+    the same few names.
     """
     texts = (re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in patterns)
     compiled = re.compile("|".join(texts) or r"(?!)", re.IGNORECASE | re.DOTALL)

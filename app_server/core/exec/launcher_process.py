@@ -1,8 +1,7 @@
-"""The server's side of the launcher: starts it when first needed, hands requests over, ends it.
+"""The server's side of the launcher: starts it on first use, sends requests, ends it.
 
-One launcher serves all commands. Where it is found dead, the next request starts another; the commands of
-the old one are ended by their own supervisors only when the server goes, so nothing that runs is lost
-with it.
+One launcher serves all commands. If it has died, the next request starts another. The old launcher's commands keep
+running: their supervisors end them only when the server ends.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ log = logging.getLogger(__name__)
 
 SCRIPT = Path(wire.__file__).with_name("main.py")
 LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""All that the launcher has of the server's environment: where some interpreters find their own library."""
+"""The only variables that the launcher inherits: some interpreters need them to find their own library."""
 
 END_SECONDS = 4.0
-"""A launcher whose server left needs up to two seconds; after this it is killed."""
+"""A launcher takes up to two seconds to end after its server; after this time it is killed."""
 
 
 class LauncherProcess:
@@ -38,21 +37,21 @@ class LauncherProcess:
         self._environment = {name: environment[name] for name in LOADER_VARIABLES if name in environment}
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._halfway = False
-        """The last request went out in part."""
-        # A command should not give way to anything before it is sent.
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._partially_sent = False
+        """Whether the last request was sent only in part."""
+        # Fast: without contention a command is sent without a checkpoint before.
+        self._sending = anyio.Lock(fast_acquire=True)
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
     def start(self) -> socket.socket:
-        """The socket of the running launcher, which is started where there is none."""
+        """The socket of the launcher, which is started if it does not run."""
         if self._socket is not None and self._process is not None and self._process.poll() is None:
             return self._socket
         self._drop()
-        self._halfway = False
+        self._partially_sent = False
         with ExitStack() as opened:
             try:
                 ours, theirs = socket.socketpair()
@@ -78,24 +77,24 @@ class LauncherProcess:
         return ours
 
     async def submit(self, request: wire.Value, descriptors: list[int]) -> None:
-        """Sends one request; a second launcher is tried where the first is found dead. OSError where the system refuses
-        to take the request.
+        """Send one request, to a second launcher if the first has died. Raises OSError if the system is short of
+        resources for the request.
         """
         data = wire.pack(request)
-        async with self._turn:
+        async with self._sending:
             for attempt in (1, 2):
                 try:
                     await self._send(self.start(), data, descriptors)
                 except OSError as error:
                     if error.errno in SHORTAGES:
-                        self._drop_if_halfway()
+                        self._drop_if_partially_sent()
                         raise
                     self._drop()
                     if attempt == 2:
                         raise LaunchError("the launcher of commands does not stay alive") from error
                     log.warning("the launcher of commands has ended; starting another")
                 except BaseException:
-                    self._drop_if_halfway()
+                    self._drop_if_partially_sent()
                     raise
                 else:
                     return
@@ -110,17 +109,17 @@ class LauncherProcess:
                 await anyio.wait_writable(sock)
             else:
                 ancillary = []
-                self._halfway = bool(rest)
+                self._partially_sent = bool(rest)
 
-    def _drop_if_halfway(self) -> None:
-        """Half a request must not be followed by another: such a launcher is of no more use. Any other is kept, for the
-        commands that it runs would end with it.
+    def _drop_if_partially_sent(self) -> None:
+        """After a partial request the launcher would misread the next one. Otherwise the launcher is kept, because its
+        commands would end with it.
         """
-        if self._halfway:
+        if self._partially_sent:
             self._drop()
 
     def _drop(self) -> None:
-        """Lets go of a launcher; it ends itself, and its commands, when it sees that."""
+        """Close the socket of the launcher; it then ends itself and its commands."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -128,7 +127,7 @@ class LauncherProcess:
             self._process.poll()
 
     async def close(self) -> None:
-        """Ends the launcher and with it everything that it started; bounded."""
+        """End the launcher and everything that it started, within a bound."""
         self._drop()
         process, self._process = self._process, None
         if process is None:

@@ -1,6 +1,6 @@
-"""Keeps what a command says, head and tail of each stream, in memory that does not grow with it.
+"""Keeps head and tail of a command's output in bounded memory. Pure.
 
-Pure. What is left out in the middle is replaced by one line that says how much it was.
+One line replaces the middle and gives its size.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 STREAM_CAP = 1 << 20
-"""So many bytes of each stream, and of both together, are kept: half from the start, half from the end."""
+"""Bytes kept of each stream, and of both together: half from the start, half from the end."""
 
 
 class HeadTail:
@@ -38,7 +38,7 @@ class HeadTail:
             self._tail_size -= len(self._tail.popleft())
 
     def value(self) -> bytes:
-        """All of it where it fits, else head, a line about the gap, and tail."""
+        """All output if it fits, otherwise head, a line about the gap, and tail."""
         head = b"".join(self._head)
         tail = b"".join(self._tail)[-self._half :]
         omitted = self.total - len(head) - len(tail)

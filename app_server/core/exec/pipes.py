@@ -12,11 +12,11 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 
 READ_SIZE = 1 << 18
 F_SETPIPE_SZ = 1031
-"""Linux: pipes as large as one read, so that much output comes in few pieces."""
+"""Linux: makes pipes as large as one read, so that large output arrives in few pieces."""
 
 
 def enlarge(number: int) -> None:
-    """Makes a pipe as large as one read, where that can be had."""
+    """Make a pipe as large as one read, if the system allows it."""
     with contextlib.suppress(OSError):  # another system, or the user's share of pipe memory is used up
         fcntl.fcntl(number, F_SETPIPE_SZ, READ_SIZE)
 

@@ -1,4 +1,4 @@
-"""Plays the victim of `sandbox.probe` through the launcher: how does this machine confine?"""
+"""Runs the probe of `sandbox.probe` through the launcher, to find how this machine can confine commands."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
-VICTIM_MILLISECONDS = 5000
+PROBE_MILLISECONDS = 5000
 
 NAMESPACES = ("user", "mnt", "pid", "ipc", "uts", "net")
 
 FOLDER_PREFIX = "sandbox-probe-"
 ABANDONED_SECONDS = 60.0
-"""No victim takes so long: a folder of this age was left by a server that was killed meanwhile."""
+"""Longer than any probe: a folder of this age was left by a server that was killed."""
 
 
 async def find_state(
     launcher: LauncherProcess, python: str, home: str, *, namespaces: bool = True
 ) -> SandboxState:
-    """The strongest way to confine that holds a victim. `namespaces` False leaves the strongest out.
+    """The strongest sandbox level that confines the probe. `namespaces` False excludes the strongest one.
 
-    The victim gets the server's `home`, as commands do: what was prepared for it then serves them, too. Raises
-    SandboxShortage where that cannot be found out at the moment: only what belongs to the machine lowers the level.
+    The probe gets the server's `home`, as commands do, so that commands can use its prepared parent. Raises
+    SandboxShortage if the machine is short of resources: a passing shortage must not lower the level.
     """
     try:
         await run_in_thread(sweep, tempfile.gettempdir(), time.time())
         with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-            victim = _Victim(launcher, python, os.path.realpath(home), folder)
-            return await _strongest(victim, namespaces=namespaces)
+            prober = _Prober(launcher, python, os.path.realpath(home), folder)
+            return await _strongest(prober, namespaces=namespaces)
     except OSError as error:
         raise _shortage(error.strerror or str(error)) from error
 
 
-async def _strongest(victim: _Victim, *, namespaces: bool) -> SandboxState:
+async def _strongest(prober: _Prober, *, namespaces: bool) -> SandboxState:
     version = landlock_rights.abi()
     rights = landlock_rights.rights(network=False, version=version)
     refused = "namespaces are switched off"
     if namespaces:
-        output, refused = await victim.play(Confinement(namespaces=True, landlock=rights))
+        output, refused = await prober.run_probe(Confinement(namespaces=True, landlock=rights))
         refused = refused or probe.judge_full(output) or ""
         if not refused:
             return SandboxState("full", landlock_abi=version)
@@ -62,7 +62,7 @@ async def _strongest(victim: _Victim, *, namespaces: bool) -> SandboxState:
     log.warning("the full sandbox is not available: %s", refused)
     if rights is None:
         return SandboxState("none", f"{refused}; and the kernel has no Landlock")
-    output, failed = await victim.play(Confinement(namespaces=False, landlock=rights))
+    output, failed = await prober.run_probe(Confinement(namespaces=False, landlock=rights))
     failed = failed or probe.judge_degraded(output) or ""
     if failed:
         return SandboxState(
@@ -72,7 +72,7 @@ async def _strongest(victim: _Victim, *, namespaces: bool) -> SandboxState:
 
 
 def sweep(temporary: str, now: float) -> None:
-    """Removes the empty folders that killed servers have left: every command would pay for their number."""
+    """Remove the empty folders of killed servers: with many of them, every command would start more slowly."""
     with contextlib.suppress(OSError), os.scandir(temporary) as entries:
         for entry in entries:
             if entry.name.startswith(FOLDER_PREFIX) and entry.is_dir(follow_symlinks=False):
@@ -82,32 +82,32 @@ def sweep(temporary: str, now: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Victim:
-    """The command that tries what must not work."""
+class _Prober:
+    """Runs the probe: a command that tries what must fail."""
 
     launcher: LauncherProcess
     python: str
     home: str
     folder: str
 
-    async def play(self, confinement: Confinement) -> tuple[str, str]:
-        """What it could do, and why the kernel did not let it be confined where it was not."""
+    async def run_probe(self, confinement: Confinement) -> tuple[str, str]:
+        """The probe's output, and the reason if the kernel refused to confine it."""
         short = " ".join(errno.errorcode[code] for code in SHORTAGES)
         argv = (
-            *(self.python, "-I", "-S", "-c", probe.VICTIM),
+            *(self.python, "-I", "-S", "-c", probe.SCRIPT),
             *(self.folder, str(os.getpid()), "made", short),
         )
         plan = SandboxPlan(home=self.home)
-        spec = CommandSpec(argv=argv, cwd="/", env={}, timeout_ms=VICTIM_MILLISECONDS, sandbox=plan)
+        spec = CommandSpec(argv=argv, cwd="/", env={}, timeout_ms=PROBE_MILLISECONDS, sandbox=plan)
         try:
-            result = await run.run(self.launcher, spec, confinement, lambda stream, chunk: None)
+            result = await run.run_to_end(self.launcher, spec, confinement, lambda stream, chunk: None)
         except (LaunchError, SandboxUnavailable) as error:
             if not probe.is_refusal(error.code, limits=_limits()):
                 raise _shortage(str(error).removesuffix(retry_hint(error.code))) from error
             return "", str(error)
         output = result.stdout.decode("utf-8", "replace")
         if result.timed_out:
-            raise _shortage(f"a test command took more than {VICTIM_MILLISECONDS // 1000} seconds")
+            raise _shortage(f"a test command took more than {PROBE_MILLISECONDS // 1000} seconds")
         if not probe.completed(output):
             last = result.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
             raise _shortage(f"a test command ended too early, with {result.exit_code} ({last})")
@@ -121,7 +121,7 @@ def _shortage(reason: str) -> SandboxShortage:
 
 
 def _limits() -> list[str]:
-    """How many namespaces of each kind that commands need a user may have."""
+    """The kernel's limits of namespaces per user, for the kinds that commands need."""
     found = []
     for kind in NAMESPACES:
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""Programs of ours that commands find on their PATH: `apply_patch`, which models call from within scripts.
+"""Programs that we add to the PATH of commands: `apply_patch`, which models call from scripts.
 
-They are small shell scripts in a folder of the server's home, where no confined command may write. The folder is
-named after what the scripts hold, so that servers of different versions can share a home.
+They are small shell scripts in a folder of the server's home, where no confined command may write. The folder's name is
+a hash of the scripts, so that servers of different versions can share a home.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = ("apply_patch", "applypatch")
 
 @dataclass(slots=True)
 class Programs:
-    """The folder, made when a first command needs it."""
+    """The folder, which is created for the first command."""
 
     python: str
     home: str
@@ -34,8 +34,8 @@ class Programs:
     _failed: bool = field(init=False, default=False)
 
     def added_to(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment with our programs first on its PATH. Without a PATH it stays as it is: commands have the
-        default of their shell then."""
+        """The environment with our programs first on its PATH. An environment without a PATH is returned as it is: the
+        shell's default applies then."""
         path = environment.get("PATH")
         folder = self._ready() if path else None
         if folder is None:
@@ -50,14 +50,14 @@ class Programs:
         try:
             self._folder = install(self.home, self.python)
         except OSError as error:
-            # Patches that are recognised as such need no program: commands go on without it.
+            # Commands still run: the server recognises most patches without the program.
             log.warning("no apply_patch for commands: %s", error)
             self._folder, self._failed = None, error.errno not in SHORTAGES
         return self._folder
 
 
 def install(home: str, python: str) -> str:
-    """The folder with the programs, which is made where it is missing. Raises OSError."""
+    """Return the folder with the programs, creating it if needed. Raises OSError."""
     content = script(python).encode()
     temporary = os.path.join(os.path.realpath(home), "tmp")
     folder = os.path.join(temporary, f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
@@ -73,12 +73,12 @@ def install(home: str, python: str) -> str:
 
 
 def script(python: str) -> str:
-    """What each of the programs is."""
+    """The text of each program."""
     return f'#!/bin/sh\nexec {shlex.join(program_command(python))} "$@"\n'
 
 
 def _check(folder: str) -> None:
-    """Nobody else can put a program there, and it lies where commands may not write."""
+    """Check that only the server's user can write to the folder. Raises PermissionError."""
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022:
         raise PermissionError(f"{folder} is no directory of the server's alone")

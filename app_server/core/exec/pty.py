@@ -1,7 +1,7 @@
-"""A command on a terminal of its own that outlives the call that opened it: written to, read from, ended.
+"""A command on its own terminal, which outlives the call that opened it.
 
-What it says is taken in as it comes, whether or not anybody reads, and kept to a cap; so it never blocks
-on us.
+Its output is read as it arrives, even without a reader, and only head and tail are kept. So the command never blocks on
+the server.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ log = logging.getLogger(__name__)
 
 READ_SIZE = 1 << 16
 SESSION_CAP = 128 * 1024
-"""So many bytes of unread output are kept, head and tail."""
+"""Bytes of unread output that are kept, head and tail."""
 
 KILL_SECONDS = 3.0
-"""So long `close` waits for the end of the tree."""
+"""How long `close` waits for the end of the tree."""
 
 LAST_READS = 64
-"""So often the terminal is read after the end: what the command left behind could write for ever."""
+"""Reads after the command's end. The limit is needed because a process that it left behind could write for ever."""
 
 
 @dataclass(slots=True)
@@ -53,22 +53,22 @@ class PtySession:
     master: int
     channel: socket.socket
     selector: selectors.DefaultSelector
-    """Waits for both."""
+    """For the terminal and the channel."""
     report: Report | None = None
     _unread: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
     _closed: bool = False
-    _news: anyio.Event = field(default_factory=anyio.Event)
+    _changed: anyio.Event = field(default_factory=anyio.Event)
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """None while the command runs."""
         if self.report is None:
             return None
         return self.report.code if self.report.code >= 0 else SIGNAL_EXIT_BASE - self.report.code
 
     @property
     def failure(self) -> str | None:
-        """Why it never ran, where it did not."""
+        """Why the command did not start; None if it did."""
         if self.report is None or self.report.kind == "exit":
             return None
         if self.report.kind == "failed":
@@ -76,17 +76,17 @@ class PtySession:
         return unavailable_error(self.report)
 
     async def serve(self) -> None:
-        """Takes in output until the command has ended. Never raises: a terminal that cannot be watched is ended."""
+        """Read output until the command ends. Never raises: a terminal that cannot be polled is killed."""
         try:
             await self._until_reported(ReportReader(self.channel))
         except OSError as error:
-            log.warning("a terminal is ended, as it cannot be watched: %s", error.strerror)
+            log.warning("killed a terminal session that cannot be polled: %s", error.strerror)
             self.kill()
             self.report = KILLED
         for _ in range(LAST_READS):
-            if not self._take():
+            if not self._read_terminal():
                 break
-        self._tell()
+        self._notify()
 
     async def _until_reported(self, reader: ReportReader) -> None:
         with self.selector as selector:
@@ -94,12 +94,12 @@ class PtySession:
                 await anyio.wait_readable(selector.fileno())
                 for key, _ in selector.select(0):
                     if key.fd != self.master:
-                        self.report = reader.read()
-                    elif not self._take():
+                        self.report = reader.read_report()
+                    elif not self._read_terminal():
                         selector.unregister(self.master)
 
     async def write(self, data: bytes) -> None:
-        """Types `data`. What a dead command would have read is lost."""
+        """Write `data` to the terminal. Input is lost if the command has ended."""
         rest = memoryview(data)
         while rest and not self._closed and self.report is None:
             try:
@@ -110,28 +110,28 @@ class PtySession:
             except OSError:
                 return
 
-    async def read(self, seconds: float) -> bytes:
-        """What it said since the last read, waiting `seconds` for more; at once when it has ended."""
+    async def read_for(self, seconds: float) -> bytes:
+        """The output since the last read, after `seconds`, or as soon as the command has ended."""
         with anyio.move_on_after(seconds):
-            await self.ended()
+            await self.wait_ended()
         output, self._unread = self._unread, HeadTail(SESSION_CAP)
         return output.value()
 
-    async def next(self, seconds: float) -> bytes:
-        """What it said since the last read, as soon as there is something; empty when time is up or it has ended."""
+    async def read_some(self, seconds: float) -> bytes:
+        """The output since the last read, as soon as there is any; empty if the time is up or the command has ended."""
         with anyio.move_on_after(seconds):
             while not self._unread.total and self.report is None:
-                await self._news.wait()
+                await self._changed.wait()
         output, self._unread = self._unread, HeadTail(SESSION_CAP)
         return output.value()
 
-    async def ended(self) -> None:
-        """Waits for the end of the command."""
+    async def wait_ended(self) -> None:
+        """Wait for the end of the command."""
         while self.report is None:
-            await self._news.wait()
+            await self._changed.wait()
 
     def kill(self) -> None:
-        """Ends the whole tree; `serve` notices."""
+        """Kill the whole process tree; `serve` gets the report."""
         try:
             self.channel.shutdown(socket.SHUT_WR)
         except OSError as error:
@@ -139,18 +139,18 @@ class PtySession:
                 raise
 
     async def close(self) -> None:
-        """Ends the command if it runs, waits for that within a bound, and lets go of the terminal."""
+        """Kill the command if it runs, wait for its end within a bound, and close the terminal."""
         if self._closed:
             return
         self._closed = True
         self.kill()
         with anyio.move_on_after(KILL_SECONDS, shield=True):
-            await self.ended()
+            await self.wait_ended()
         os.close(self.master)
         self.channel.close()
 
-    def _take(self) -> bool:
-        """Reads once; False where nothing more is there now or ever."""
+    def _read_terminal(self) -> bool:
+        """Read once. False if there is no output now and there will be none."""
         try:
             chunk = os.read(self.master, READ_SIZE)
         except BlockingIOError:
@@ -158,12 +158,12 @@ class PtySession:
         except OSError:  # EIO: no process has the terminal open any more
             return False
         self._unread.add(chunk)
-        self._tell()
+        self._notify()
         return bool(chunk)
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
 async def open_session(
@@ -173,7 +173,7 @@ async def open_session(
     columns: int,
     rows: int,
 ) -> PtySession:
-    """Starts `spec` on a new terminal. The caller runs `serve` and, at last, `close`."""
+    """Start `spec` on a new terminal. The caller runs `serve` and finally `close`."""
     message = request.build(spec, confinement, terminal=True)
     with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
         master, slave = os.openpty()

@@ -1,4 +1,4 @@
-"""The launcher's last word on a command, read from its channel as it comes."""
+"""The launcher's report on a command, read from the command's channel."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from protocol.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Report:
     kind: Literal["exit", "failed", "unavailable"]
-    """It ran; it could not be executed; the sandbox could not be built."""
+    """The command ran; it could not be executed; its sandbox could not be built."""
     code: int
     """The exit status, negative for a signal; or an errno."""
     detail: str | bool = ""
 
 
 KILLED = Report("exit", -signal.SIGKILL)
-"""What stands for the report of a supervisor that was killed itself, once its command had begun."""
+"""Used if the supervisor was killed after it had started the command."""
 
 NEVER_STARTED = Report("failed", errno.ECHILD)
-"""The same before the command had begun."""
+"""Used if the supervisor was killed before it had started the command."""
 
 
 class ReportReader:
-    """Where the channel ends without a report, the supervisor was killed, and its command is ended here."""
+    """Reads messages of a supervisor. If the channel ends without a report, the supervisor was killed, and the reader
+    kills its command."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._said = bytearray()
+        self._unparsed = bytearray()
         self._leader: int | None = None
-        """The command, once it has begun; 0 inside namespaces, where nothing of it outlives its supervisor."""
+        """The command's pid once it has started; 0 inside namespaces, where no process outlives the supervisor."""
         self._report: Report | None = None
 
     @property
     def started(self) -> bool:
-        """Whether the command has begun; it may have ended since."""
+        """Whether the command has started; it may have ended since."""
         return self._leader is not None
 
-    def read(self) -> Report | None:
-        """Takes in what the channel has; the report once it is whole, and from then on."""
+    def read_report(self) -> Report | None:
+        """Read what the channel has. Returns the report once it is complete."""
         if self._report is None:
             self._report = self._read()
         return self._report
@@ -58,7 +59,7 @@ class ReportReader:
             return None
         except ConnectionResetError:
             part = b""
-        self._said += part
+        self._unparsed += part
         while (message := self._message()) is not None:
             if message[0] != "started":
                 return Report(*message)
@@ -66,11 +67,11 @@ class ReportReader:
         return None if part else self._ended()
 
     def _message(self) -> tuple[Any, ...] | None:
-        size = wire.LENGTH + int.from_bytes(self._said[: wire.LENGTH], "big")
-        if not wire.LENGTH < size <= len(self._said):
+        size = wire.LENGTH + int.from_bytes(self._unparsed[: wire.LENGTH], "big")
+        if not wire.LENGTH < size <= len(self._unparsed):
             return None
-        body = bytes(self._said[wire.LENGTH : size])
-        del self._said[:size]
+        body = bytes(self._unparsed[wire.LENGTH : size])
+        del self._unparsed[:size]
         message: tuple[Any, ...] = marshal.loads(body)
         return message
 
@@ -83,7 +84,7 @@ class ReportReader:
 
 
 def execution_error(code: int) -> str:
-    """Why a program could not be executed, in the words that clients of this protocol match."""
+    """Why a program could not be executed, in the text that clients of this protocol match."""
     if code == errno.ECHILD:
         return "the process that should start the command has ended; try again"
     if code in SHORTAGES:

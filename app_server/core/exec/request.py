@@ -1,4 +1,4 @@
-"""Builds what the launcher is asked: a command and its plan as plain bytes and numbers. Pure."""
+"""Builds the launcher's request: a command and its plan as plain bytes and numbers. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """How this machine can confine, as the probe found."""
+    """How this machine can confine a command, by the result of the probe."""
 
     namespaces: bool
     landlock: dict[str, int] | None
@@ -23,8 +23,8 @@ class Confinement:
 def build(
     spec: CommandSpec, confinement: Confinement | None, *, terminal: bool = False, background: bool = True
 ) -> Value:
-    """The request for one command. `confinement` goes with `spec.sandbox`; both or neither. `background` says whether
-    what it leaves running may stay; nothing that is confined outlives its command.
+    """The request for one command. `confinement` and `spec.sandbox` are both given or both None. With `background`,
+    processes may outlive an unconfined command; no confined process outlives its command.
     """
     if not spec.argv or not spec.argv[0]:
         raise LaunchError("command args are empty")
@@ -48,7 +48,7 @@ def _confine(plan: SandboxPlan, confinement: Confinement) -> dict[str, Value]:
         "landlock": confinement.landlock,
         "roots": [_encode(root) for root in plan.writable_roots],
         "pinned": [_encode(place) for place in plan.pinned],
-        "fences": [_encode(fence) for fence in plan.fences],
+        "protected": [_encode(path) for path in plan.protected],
         "reserved": [_encode(name) for name in plan.reserved] if confinement.namespaces else [],
         "home": _encode(plan.home),
         "secrets": [_encode(name) for name in plan.secrets],
@@ -67,5 +67,5 @@ def _encode(text: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _variable(text: str) -> bytes:
-    """Part of an environment: the same for each command."""
+    """A name or value of an environment. Cached, because each command has nearly the same environment."""
     return _encode(text)

@@ -1,7 +1,6 @@
-"""Runs one command to its end: hands it to the launcher, reads what it says, keeps its time limit.
+"""Runs one command to its end: sends it to the launcher, reads its output, enforces its time limit.
 
-Returns only when the command's whole tree is dead or the launcher said that it is done; a cancelled caller
-leaves after the tree is killed, within a bound.
+Returns once the launcher has reported the end. A cancelled caller returns after the tree is killed, within a bound.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from app_server.core.sandbox.denial import looks_denied
 from protocol.records import dataclass
 
 KILL_SECONDS = 3.0
-"""So long the launcher may take to report a kill; its own bound for the tree is two seconds."""
+"""How long the launcher may take to report a kill; its own bound for the tree is two seconds."""
 
 DRAIN_SECONDS = 0.5
-"""So long the pipes are read after the command's end, where something that it left behind holds them open."""
+"""How long the pipes are read after the command's end, if a process that it left behind holds them open."""
 
 
 @dataclass(slots=True)
 class Running:
-    """One command from the server's side: what to read, and the channel that is its lifeline."""
+    """A running command on the server's side: its output streams, and the channel whose close kills it."""
 
     channel: socket.socket
     streams: dict[int, Stream]
@@ -66,36 +65,36 @@ class Running:
         self.captured = {stream: HeadTail(self.cap) for stream in Stream}
         self.aggregated = HeadTail(self.cap)
 
-    def watch(self) -> None:
+    def register(self) -> None:
         for number in (self.channel.fileno(), *self.streams):
             self.selector.register(number, selectors.EVENT_READ)
 
-    async def pump(self) -> None:
-        """Waits for news and takes in what there is, once."""
+    async def poll_once(self) -> None:
+        """Wait until a stream or the channel is readable, and read each once."""
         await anyio.wait_readable(self.selector.fileno())
         for key, _ in self.selector.select(0):
             if key.fd == self.channel.fileno():
-                self._hear()
+                self._read_report()
             else:
-                self._read(key.fd)
+                self._read_stream(key.fd)
 
     async def until_reported(self) -> None:
         while self.report is None:
-            await self.pump()
+            await self.poll_once()
 
     async def until_drained(self) -> None:
         while self.streams:
-            await self.pump()
+            await self.poll_once()
 
     def kill(self) -> None:
-        """Tells the launcher to end the whole tree; it still reports."""
+        """Have the launcher kill the whole tree; it still sends a report."""
         try:
             self.channel.shutdown(socket.SHUT_WR)
         except OSError as error:
             if error.errno != errno.ENOTCONN:
                 raise
 
-    def _read(self, number: int) -> None:
+    def _read_stream(self, number: int) -> None:
         try:
             chunk = os.read(number, READ_SIZE)
         except BlockingIOError:
@@ -110,20 +109,20 @@ class Running:
         self.aggregated.add(chunk)
         self.on_output(stream, chunk)
 
-    def _hear(self) -> None:
-        self.report = self.reader.read()
+    def _read_report(self) -> None:
+        self.report = self.reader.read_report()
         if self.report is not None:
             self.selector.unregister(self.channel)
 
 
-async def run(
+async def run_to_end(
     launcher: LauncherProcess,
     spec: CommandSpec,
     confinement: request.Confinement | None,
     on_output: OnOutput,
     cap: int = STREAM_CAP,
 ) -> ExecResult:
-    """Runs `spec`, confined where it has a plan. `LaunchError` where it cannot be executed at all."""
+    """Run `spec`, confined if it has a plan. Raises LaunchError or SandboxUnavailable if it cannot be executed."""
     message = request.build(spec, confinement)
     started = anyio.current_time()
     with launch_errors(), _pipes(cap) as (running, remote):
@@ -132,8 +131,8 @@ async def run(
         for number in remote:
             os.close(number)
         remote.clear()
-        running.watch()
-        timed_out = await _to_end(running, spec.timeout_ms)
+        running.register()
+        timed_out = await _wait_until_reported(running, spec.timeout_ms)
         report = running.report or KILLED
         _raise_unless_run(report)
         with anyio.move_on_after(DRAIN_SECONDS):
@@ -143,7 +142,7 @@ async def run(
 
 @contextmanager
 def launch_errors() -> Iterator[None]:
-    """What the system refuses around a command, as the error of that command."""
+    """Convert OSError into LaunchError."""
     try:
         yield
     except OSError as error:
@@ -153,7 +152,7 @@ def launch_errors() -> Iterator[None]:
 
 @contextmanager
 def _pipes(cap: int) -> Iterator[tuple[Running, list[int]]]:
-    """The server's ends, and the descriptors for the launcher; whatever of both is left is closed."""
+    """The server's ends, and the descriptors for the launcher. Closes those of both that are still open at the end."""
     streams: dict[int, Stream] = {}
     remote: list[int] = []
     with ExitStack() as opened:
@@ -178,8 +177,8 @@ def _close_all(numbers: Iterable[int]) -> None:
         os.close(number)
 
 
-async def _to_end(running: Running, timeout_ms: int | None) -> bool:
-    """Waits for the report, killing at the time limit or when cancelled. True where the limit struck."""
+async def _wait_until_reported(running: Running, timeout_ms: int | None) -> bool:
+    """Wait for the report; kill the tree at the time limit or on cancellation. Returns True after a time-out."""
     try:
         with anyio.move_on_after(None if timeout_ms is None else timeout_ms / 1000):
             await running.until_reported()

@@ -1,7 +1,6 @@
-"""The one door to running commands: owns the launcher, knows what the machine can confine, makes plans.
+"""Runs commands: owns the launcher, probes how the machine can confine commands, makes sandbox plans.
 
-Owned by the composition root as a context manager. What it is given at construction is all that it knows
-of the server's surroundings.
+The composition root owns it as a context manager. It reads neither the process environment nor the working directory.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from protocol.records import dataclass
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 60.0
-"""What was switched off when the server started may be on by now."""
+"""How often a machine without the full sandbox is probed again: an administrator may have enabled it."""
 
 
 @dataclass(slots=True)
@@ -49,21 +48,21 @@ class CommandRunner:
     home: str
     """The server's home: read-only for commands, its secrets hidden."""
     tmpdir: str | None
-    """$TMPDIR of the server, or None."""
+    """The server's $TMPDIR."""
     environment: Mapping[str, str] = field(repr=False)
     """The server's own environment."""
     output_cap: int = STREAM_CAP
-    """So many bytes of each stream of a command are kept."""
+    """Bytes kept of each stream of a command."""
     platform: str = sys.platform
     namespaces: bool = True
-    """False leaves out the layer of namespaces, as a kernel without them would."""
+    """False disables namespaces, as on a kernel without them."""
     roots: ServerRoots = field(init=False, repr=False)
-    """What the conversations of this server were given to write."""
+    """The writable roots of all conversations of this server."""
     _launcher: LauncherProcess = field(init=False, repr=False)
     _programs: Programs = field(init=False, repr=False)
     _state: SandboxState | None = field(init=False, default=None)
-    _tried: float = field(init=False, default=0.0)
-    """When the machine was looked at last."""
+    _probed_at: float = field(init=False, default=0.0)
+    """Time of the last probe."""
     _sessions: TaskGroup = field(init=False, repr=False)
     _probing: anyio.Lock = field(
         init=False, default_factory=lambda: anyio.Lock(fast_acquire=True), repr=False
@@ -95,11 +94,11 @@ class CommandRunner:
 
     @property
     def environment_for_commands(self) -> Mapping[str, str]:
-        """What policies filter: the server's own environment, with the programs that commands get from us."""
+        """The environment that policies filter: the server's own, with our programs on its PATH."""
         return self._programs.added_to(self.environment)
 
     def warm_up(self) -> None:
-        """Starts the launcher ahead of the first command; costs the server about two milliseconds."""
+        """Start the launcher ahead of the first command; this takes about two milliseconds."""
         self._launcher.start()
 
     def plan(
@@ -107,7 +106,7 @@ class CommandRunner:
     ) -> SandboxPlan | None:
         """The plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk.
 
-        `roots` are those of the conversation; without one, names stand for what they lead to now.
+        `roots` are those of the conversation; without one, names are resolved now.
         """
         found = inspect(policy, cwd, home=self.home, roots=roots or self.roots.once())
         plan = make_plan(policy, found)
@@ -116,40 +115,40 @@ class CommandRunner:
         return plan
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
-        """Runs a command to its end. Raises `LaunchError` or `SandboxUnavailable` where nothing ran."""
+        """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran."""
         confinement = await self._confinement(spec)
-        return await run.run(self._launcher, self._wrapped(spec), confinement, on_output, self.output_cap)
+        return await run.run_to_end(
+            self._launcher, self._wrapped(spec), confinement, on_output, self.output_cap
+        )
 
     async def open_session(self, spec: CommandSpec, *, columns: int = 80, rows: int = 24) -> pty.PtySession:
-        """Starts a command on a terminal of its own; it lives until it ends or is closed. `timeout_ms` is
-        not kept.
-        """
+        """Start a command on its own terminal; the caller closes the session. `timeout_ms` is ignored."""
         confinement = await self._confinement(spec)
         session = await pty.open_session(self._launcher, self._wrapped(spec), confinement, columns, rows)
         self._sessions.start_soon(session.serve, name="terminal session")
         return session
 
     async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
-        """Starts a program that serves this server, with the user's rights and exactly this environment. It is ended
-        with all that it started, at the latest when this server ends, however that happens. Raises LaunchError.
+        """Start a program that serves this server, with the user's rights and exactly this environment. The launcher
+        kills it and its descendants at the latest when this server ends or dies. Raises LaunchError.
         """
         return await open_service(self._launcher, CommandSpec(argv=tuple(argv), env=env, cwd=cwd))
 
     async def sandbox_state(self) -> SandboxState:
-        """What this machine's kernel really confines, found out by running a victim. The full sandbox is found once and
-        never given up; while there is less, the machine is looked at again now and then. Raises SandboxShortage.
+        """How this machine can confine commands, found by running a probe. A full result is final; a lower one is
+        probed again from time to time. Raises SandboxShortage.
         """
         async with self._probing:
             if self._state is None:
                 self._state = await self._find_state()
-                self._tried = anyio.current_time()
-            elif self._state.level != "full" and anyio.current_time() - self._tried > RECHECK_SECONDS:
-                self._tried = anyio.current_time()
-                await self._look_again()
+                self._probed_at = anyio.current_time()
+            elif self._state.level != "full" and anyio.current_time() - self._probed_at > RECHECK_SECONDS:
+                self._probed_at = anyio.current_time()
+                await self._probe_again()
             return self._state
 
-    async def _look_again(self) -> None:
-        """Only the full sandbox replaces what was found: clients were told what the lower one does not cover."""
+    async def _probe_again(self) -> None:
+        """Only a full result replaces the first one: clients were warned about the gaps of exactly that one."""
         with suppress(SandboxUnavailable, LaunchError):
             state = await self._find_state()
             if state.level == "full":
@@ -157,7 +156,7 @@ class CommandRunner:
                 self._state = state
 
     async def close(self) -> None:
-        """Ends the launcher and every process that it started."""
+        """End the launcher and every process that it started."""
         await self._launcher.close()
 
     async def _confinement(self, spec: CommandSpec) -> Confinement | None:

@@ -1,6 +1,6 @@
-"""A program that serves this server over its stdin and stdout, with the user's rights.
+"""A program that serves this server over its stdin and stdout, with the user's rights, such as an MCP server.
 
-The launcher starts it. It is gone with this server, and ended with everything that it started.
+The launcher starts it, and kills it with all its descendants when this server ends.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from app_server.core.exec.run import launch_errors
 from protocol.records import dataclass
 
 START_SECONDS = 10.0
-"""So long the launcher may take to start it, on a machine with much else to do."""
+"""How long the launcher may take to start it on a busy machine."""
 
 CLOSE_SECONDS = 3.0
-"""Its supervisor gives up on what cannot be killed before that."""
+"""Longer than the bound after which its supervisor gives up on a process that cannot be killed."""
 
 
 @dataclass(slots=True)
 class ServiceProcess:
-    """One running program. `terminate` asks it to end, `kill` lets go of its lifeline."""
+    """One running program."""
 
     stdin: PipeSendStream
     stdout: PipeReceiveStream
@@ -42,23 +42,23 @@ class ServiceProcess:
     _report: Report | None = None
 
     async def wait(self) -> None:
-        """Returns once it and all that it started have ended. Its streams may still be held open by others."""
+        """Wait until it and its descendants have ended. Other processes may still hold its streams open."""
         while self._report is None:
             await anyio.wait_readable(self._channel)
-            self._report = self._reader.read()
+            self._report = self._reader.read_report()
 
     def terminate(self) -> None:
-        """Sends SIGTERM to its process group."""
+        """Send SIGTERM to its process group."""
         with contextlib.suppress(OSError):  # it has ended, or was killed already
             self._channel.send(bytes([signal.SIGTERM]))
 
     def kill(self) -> None:
-        """Ends its whole tree."""
+        """Kill its whole tree by closing the channel to its supervisor."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
 
     async def close(self) -> None:
-        """Kills what is left, waits for that within a bound, and lets go of the streams."""
+        """Kill the tree, wait for its end within a bound, and close the streams."""
         self.kill()
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
             await self.wait()
@@ -68,7 +68,7 @@ class ServiceProcess:
 
 
 async def open_service(launcher: LauncherProcess, spec: CommandSpec) -> ServiceProcess:
-    """Starts `spec`, unconfined, with pipes for its three streams. LaunchError where it cannot be executed."""
+    """Start `spec`, unconfined, with pipes for its three streams. Raises LaunchError if it cannot be executed."""
     message = request.build(spec, None, background=False)
     with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
         ours, theirs = socket.socketpair()
@@ -87,7 +87,7 @@ async def open_service(launcher: LauncherProcess, spec: CommandSpec) -> ServiceP
         await launcher.submit(message, [theirs.fileno(), *far])
         handed_on.close()
         report_reader = ReportReader(ours)
-        await _started(ours, report_reader)
+        await _wait_until_started(ours, report_reader)
         kept.pop_all()
         stdin, stdout, stderr = near
         return ServiceProcess(
@@ -95,13 +95,13 @@ async def open_service(launcher: LauncherProcess, spec: CommandSpec) -> ServiceP
         )
 
 
-async def _started(channel: socket.socket, reader: ReportReader) -> None:
-    """Returns once the program is executed; it may have ended since."""
+async def _wait_until_started(channel: socket.socket, reader: ReportReader) -> None:
+    """Wait until the program has started; it may have ended since. Raises LaunchError."""
     report: Report | None = None
     with anyio.move_on_after(START_SECONDS):
         while not reader.started and report is None:
             await anyio.wait_readable(channel)
-            report = reader.read()
+            report = reader.read_report()
     if reader.started:
         return
     if report is None:

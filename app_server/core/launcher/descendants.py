@@ -1,8 +1,8 @@
-"""Finds and kills the processes below one process, for systems and policies without a pid namespace.
+"""Finds and kills the descendants of a process, for systems and policies without a pid namespace.
 
-Runs in the launcher, and in the server where that is gone. A reaper process sees every orphan of its tree become its
-own child, so killing and reaping children until there are none ends the tree, whatever sessions and groups its members
-moved to. Where nothing lists them, a process finds its own children by asking for each number whether it is one.
+Runs in the launcher, and in the server after a supervisor has died. Every orphan of a reaper's tree becomes the
+reaper's child, so killing and reaping children until there are none ends the tree, whatever sessions and groups its
+members moved to. Without /proc, a process finds its children by calling waitid(2) for every pid.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterable
 
 MAX_PID = 1 << 22
-"""No process has a higher number."""
+"""The largest pid on Linux."""
 
 
 def kill_below(root: int, leader: int) -> None:
-    """Sends SIGKILL to every process below `root`, and to the process group of `leader`."""
+    """Send SIGKILL to every descendant of `root`, and to the process group of `leader`."""
     _kill_group(leader, signal.SIGKILL)
     for pid in below(root, parents()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -26,12 +26,12 @@ def kill_below(root: int, leader: int) -> None:
 
 
 def end_tree_of(leader: int) -> None:
-    """Kills a session leader whose supervisor is gone, and everything below it. All of it is stopped first: what is
-    killed hands its children on, and they could not be found any more.
+    """Kill a session leader whose supervisor has died, and all its descendants. They are stopped first: the children of
+    a killed process get another parent and could not be found any more.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getsid(leader) != leader:
-            return  # somebody else has the number by now
+            return  # the pid has been reused
     stopped: list[int] = []
     _kill_group(leader, signal.SIGSTOP)
     while more := [pid for pid in below(leader, listed()) if pid not in stopped]:
@@ -51,7 +51,7 @@ def _kill_group(leader: int, number: int) -> None:
 
 
 def below(root: int, parent_of: dict[int, int]) -> list[int]:
-    """All descendants of `root` in a table of parents, nearest first."""
+    """All descendants of `root` by a table of parents, nearest first."""
     children: dict[int, list[int]] = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)
@@ -64,8 +64,8 @@ def below(root: int, parent_of: dict[int, int]) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """The parent of every process that can be seen; where they cannot be listed, of this process's own children only.
-    Whoever ends a tree asks again until nothing is left. Not for a process with threads: it may fork.
+    """The parent of every visible process; if they cannot be listed, only of this process's own children. Callers
+    repeat it until no process is left. It may fork, so a process with threads must not call it.
     """
     found = listed()
     if found or sys.platform == "darwin":
@@ -74,7 +74,7 @@ def parents() -> dict[int, int]:
 
 
 def listed() -> dict[int, int]:
-    """The same, and of no process where they cannot be listed: without /proc, or with too many open files."""
+    """The same, but empty if processes cannot be listed: without /proc, or with too many open files."""
     try:
         return _from_ps() if sys.platform == "darwin" else _from_proc()
     except OSError:
@@ -94,8 +94,8 @@ def _from_proc() -> dict[int, int]:
 
 
 def own_children() -> list[int]:
-    """The children that live. Nearly always all numbers lie between this process's and the newest; where the numbers
-    began again meanwhile, as many as there are have to be looked at.
+    """The live children, found by pid. Nearly always all pids lie between this process's and the newest one; after a
+    wrap-around both outer ranges have to be checked.
     """
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -110,7 +110,7 @@ def own_children() -> list[int]:
 
 
 def _newest() -> int:
-    """The number that a process gets which starts now."""
+    """The pid that a process gets if it starts now."""
     try:
         pid = os.fork()
     except OSError:
@@ -126,7 +126,7 @@ def _children_among(numbers: Iterable[int]) -> list[int]:
     for number in numbers:
         try:
             ended = os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except OSError:  # nobody, or somebody else's
+        except OSError:  # no such process, or not our child
             continue
         if ended is None:
             found.append(number)

@@ -1,10 +1,9 @@
 """The launcher: a small process that starts every command. Run as `python -I -S main.py FD`.
 
-It reads requests from the server's socket and gives each to a supervisor that waits for it: one of its own
-(`pool`) for unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It
-keeps the names that plans reserve, takes over what outlives its commands, and when the server is gone it ends
-everything that it started. Standard library only; its own package is found by path, since it runs without
-site-packages.
+It reads requests from the server's socket and passes each to a waiting supervisor: one of its own (`pool`) for
+unconfined commands, a child of a prepared parent (`prepared`) for confined ones. It holds the placeholder directories
+of plans, adopts processes that outlive their command, and kills everything when the server ends. Standard library only;
+it finds its own package by path, since it runs without site-packages.
 """
 
 from __future__ import annotations
@@ -30,13 +29,11 @@ if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, privileges
 
 SHUTDOWN_SECONDS = 1.5
-"""So long the commands are given to end by themselves when the server is gone; each is killed by its
-supervisor.
-"""
+"""How long supervisors may take to kill their commands after the server has ended."""
 
 
 FORK_AHEAD_MS = 5
-"""Starting a command takes two."""
+"""Longer than the start of a command, which takes about two milliseconds."""
 
 
 @dataclass(slots=True)
@@ -46,7 +43,7 @@ class Launcher:
     parents: list[prepared.PreparedParent] = field(default_factory=list)
     pool: SupervisorPool = field(init=False)
     supervisors: set[int] = field(default_factory=set)
-    """Those that see their last commands to the end, once the server is gone."""
+    """Supervisors that still have a command while the launcher shuts down."""
     placeholders: PlaceholderDirs = field(default_factory=PlaceholderDirs)
 
     def __post_init__(self) -> None:
@@ -54,7 +51,7 @@ class Launcher:
         self.pool.replace()
 
     def serve(self) -> None:
-        """Handles requests until the server closes its end."""
+        """Handle requests until the server closes its end."""
         while True:
             ready = self._wait(self._poll_timeout())
             if self.server.fileno() in ready:
@@ -72,16 +69,16 @@ class Launcher:
                     parent.replace()
 
     def _poll_timeout(self) -> int | None:
-        """Milliseconds until the next children should be forked; None where they wait already.
+        """Milliseconds until new children should be forked; None if enough of them wait.
 
-        A command that was just handed over needs the processors for its own start, so the next child is forked when
-        something else happens, as a rule the command's end, or this time is over.
+        The command that was just handed over needs the processors for its own start. So the next child is forked at the
+        next event, usually the end of that command, or after this time.
         """
         wanting = self.pool.wanting or any(parent.wanting for parent in self.parents)
         return FORK_AHEAD_MS if wanting else None
 
     def shutdown(self) -> None:
-        """The server is gone: every command ends, and so does what they left behind."""
+        """Kill every command and its remaining descendants after the server has ended."""
         self.server.close()
         self.supervisors = self.pool.pids
         self.pool.close_children()
@@ -103,8 +100,8 @@ class Launcher:
         self.placeholders.release_all()
 
     def _wait(self, milliseconds: int | None) -> set[int]:
-        """Waits for news; reaps children and reads what the prepared parents report. Gives the descriptors that are
-        ready.
+        """Poll once: reap children and handle messages of prepared parents. Returns the descriptors that are
+        readable.
         """
         poll = select.poll()
         numbers = [self.wakeup, *self.pool.busy, *(parent.channel.fileno() for parent in self.parents)]
@@ -122,7 +119,7 @@ class Launcher:
     def _on_readable(self, parent: prepared.PreparedParent) -> None:
         try:
             names = parent.on_readable()
-        except OSError:  # no child now; the next command will ask again
+        except OSError:  # it could not fork a child; the next command requests one again
             return
         if names is None:
             self.parents.remove(parent)
@@ -148,8 +145,8 @@ class Launcher:
         self.pool.hand_over(request, descriptors)
 
     def _supervise(self, commands: socket.socket) -> None:
-        """The life of a supervisor without namespaces: it sees one command after the other to its end, until one
-        leaves something behind.
+        """Main function of a supervisor without namespaces: it runs one command after another, until one leaves a
+        process behind.
         """
         self._leave([])
         if sys.platform == "linux":
@@ -163,7 +160,7 @@ class Launcher:
             os.chdir("/")
             if supervisor.has_children():
                 return
-            with contextlib.suppress(OSError):  # the launcher has ended, and no command will come
+            with contextlib.suppress(OSError):  # the launcher has ended, so there will be no further command
                 commands.send(FREE)
 
     def _run_prepared(self, request: wire.Value, descriptors: list[int]) -> None:
@@ -176,8 +173,8 @@ class Launcher:
             current = [prepared.prepare(confine, lambda: self._leave(descriptors))]
             self.parents += current
         names = self.placeholders.acquire(confine["reserved"])
-        fences = list(dict.fromkeys([*confine["fences"], *names.held, *names.found]))
-        request = {**request, "confine": {**confine, "fences": fences}}
+        protected = list(dict.fromkeys([*confine["protected"], *names.held, *names.found]))
+        request = {**request, "confine": {**confine, "protected": protected}}
         try:
             current[0].hand_over(request, descriptors, names.held, self.placeholders.release)
         except OSError:
@@ -185,7 +182,7 @@ class Launcher:
             raise
 
     def _leave(self, descriptors: list[int]) -> None:
-        """In a new child: lets go of the launcher's sockets, and of a command that is not this child's."""
+        """In a new child: close the launcher's sockets, and the descriptors of a command that another child gets."""
         self.server.close()
         self.pool.close_children()
         for number in descriptors:

@@ -1,9 +1,9 @@
-"""A prepared parent: holds namespaces made once, and forks inside them the children that become commands.
+"""A prepared parent: a process that holds reusable namespaces and forks confined commands inside them.
 
-Making a user and a network namespace and a private tree of mounts takes milliseconds and is the same for
-every command; what differs (its pid, mount and ipc namespace, its roots) is made per command, by a fork
-of this process. A process of its own below the launcher; it lives as long as the launcher wants it and its commands
-run.
+A user namespace, a network namespace and a private mount tree are the same for every command and take milliseconds to
+create. So they are created once, and each command is a fork of this process with its own pid, mount and ipc namespace
+and its own roots. It is a child of the launcher and lives until the launcher closes the channel and its commands have
+ended. `prepared` is the launcher's side of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import sys
 
 from app_server.core.launcher import supervisor, wire
-from app_server.core.launcher.socket_broker import BrokerDoor
+from app_server.core.launcher.socket_broker import BrokerHandle
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import layers, namespaces, privileges
@@ -23,11 +23,16 @@ if sys.platform == "linux":
 
 
 def serve(launcher: socket.socket, confine: wire.Value) -> None:
-    """The life of the parent: makes its namespaces, then forks commands until there will be no more."""
+    """Main function of the process: create the namespaces, then fork a child per request of the launcher.
+
+    The order is given by the kernel. The broker's sockets are opened before `unshare`, while the process is in the
+    server's network namespace. Only a process outside can write the uid and gid maps, so the launcher does that between
+    the two messages; for that time the process is dumpable (`show`), because otherwise its /proc files belong to root.
+    """
     network, home = confine["network"], confine["home"]
     try:
         privileges.show()
-        broker = BrokerDoor.make(network=network)
+        broker = BrokerHandle.create(network=network)
         namespaces.unshare(network)
         broker.enter()
         wire.send(launcher, ("unshared",), [])
@@ -49,9 +54,8 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
     while expecting or children:
         ready = {number for number, _ in poll.poll()}
         if broker.requests.fileno() in ready:
-            with contextlib.suppress(
-                OSError
-            ):  # no room for it now; whoever waits for it will be answered later
+            # A failure for a lack of resources is retried: the pending request keeps the socket readable.
+            with contextlib.suppress(OSError):
                 broker.fork(launcher.close)
                 poll.unregister(broker.requests)
         if wakeup in ready:
@@ -71,8 +75,8 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
                 children |= _another(launcher, broker, home, confine["secrets"])
 
 
-def _another(launcher: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> set[int]:
-    """Forks a child that waits for its command, and hands the launcher the way to it."""
+def _another(launcher: socket.socket, broker: BrokerHandle, home: bytes, secrets: list[bytes]) -> set[int]:
+    """Fork a child that waits for its command, and send the launcher the child's socket."""
     ours, theirs = socket.socketpair()
     pid = 0
     try:
@@ -95,9 +99,9 @@ def _another(launcher: socket.socket, broker: BrokerDoor, home: bytes, secrets: 
     return {pid} if pid else set()
 
 
-def _run_child(commands: socket.socket, broker: BrokerDoor, home: bytes, secrets: list[bytes]) -> None:
-    """The life of one command's process 1: what is the same for all, then what it is told, then the
-    command.
+def _run_child(commands: socket.socket, broker: BrokerHandle, home: bytes, secrets: list[bytes]) -> None:
+    """Main function of a command's process 1: set up what all commands share ahead of time, receive the request, apply
+    its roots and filters, then run and supervise the command.
     """
     refused: OSError | None = None
     shown = None

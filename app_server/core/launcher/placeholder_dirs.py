@@ -1,10 +1,10 @@
-"""Names in writable roots that must not come into being: empty directories hold them meanwhile.
+"""Placeholder directories: they keep commands from creating protected names, such as `.git`, in writable roots.
 
-A name that is not there cannot be mounted over. The launcher therefore makes it an empty directory, which
-every command sees read-only, and removes it when the last command that needs it has ended. Such a directory is
-known by its time stamp, and locked while somebody needs it: so servers in one workspace do not take it away from
-one another, and what a launcher left behind that was killed is removed by the next. The folder that the name is in is
-opened without following links: this process has rights that the command which could have put a link there lacks.
+Only an existing path can be mounted read-only. So the launcher creates an empty directory at a missing name, which
+commands see read-only, and removes it after the last command that needs it. A fixed time stamp marks the directory, and
+a lock protects it while it is needed: servers in one workspace do not remove each other's, and a later launcher removes
+those of a killed one. The parent folder is opened without following links, because the launcher has more rights than
+the command that could have created a link.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ if sys.platform == "linux":
     from app_server.core.sandbox.confine.syscalls import open_place
 
 MARK_NS = 318_398_706 * 1_000_000_000
-"""A moment in 1980: every file system can store it, and nobody's directory was changed then."""
+"""A moment in 1980: every file system can store it, and no other directory has it by chance."""
 
 SHORTAGES = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMLINK}
 )
 
 TRIES = 5
-"""Another server may remove the directory between any two steps."""
+"""Attempts, because another server may remove the directory between any two steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """A directory of ours that holds a name."""
+    """A placeholder directory."""
 
     parent: int
-    """The folder that the name is in, as a place only."""
+    """An O_PATH descriptor of the folder that contains it."""
     folder: int
-    """The directory itself, locked."""
+    """A descriptor of the directory itself, locked."""
 
 
 @dataclass(slots=True)
 class _Held:
     directories: list[_Directory]
-    """The last is the one at the name; the others are where the folder was that has been replaced since."""
+    """The last one is at the name now; the others are in a parent folder that has been replaced since."""
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """Names that exist now, so that they can be fenced."""
+    """Names that exist now, so that they can be mounted read-only."""
 
     held: tuple[bytes, ...]
-    """To be released."""
+    """Placeholders, to be released."""
     found: tuple[bytes, ...]
-    """Somebody else's."""
+    """Paths that exist and are not ours."""
 
 
 @dataclass(slots=True)
@@ -63,8 +63,8 @@ class PlaceholderDirs:
     holders: dict[bytes, _Held] = field(default_factory=dict)
 
     def acquire(self, names: Iterable[bytes]) -> Acquired:
-        """Holds these names, but for those that somebody else has taken meanwhile. OSError where one cannot be held for
-        a lack of something: a command that finds more of it could take the name.
+        """Hold these names, except those that exist by now. Raises OSError in a shortage of resources: without the
+        placeholder, a command could create the name once the shortage is over.
         """
         taken: list[bytes] = []
         found: list[bytes] = []
@@ -90,7 +90,7 @@ class PlaceholderDirs:
                     os.close(parent)
 
     def _hold(self, name: bytes, parent: int) -> bool:
-        """Whether a directory of ours is at the name, now held once more."""
+        """Create or share the placeholder at the name. False if there can be none."""
         holder = self.holders.get(name)
         if holder is not None and os.path.samestat(os.fstat(holder.directories[-1].parent), os.fstat(parent)):
             holder.count += 1
@@ -134,9 +134,9 @@ def _remove(name: bytes, directory: _Directory) -> None:
     except OSError as error:  # some network file systems have no locks
         needed = isinstance(error, BlockingIOError)
     if not needed and _same(name, parent, folder):
-        with contextlib.suppress(OSError):  # it is no longer empty: somebody else's now
+        with contextlib.suppress(OSError):  # it is no longer empty, so it is in use
             os.rmdir(name, dir_fd=parent)
-    # Children that were forked meanwhile have the lock, too, until it is given up for all.
+    # Children that were forked meanwhile share the lock; LOCK_UN releases it for all of them.
     with contextlib.suppress(OSError):
         fcntl.flock(folder, fcntl.LOCK_UN)
     os.close(folder)
@@ -144,8 +144,8 @@ def _remove(name: bytes, directory: _Directory) -> None:
 
 
 def _open_parent(name: bytes) -> int | None:
-    """The folder that the name is in; None where it has gone, or its path leads over a link now: it is not granted
-    then. OSError for a lack of something.
+    """Open the folder that contains the name. None if it is missing or its path contains a link: then it is not granted
+    as a root either. Raises OSError in a shortage.
     """
     try:
         return open_place(os.path.dirname(name), os.O_DIRECTORY)
@@ -156,13 +156,13 @@ def _open_parent(name: bytes) -> int | None:
 
 
 def _make(name: bytes, parent: int) -> int | None:
-    """A locked directory of ours at that name, which is made where nothing is; None where something else is, or where
-    the server may make nothing, and so neither may its commands. OSError for a lack of something.
+    """Open or create a locked placeholder at the name. None if another file is there, or if the server may not create
+    one: then its commands may not either. Raises OSError in a shortage.
     """
     for _ in range(TRIES):
         try:
             folder = _open_or_make(name, parent)
-        except FileNotFoundError:  # just removed; or the folder that it was to be in, which is asked again
+        except FileNotFoundError:  # the directory or its parent folder was just removed
             if os.fstat(parent).st_nlink == 0:
                 return None
             continue
@@ -174,7 +174,7 @@ def _make(name: bytes, parent: int) -> int | None:
             return None
         try:
             fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # somebody is about to remove it
+        except BlockingIOError:  # another server is about to remove it
             os.close(folder)
             continue
         except OSError:  # some network file systems have no locks
@@ -186,7 +186,7 @@ def _make(name: bytes, parent: int) -> int | None:
 
 
 def _open_or_make(name: bytes, parent: int) -> int | None:
-    """A descriptor of the directory at that name; None where it is somebody else's."""
+    """A descriptor of the directory at the name; None if it is not a placeholder."""
     made = True
     try:
         os.mkdir(name, 0o755, dir_fd=parent)
@@ -210,7 +210,7 @@ def _open_or_make(name: bytes, parent: int) -> int | None:
 
 
 def _same(name: bytes, parent: int, folder: int) -> bool:
-    """Whether the name still is that directory's."""
+    """Whether the name still refers to that directory."""
     try:
         return os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(folder))
     except OSError:

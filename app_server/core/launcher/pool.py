@@ -1,7 +1,7 @@
-"""Processes that wait to supervise a command, forked ahead of time and kept for the next one.
+"""A pool of supervisor processes, forked ahead of time and reused.
 
-No command waits for a fork, and most cost none: a supervisor whose command left nothing behind takes another. Runs in
-the launcher, for commands without namespaces; confined ones each get a process of their own (see `prepared`).
+No command waits for a fork, and most need none: a supervisor whose command left no process behind gets another command.
+Runs in the launcher, for commands without namespaces; a confined command gets a new process (see `prepared`).
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from dataclasses import dataclass, field
 from app_server.core.launcher import wire
 
 FREE = b"+"
-"""What a supervisor says when it can take another command."""
+"""The message of a supervisor that is ready for another command."""
 
 MAX_WAITING = 4
-"""More than this many commands at once are rare; what was forked for them ends with them."""
+"""Idle supervisors that are kept; more concurrent commands than this are rare."""
 
 
 @dataclass(slots=True)
 class SupervisorPool:
     fork: Callable[[], int]
     run_child: Callable[[socket.socket], None]
-    """What a supervisor does; its commands arrive on the socket, on which it says when it is free again."""
+    """Main function of a supervisor. It receives commands on the socket and sends FREE on it."""
     waiting: list[tuple[int, socket.socket]] = field(default_factory=list)
-    """The pid of each and the way to it; the one that was used last, whose memory is at hand, comes last."""
+    """Pid and socket of each. The last one is used next: it ran last, so its memory is still cached."""
     busy: dict[int, tuple[int, socket.socket]] = field(default_factory=dict)
-    """By the number of the socket."""
+    """Pid and socket, by the socket's descriptor."""
 
     @property
     def wanting(self) -> bool:
-        """Nobody waits."""
+        """Whether no supervisor is idle."""
         return not self.waiting
 
     def hand_over(self, request: wire.Value, descriptors: list[int]) -> None:
-        """Gives the command to one that waits, or to a new one."""
+        """Pass the command to an idle supervisor, or to a new one."""
         while self.waiting:
             with contextlib.suppress(OSError):  # that one has ended
                 self._send(request, descriptors)
                 return
-        self._make(descriptors)
+        self._fork_idle(descriptors)
         self._send(request, descriptors)
 
     def _send(self, request: wire.Value, descriptors: list[int]) -> None:
@@ -55,36 +55,36 @@ class SupervisorPool:
         self.busy[chosen.fileno()] = pid, chosen
 
     def replace(self) -> None:
-        """Forks one that will wait, where nobody does. Where that fails now, `hand_over` tries again."""
+        """Fork an idle supervisor if there is none. If that fails, `hand_over` tries again."""
         if self.wanting:
             with contextlib.suppress(OSError):
-                self._make()
+                self._fork_idle()
 
     def on_readable(self, ready: set[int]) -> None:
-        """Takes back those of the busy ones, by the numbers of their sockets, that are free or have ended."""
+        """Handle messages of busy supervisors: they are free again or have ended."""
         for number in ready.intersection(self.busy):
-            pid, its = self.busy.pop(number)
-            if _is_free(its) and len(self.waiting) < MAX_WAITING:
-                self.waiting.append((pid, its))
+            pid, sock = self.busy.pop(number)
+            if _is_free(sock) and len(self.waiting) < MAX_WAITING:
+                self.waiting.append((pid, sock))
             else:
-                its.close()
+                sock.close()
 
     @property
     def pids(self) -> set[int]:
         return {pid for pid, _ in (*self.waiting, *self.busy.values())}
 
     def close_children(self) -> None:
-        """No more commands: those that wait end now, the others with theirs. Also what a new child calls, to let go of
-        its parent's sockets.
+        """Close all sockets: idle supervisors end now, busy ones after their command. New children call it too, to
+        close their copies.
         """
-        for _, its in (*self.waiting, *self.busy.values()):
-            its.close()
+        for _, sock in (*self.waiting, *self.busy.values()):
+            sock.close()
         self.waiting.clear()
         self.busy.clear()
 
-    def _make(self, descriptors: Sequence[int] = ()) -> None:
-        """A new one, which lets go of its copies of the descriptors at hand: it is sent its own, and whoever reads the
-        other ends waits for the last copy to be closed.
+    def _fork_idle(self, descriptors: Sequence[int] = ()) -> None:
+        """Fork a supervisor. The child closes its inherited copies of `descriptors`: it receives its own, and the
+        reader of a pipe sees no end until the last copy is closed.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -105,8 +105,8 @@ class SupervisorPool:
         self.waiting.append((pid, ours))
 
 
-def _is_free(its: socket.socket) -> bool:
+def _is_free(sock: socket.socket) -> bool:
     try:
-        return its.recv(len(FREE)) == FREE
+        return sock.recv(len(FREE)) == FREE
     except OSError:
         return False

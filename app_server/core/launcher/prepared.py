@@ -1,7 +1,12 @@
-"""The launcher's side of a prepared parent, which holds namespaces that are made once (see `parent`).
+"""The launcher's side of a prepared parent, a process with reusable namespaces (see `parent`).
 
-It knows the child that waits for the next command and where to send it, which commands run and what they hold,
-and when the parent must be replaced. Runs in the launcher.
+It tracks the child that waits for the next command, the running commands with their placeholder directories, and
+whether the parent must be replaced. Runs in the launcher. Messages on the channel:
+
+    parent → launcher: unshared, ready | refused    while it starts
+    launcher → parent: mapped, another              the maps are written; fork a child
+    parent → launcher: waits pid + socket           the child that will run the next command
+    parent → launcher: refused error, ended pid     no child could be forked; a command's process 1 has ended
 """
 
 from __future__ import annotations
@@ -29,25 +34,25 @@ class PreparedParent:
     pid: int
     network: bool
     home: bytes
-    """The server's home, which its commands find covered."""
+    """The server's home, whose secrets its commands do not see."""
     mounts: int
-    """A descriptor that tells of changes of the host's mounts."""
+    """A descriptor of /proc/self/mounts, which the kernel signals when the host's mounts change."""
     draining: bool = False
     commands: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
-    """Running commands by the pid of their process 1, and the names that each holds."""
+    """Running commands by the pid of their process 1, with the placeholder directories that each holds."""
     waiting: tuple[int, socket.socket] | None = None
-    """The child that waits for its command: its pid, and where the command is to be sent."""
-    asked: bool = False
-    """It was asked for another child."""
+    """The child that waits for a command: its pid, and the socket for the command."""
+    child_requested: bool = False
+    """A request for another child is on its way."""
 
     def stale(self) -> bool:
-        """The host's mounts have changed since: what it would show is not what is there."""
+        """Whether the host's mounts have changed: its commands would see the old ones."""
         poll = select.poll()
         poll.register(self.mounts, select.POLLPRI)
         return bool(poll.poll(0))
 
     def drain(self) -> None:
-        """No more commands: it ends when its last one has."""
+        """Give it no more commands; it ends after its last one."""
         if not self.draining:
             self.draining = True
             os.close(self.mounts)
@@ -57,15 +62,15 @@ class PreparedParent:
 
     @property
     def wanting(self) -> bool:
-        """No child waits, and none was asked for."""
-        return self.waiting is None and not self.asked and not self.draining
+        """Whether no child waits or is requested."""
+        return self.waiting is None and not self.child_requested and not self.draining
 
     def replace(self) -> None:
-        """Has the next child forked, if none waits."""
+        """Request the next child if none waits."""
         if self.wanting:
             with contextlib.suppress(OSError):  # it has ended, which `on_readable` will report
                 wire.send(self.channel, ("another",), [])
-                self.asked = True
+                self.child_requested = True
 
     def hand_over(
         self,
@@ -74,9 +79,10 @@ class PreparedParent:
         names: tuple[bytes, ...],
         release: Callable[[tuple[bytes, ...]], None],
     ) -> None:
-        """Gives the command to the child that waits, or to a new one. OSError where there is none to be had.
+        """Pass the command to the waiting child, or to a new one. Raises OSError if there is none.
 
-        `release` is called with the names of each command that ends while a child is waited for.
+        `release` is called with the names of each command that ends meanwhile. The second attempt is for a child that
+        was killed while it waited.
         """
         for last in (False, True):
             while self.waiting is None:
@@ -98,13 +104,13 @@ class PreparedParent:
                 chosen.close()
 
     def on_readable(self) -> tuple[bytes, ...] | None:
-        """Takes in what it says. The names that a command held which has ended, none where it said something else; None
-        where the parent itself has ended.
+        """Handle one message. Returns the names of a command that has ended, () after any other message, and None if
+        the parent itself has ended. Raises OSError if the parent could not fork a child.
         """
         try:
             message = wire.receive(self.channel)
-        except wire.Truncated:  # the way to a child that waits, which ends as nobody has it
-            self.asked = False
+        except wire.Truncated:  # the socket of a waiting child was lost, so that child ends
+            self.child_requested = False
             raise
         except OSError:
             message = None
@@ -113,17 +119,17 @@ class PreparedParent:
         (kind, value), descriptors = message
         match kind:
             case "waits":
-                self.asked = False
+                self.child_requested = False
                 self.waiting = value, socket.socket(fileno=descriptors[0])
                 return ()
             case "refused":
-                self.asked = False
+                self.child_requested = False
                 raise OSError(*value)
             case _:
                 return self.commands.pop(value, ())
 
     def forget(self) -> tuple[bytes, ...]:
-        """Everything that its commands held: it is gone, and they with it."""
+        """The names of all its commands, after the parent has ended and its commands with it."""
         names = tuple(name for held in self.commands.values() for name in held)
         self.commands.clear()
         self._close_child()
@@ -138,13 +144,13 @@ class PreparedParent:
             self.waiting = None
 
     def leave(self) -> None:
-        """In a new child of the launcher: lets go of what is the launcher's."""
+        """In a new child of the launcher: close the launcher's descriptors."""
         self.channel.close()
         self._close_child()
 
 
 def prepare(confine: wire.Value, leave: Callable[[], None]) -> PreparedParent:
-    """Forks a parent for commands confined like this one, and waits until its namespaces stand; OSError where the
+    """Fork a parent for commands with this confinement, and wait until its namespaces exist. Raises OSError if the
     kernel refuses them.
     """
     with contextlib.ExitStack() as kept:
@@ -168,23 +174,23 @@ def prepare(confine: wire.Value, leave: Callable[[], None]) -> PreparedParent:
 
 
 def _await_namespaces(channel: socket.socket, pid: int) -> None:
-    """Writes the maps of a new parent when it asks for them, and waits until it is ready."""
-    said = wire.receive(channel)
-    if said is not None and said[0][0] == "unshared":
+    """Write the uid and gid maps of a new parent after its `unshare`, and wait until it is ready."""
+    message = wire.receive(channel)
+    if message is not None and message[0][0] == "unshared":
         try:
             namespaces.write_maps(pid)
             wire.send(channel, ("mapped",), [])
-            said = wire.receive(channel)
+            message = wire.receive(channel)
         except OSError as error:
             raise OSError(_unless_ended(error.errno, pid), str(error)) from error
-    if said is None:
+    if message is None:
         raise OSError(errno.ECHILD, "the prepared process ended")
-    if said[0][0] != "ready":
-        code, text = said[0][1:]
+    if message[0][0] != "ready":
+        code, text = message[0][1:]
         raise OSError(code, text)
 
 
 def _unless_ended(code: int | None, pid: int) -> int:
-    """The error number; that of a child that is gone where this is why the maps could not be written."""
+    """ECHILD if the process has ended, since then its maps cannot be written; otherwise the error itself."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return errno.ECHILD if ended else code or 0

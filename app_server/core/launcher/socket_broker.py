@@ -1,8 +1,8 @@
-"""The socket broker: answers the calls of confined commands that need a look at where a unix socket leads.
+"""The socket broker: serves system calls of confined commands that create or connect unix sockets.
 
-One process per prepared parent, in its namespaces but not in those of its commands; forked when a command first asks,
-so that only those pay for it. Each call is answered in a thread of its own: a path on a dead file system, or a server
-that takes no connections, holds up nobody else. Standard library only.
+One process per prepared parent, in the parent's namespaces but not in those of its commands. It is forked at the first
+such call, so that other commands do not pay for it. Each call is served in its own thread, because a path on a dead
+file system or a server that does not accept would block the others. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ if sys.platform == "linux":
     from app_server.core.sandbox.confine.syscalls import CLONE_NEWNET, call
 
 MAX_WAITING = 128
-"""Calls of one command that wait at the same time."""
+"""Concurrent calls of one command; further ones fail with EAGAIN."""
 
 
 @dataclass(slots=True)
-class BrokerDoor:
-    """What a prepared parent keeps for its broker: the way to it, and the lists of sockets that it needs."""
+class BrokerHandle:
+    """A prepared parent's side of its broker: the socket pair, and the socket lists that the broker needs."""
 
     network: bool
     requests: socket.socket
     """The broker's end."""
     commands: socket.socket
-    """The commands' end: a descriptor on which calls arrive, and which capabilities over files they have."""
+    """The commands' end, on which a command sends its seccomp listener and its file capabilities."""
     outside: socket.socket | None
     inside: socket.socket | None = None
     pid: int = 0
 
     @classmethod
-    def make(cls, *, network: bool) -> BrokerDoor:
-        """To be called in the network namespace of the server."""
+    def create(cls, *, network: bool) -> BrokerHandle:
+        """Call it in the network namespace of the server."""
         requests, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(network, requests, commands, _list())
 
     def enter(self) -> None:
-        """To be called in the network namespace of the commands. With the network on that is the server's, and the
-        broker makes one of its own for unix sockets.
+        """Call it in the network namespace of the commands. If the network is on, that is the server's, and the broker
+        creates its own for unix sockets.
         """
         if not self.network:
             self.inside = _list()
 
     def hand_over(self, listener: int, mask: int) -> None:
-        """In a command's process 1: has its calls answered."""
+        """In a command's process 1: send the listener to the broker, which serves its calls from then on."""
         with contextlib.suppress(OSError):
             self.commands.sendmsg([mask.to_bytes(8, "little")], wire.descriptors_message([listener]))
 
     def fork(self, leave: Callable[[], None]) -> None:
-        """Starts the broker; OSError where there is no room for it now."""
+        """Start the broker. Raises OSError in a shortage."""
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
                 leave()
                 self.commands.close()
-                _live(self)
-            except OSError:  # or the next broker would be asked the same
+                _run_broker(self)
+            except OSError:  # drop the request, or the next broker would fail on it as well
                 self.requests.recvmsg(8, socket.CMSG_SPACE(4), wire.RECEIVE_FLAGS)
             finally:
                 os._exit(0)
@@ -82,26 +82,26 @@ def _list() -> socket.socket | None:
         return None
 
 
-def _live(door: BrokerDoor) -> None:
-    if door.network:
-        with contextlib.suppress(OSError):  # no unix sockets then, but the network
+def _run_broker(handle: BrokerHandle) -> None:
+    if handle.network:
+        with contextlib.suppress(OSError):  # without it, commands have the network but no unix sockets
             call("unshare", CLONE_NEWNET)
-            door.inside = _list()
-    privileges.keep(privileges.TRACING | privileges.FILE_CAPABILITIES)
-    Broker(door.requests, sockets.World(door.inside, door.outside)).serve()
+            handle.inside = _list()
+    privileges.keep_only(privileges.TRACING | privileges.FILE_CAPABILITIES)
+    Broker(handle.requests, sockets.NetworkNamespaces(handle.inside, handle.outside)).serve()
 
 
 @dataclass(slots=True)
 class Broker:
     requests: socket.socket
-    world: sockets.World
+    networks: sockets.NetworkNamespaces
     masks: dict[int, int] = field(default_factory=dict)
-    """By listener: the capabilities over files that its command has."""
+    """The file capabilities of each command, by listener."""
     waiting: dict[int, set[int]] = field(default_factory=dict)
-    """By listener: the ids of the calls that are being answered."""
+    """The ids of the calls in progress, by listener."""
 
     def serve(self) -> None:
-        """Answers until all commands, and whoever could start more, are gone."""
+        """Serve until all commands and the prepared parent have ended."""
         poll = select.poll()
         poll.register(self.requests, select.POLLIN)
         expecting = True
@@ -112,8 +112,8 @@ class Broker:
                     if not expecting:
                         poll.unregister(self.requests)
                 elif event & select.POLLIN:
-                    self._take(number)
-                else:  # nobody is left who could call
+                    self._receive_call(number)
+                else:  # every process with this filter has ended
                     poll.unregister(number)
                     del self.masks[number], self.waiting[number]
                     os.close(number)
@@ -129,23 +129,27 @@ class Broker:
             poll.register(listener, select.POLLIN)
         return bool(data)
 
-    def _take(self, listener: int) -> None:
+    def _receive_call(self, listener: int) -> None:
         with contextlib.suppress(OSError):  # its process is gone
-            taken = notify.take(listener)
+            notified = notify.receive_call(listener)
             waiting = self.waiting[listener]
             if len(waiting) >= MAX_WAITING:
-                notify.answer(listener, taken, errno=errno.EAGAIN)
+                notify.respond(listener, notified, errno=errno.EAGAIN)
             else:
-                waiting.add(taken.id)
-                # A number of its own: the thread may outlast the command.
+                waiting.add(notified.id)
+                # Duplicated, because the thread may outlive the command, whose listener is then closed.
                 own = os.dup(listener)
-                _thread.start_new_thread(_answer, (own, taken, self.world, self.masks[listener], waiting))
+                _thread.start_new_thread(
+                    _serve_call, (own, notified, self.networks, self.masks[listener], waiting)
+                )
 
 
-def _answer(listener: int, taken: notify.Call, world: sockets.World, mask: int, waiting: set[int]) -> None:
+def _serve_call(
+    listener: int, notified: notify.Call, networks: sockets.NetworkNamespaces, mask: int, waiting: set[int]
+) -> None:
     try:
-        privileges.keep(privileges.TRACING | mask)
-        sockets.serve(listener, taken, world)
+        privileges.keep_only(privileges.TRACING | mask)
+        sockets.serve(listener, notified, networks)
     finally:
-        waiting.discard(taken.id)
+        waiting.discard(notified.id)
         os.close(listener)

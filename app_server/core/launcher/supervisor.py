@@ -1,9 +1,8 @@
-"""Watches over one command inside the launcher: starts it, reaps, ends its tree, reports once.
+"""Supervises one command inside the launcher: starts it, reaps its processes, kills its tree, reports once.
 
-Runs in a process that has no other command at the time: outside namespaces as the reaper that orphans are
-handed to, inside a pid namespace as its process 1. The channel is the command's lifeline:
-when the server closes or shuts down its end, by intent or by dying, the tree is killed. What outlives a
-normal end of an unconfined command is left to the launcher, which ends it when the server goes.
+Its process has no other command at the time. Outside namespaces it is the reaper of orphans, inside a pid namespace it
+is process 1. When the server closes or shuts down its end of the channel, on purpose or by dying, the supervisor kills
+the tree. Processes that outlive an unconfined command are left to the launcher, which kills them when the server ends.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from app_server.core.launcher import descendants, wire, working_directory
 
 KILL_SECONDS = 2.0
-"""So long the members of a killed tree are waited for; longer than that only the kernel holds them."""
+"""How long it waits for killed processes; after that only the kernel can be holding them."""
 
 RESET_SIGNALS = tuple(
     number
@@ -33,17 +32,17 @@ RESET_SIGNALS = tuple(
     )
     if number
 )
-"""Python ignores or handles these; a command starts with the defaults."""
+"""Signals that Python ignores or handles; a command starts with the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """System calls of the command that another process answers."""
+    """System calls of the command that the socket broker serves."""
 
     listener: int
-    """Readable when the first one has been made."""
+    """Becomes readable at the first such call."""
     hand_over: Callable[[], None]
-    """Gives the listener to whoever answers; it is closed here then."""
+    """Sends the listener to the broker; the supervisor then closes its own copy."""
 
 
 def supervise(
@@ -55,10 +54,10 @@ def supervise(
     whole: bool,
     calls: Calls | None = None,
 ) -> None:
-    """Runs the command of `request` and reports on the channel, the first of `descriptors`, all of which it closes.
+    """Run the command of `request` and report on the channel, the first of `descriptors`; closes all of them.
 
-    `wakeup` is what `watch_children` gave. `before` confines the process that executes the command.
-    `whole` says that this is process 1 of a pid namespace.
+    `wakeup` is the result of `watch_children`. `before` confines the process that executes the command. `whole` means
+    that this process is process 1 of a pid namespace.
     """
     channel, stdio = descriptors[0], descriptors[1:]
     try:
@@ -88,12 +87,12 @@ def supervise(
 
 
 class Abandoned(Exception):
-    """The server gave the command up before it was started."""
+    """The server abandoned the command before it was started."""
 
 
 def abandoned(channel: int) -> bool:
-    """Whether the server has let go of the command; it sends nothing on the channel. A command that was given up must
-    not begin, however long its supervisor was kept from starting it.
+    """Whether the server has closed its end of the channel, on which it sends nothing before the start. An abandoned
+    command must not start, however long its supervisor was delayed.
     """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -101,7 +100,7 @@ def abandoned(channel: int) -> bool:
 
 
 def receive(commands: socket.socket) -> tuple[wire.Value, list[int]] | None:
-    """The next command from the launcher; None where there will be none, or this one cannot be taken in."""
+    """The next command from the launcher; None if there is none, or if its descriptors did not fit."""
     try:
         return wire.receive(commands)
     except wire.Truncated as error:
@@ -110,7 +109,7 @@ def receive(commands: socket.socket) -> tuple[wire.Value, list[int]] | None:
 
 
 def refuse(error: wire.Truncated) -> None:
-    """Reports a command whose descriptors did not all fit into this process."""
+    """Report a command whose descriptors did not all fit into this process."""
     if error.descriptors:
         report(error.descriptors[0], ("unavailable", error.errno or 0, str(error.strerror)))
     for number in error.descriptors:
@@ -118,26 +117,26 @@ def refuse(error: wire.Truncated) -> None:
 
 
 def report(channel: int, value: wire.Value) -> None:
-    with contextlib.suppress(OSError):  # the server may be gone
+    with contextlib.suppress(OSError):  # the server may have ended
         os.write(channel, wire.pack(value))
 
 
 def watch_children() -> int:
-    """A descriptor that becomes readable when a child changed state."""
+    """A descriptor that becomes readable when a child changes its state."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
-    signal.signal(signal.SIGCHLD, _noticed)
+    signal.signal(signal.SIGCHLD, _ignore_signal)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return reader
 
 
-def _noticed(number: int, frame: object) -> None:
-    """The wakeup descriptor tells; a handler has to exist for that."""
+def _ignore_signal(number: int, frame: object) -> None:
+    """Python writes to the wakeup descriptor only for signals that have a handler."""
 
 
 def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> int | None:
-    """The wait status of the command, or None where the channel was closed first. What comes on it are signals for the
+    """The wait status of the command, or None if the channel was closed first. Bytes on the channel are signals for the
     command's process group.
     """
     poll = select.poll()
@@ -167,7 +166,7 @@ def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> in
 
 
 def _signals(channel: int) -> bytes:
-    """Empty where the server has let go."""
+    """Empty if the server has closed its end."""
     try:
         return os.read(channel, 16)
     except ConnectionResetError:
@@ -192,7 +191,7 @@ def reap() -> list[tuple[int, int]]:
 
 
 def has_children() -> bool:
-    """Whether something is left of what was started here; what has ended is reaped."""
+    """Whether processes of the command are left. Reaps those that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -202,9 +201,7 @@ def has_children() -> bool:
 
 
 def end_tree(child: int, whole: bool) -> int | None:
-    """Kills everything below this process and waits for it; the wait status of `child` if it had not been
-    reaped.
-    """
+    """Kill all descendants and wait for them. Returns the wait status of `child` if it was not reaped before."""
     deadline = time.monotonic() + KILL_SECONDS
     status: int | None = None
     while True:
@@ -228,20 +225,20 @@ def end_tree(child: int, whole: bool) -> int | None:
 def start(
     request: dict[str, wire.Value], stdio: list[int], before: Callable[[], None] | None, channel: int
 ) -> int:
-    """Starts the command in a session of its own; OSError where it cannot be executed. Gives its pid."""
+    """Start the command in its own session and return its pid. Raises OSError if it cannot be executed."""
     working_directory.enter(request["cwd"], exact=request["exact_cwd"])
     environment: dict[bytes, bytes] = request["env"]
     program = find_program(request["argv"][0], environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
-    with _three(stdio) as three:
+    with _standard_streams(stdio) as streams:
         if abandoned(channel):
             raise Abandoned
         if request["tty"] or before is not None:
-            return _fork(program, request["argv"], environment, three, before, channel, request["tty"])
-        return _spawn(program, request["argv"], environment, three)
+            return _fork(program, request["argv"], environment, streams, before, channel, request["tty"])
+        return _spawn(program, request["argv"], environment, streams)
 
 
 @contextlib.contextmanager
-def _three(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
+def _standard_streams(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
     """stdin, stdout and stderr: a terminal for all, a pipe for each, or no input and one for each output."""
     match stdio:
         case [terminal]:
@@ -257,7 +254,7 @@ def _three(stdio: list[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def find_program(name: bytes, search: bytes) -> bytes:
-    """Where execvp(3) would find `name`. Raises what it would fail with."""
+    """The path that execvp(3) would use for `name`. Raises the same OSError as it."""
     if b"/" in name:
         return name
     refused: OSError = FileNotFoundError(2, os.strerror(2))
@@ -273,7 +270,7 @@ def find_program(name: bytes, search: bytes) -> bytes:
 def _spawn(
     program: bytes, argv: list[bytes], environment: dict[bytes, bytes], stdio: tuple[int, int, int]
 ) -> int:
-    """The quick way: vfork and exec without copying this process."""
+    """The fast path: vfork and exec, without copying this process."""
     actions = [(os.POSIX_SPAWN_DUP2, number, target) for target, number in enumerate(stdio)]
     return os.posix_spawn(
         program, argv, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET_SIGNALS
@@ -289,7 +286,7 @@ def _fork(
     channel: int,
     terminal: bool,
 ) -> int:
-    """The way with code between fork and exec: a controlling terminal, confinement without namespaces."""
+    """Code has to run between fork and exec: for a controlling terminal, or for confinement without namespaces."""
     reader, writer = os.pipe()
     try:
         child = os.fork()
@@ -300,10 +297,10 @@ def _fork(
     if child:
         os.close(writer)
         with open(reader, "rb") as pipe:
-            said = pipe.read()
-        if said:
+            failure = pipe.read()
+        if failure:
             os.waitpid(child, 0)
-            raise OSError(int.from_bytes(said[:4], "big"), said[4:].decode("utf-8", "replace"))
+            raise OSError(int.from_bytes(failure[:4], "big"), failure[4:].decode("utf-8", "replace"))
         return child
     try:
         signal.set_wakeup_fd(-1)
@@ -318,7 +315,7 @@ def _fork(
         if before is not None:
             before()
         if abandoned(channel):
-            os._exit(128 + signal.SIGKILL)  # as if it had been killed, which it is about to be
+            os._exit(128 + signal.SIGKILL)  # as if it had been killed
         os.execve(program, argv, environment)
     except OSError as error:
         os.write(writer, (error.errno or 0).to_bytes(4, "big") + str(error.strerror or error).encode())

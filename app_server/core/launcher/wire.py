@@ -1,7 +1,7 @@
 """Messages between the server and the launcher: a length, a marshalled value, descriptors.
 
-Standard library only: both sides import it. `marshal` serves because both ends are the same interpreter
-and only trusted values pass; a command never holds an end of these sockets.
+Standard library only, because both sides import it. `marshal` is safe here: both ends run the same interpreter, and a
+command never has an end of these sockets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 from typing import Any
 
 Value = Any
-"""What marshal can carry: None, bool, int, float, str, bytes, and tuples, lists and dicts of them."""
+"""A value that marshal supports: None, bool, int, float, str, bytes, and tuples, lists and dicts of them."""
 
 LENGTH = 4
 MAX_DESCRIPTORS = 8
@@ -22,12 +22,12 @@ RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux only; elsewhere 
 
 
 class Truncated(OSError):
-    """A message came whole, but not all of its descriptors: this process has too many open files."""
+    """A message without all of its descriptors: this process has too many open files."""
 
     def __init__(self, value: Value, descriptors: list[int]) -> None:
         super().__init__(errno.EMFILE, os.strerror(errno.EMFILE))
         self.value, self.descriptors = value, descriptors
-        """What came, for whoever can still tell somebody; to be closed."""
+        """The descriptors that did arrive, to report the failure on; the caller closes them."""
 
 
 def pack(value: Value) -> bytes:
@@ -41,7 +41,7 @@ def descriptors_message(descriptors: list[int]) -> list[tuple[int, int, array.ar
 
 
 def send(sock: socket.socket, value: Value, descriptors: list[int]) -> None:
-    """Sends all of a message on a blocking socket."""
+    """Send a whole message on a blocking socket."""
     data = pack(value)
     sent = sock.sendmsg([data], descriptors_message(descriptors))
     if sent < len(data):
@@ -49,7 +49,7 @@ def send(sock: socket.socket, value: Value, descriptors: list[int]) -> None:
 
 
 def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
-    """One whole message from a blocking socket; None at its end. Raises `Truncated`."""
+    """Receive a whole message from a blocking socket; None at its end. Raises Truncated."""
     head, ancillary, flags, _ = sock.recvmsg(LENGTH, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4), RECEIVE_FLAGS)
     descriptors = array.array("i")
     for level, kind, data in ancillary:

@@ -1,7 +1,7 @@
-"""How a supervisor enters the working directory of its command. Standard library only.
+"""Enters the working directory of a command. Standard library only.
 
-A path that was shown to the user and judged is entered without following links: whoever replaces a part of it by a
-link, at whatever moment, has the command fail instead of run elsewhere.
+A path that was judged, and perhaps approved by the user, is entered without following links: if a part of it is
+replaced by a link at any moment, the command fails instead of running elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if sys.platform == "linux":
 
 
 def enter(path: bytes, *, exact: bool) -> None:
-    """Makes `path` the working directory. `exact`: it is absolute, and no part of it may be a link."""
+    """Make `path` the working directory. `exact`: it is absolute, and no part of it may be a link."""
     if not exact:
         os.chdir(path)
         return

@@ -1,7 +1,7 @@
-"""Reads from the disk what a plan depends on: what is at the roots now, and what must be fenced in them.
+"""Reads the facts that a plan depends on from the disk: the roots and the paths to protect in them.
 
-It looks, and changes nothing. Every answer may be out of date a moment later; the plan is made so that
-what a confined command can change meanwhile does not widen it.
+It changes nothing. Every fact may be out of date a moment later; the plan is made so that no change by a confined
+command can widen it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat
 from dataclasses import replace
 
 from app_server.core.errors import raise_shortage
-from app_server.core.sandbox.plan import FENCED_NAMES, RootFacts, SandboxFacts, within
+from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
 from app_server.core.sandbox.resolve import exists, resolve
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot
 from protocol.policy import SandboxPolicy, WorkspaceWrite
@@ -20,10 +20,10 @@ MAX_POINTER = 4096
 """A `gitdir:` file longer than this is not git's."""
 
 MAX_OTHERS = 64
-"""The fences of so many roots of other conversations are kept by each command."""
+"""Roots of other conversations whose protected paths each command keeps."""
 
 EXECUTED = ("hooks", "config")
-"""What git runs from, or is told by what to run; as links they lead out of the fenced directory."""
+"""Files that make git execute programs. If they are links, their targets are outside of the protected directory."""
 
 
 def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRoots) -> SandboxFacts:
@@ -41,7 +41,7 @@ def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRo
         home_links=resolved.links if resolved is not None else (),
         roots=named,
         temporary=temporary,
-        others=_fences_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),
+        others=_protected_of_others(roots, [root.real for root in (*named, *temporary) if root.real]),
         superuser=superuser,
     )
 
@@ -68,12 +68,12 @@ def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts
     if real == "/":  # it is not granted
         return facts
     repositories = roots.repositories(real, deep=deep)
-    fences = [*_names(real), *(place for pointer in repositories.pointers() for place in _protected(pointer))]
-    return replace(facts, fences=tuple(dict.fromkeys(fences)), incomplete=repositories.incomplete)
+    paths = [*_names(real), *(place for pointer in repositories.pointers() for place in _protected(pointer))]
+    return replace(facts, protected=tuple(dict.fromkeys(paths)), incomplete=repositories.incomplete)
 
 
-def _fences_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, ...]:
-    """What must hold in the roots of the server's other conversations, where this one's roots contain them."""
+def _protected_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, ...]:
+    """Protected paths of other conversations of the server whose roots lie inside this one's."""
     others = [
         real
         for real in roots.server.known()
@@ -83,12 +83,12 @@ def _fences_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, 
 
 
 def _names(root: str) -> list[str]:
-    return [place for name in FENCED_NAMES for place in _protected(f"{root}/{name}")]
+    return [place for name in PROTECTED_NAMES for place in _protected(f"{root}/{name}")]
 
 
 def _protected(path: str) -> list[str]:
-    """The path itself, every link on the way from it, and where git's own pointers lead; nothing where it
-    is missing. The folder of `path` is a real path.
+    """The path, every link that it leads over, and the targets of git's own pointers; nothing if it is missing. The
+    folder of `path` is a real path.
     """
     try:
         kind = os.lstat(path).st_mode
@@ -99,7 +99,8 @@ def _protected(path: str) -> list[str]:
         places = found[-1:] if stat.S_ISDIR(kind) or os.path.isdir(found[-1]) else _git_places(found[-1])
         if places != [path]:
             led = [followed for place in places for followed in _followed(place)]
-            # What holds the pointer itself is no git directory, and as a fence would close all that is in it.
+            # A directory that contains the pointer is no git directory, and protecting it would protect everything in
+            # it.
             found += [place for place in led if not within(path, place)]
         for executed in [f"{place}/{name}" for place in places for name in EXECUTED]:
             if os.path.islink(executed):
@@ -108,17 +109,13 @@ def _protected(path: str) -> list[str]:
 
 
 def _followed(path: str) -> list[str]:
-    """The links that lead on from `path`, and what is at their end; the latter comes last. Nothing where they lead
-    nowhere.
-    """
+    """The links that `path` leads over, and their target last. Nothing if the target is missing."""
     resolved = resolve(path)
     return [] if resolved is None else [*resolved.links, resolved.real]
 
 
 def _git_places(pointer: str) -> list[str]:
-    """The directories that a `.git` file leads to: that of the worktree or submodule, and the one it
-    shares.
-    """
+    """The directories that a `.git` file points to: that of the worktree or submodule, and the common one."""
     text = _first_line(pointer)
     if not text.startswith("gitdir:"):
         return []
@@ -128,7 +125,9 @@ def _git_places(pointer: str) -> list[str]:
 
 
 def _first_line(path: str) -> str:
-    """Of a regular file; nothing else is waited for or read. Raises SandboxShortage: where it leads must be fenced."""
+    """The first line of a regular file, without blocking on anything else. Raises SandboxShortage, since its target
+    must not stay unprotected.
+    """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:

@@ -60,9 +60,9 @@ def profile(plan: SandboxPlan) -> tuple[str, dict[str, str]]:
     if plan.network:
         text.append(NETWORK)
     text += [f"(allow file-write* (subpath {name('ROOT', root)}))\n" for root in plan.writable_roots]
-    for fence in dict.fromkeys((*plan.fences, *plan.reserved)):
+    for path in dict.fromkeys((*plan.protected, *plan.reserved)):
         # As itself and as a folder: so a name that is missing cannot come into being either.
-        key = name("FENCE", fence)
+        key = name("FENCE", path)
         text.append(f"(deny file-write* (literal {key}) (subpath {key}))\n")
     for place in plan.pinned:
         text.append(f"(deny file-write-unlink (literal {name('PINNED', place)}))\n")  # nor renamed

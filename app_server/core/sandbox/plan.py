@@ -1,8 +1,8 @@
-"""From a policy and the facts of the disk to a plan: what a command may write, reach and read. Pure.
+"""Makes a sandbox plan from a policy and the facts of the disk: what a command may write, reach and read. Pure.
 
-The facts come from `inspect`, the plan is carried out by `confine` (Linux) or `macos`. Every path in a
-plan is absolute and canonical. A root that cannot be resolved is left out: an unresolved path is never
-granted. No root lies inside another: what does is covered by that one.
+`inspect` finds the facts; `confine` (Linux) or `macos` enforces the plan. Every path in a plan is absolute and
+canonical. A root that cannot be resolved is left out: an unresolved path is never granted. No root of a plan lies
+inside another one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Set
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
 
-FENCED_NAMES = (".git", ".codex", ".agents")
-"""What in a writable root decides what the user's tools will execute later: never writable, there or not."""
+PROTECTED_NAMES = (".git", ".codex", ".agents")
+"""Names in a writable root that control what the user's tools execute later: never writable, even if missing."""
 
 SECRET_FILES = ("auth.json", ".credentials.json", ".locks")
-"""Files of the server's home that no command opens: credentials, and what its servers lock."""
+"""Files of the server's home that no command can open: credentials, and lock files of servers."""
 
 
 WHOLE_DISK = "the whole disk can be no root"
@@ -29,14 +29,14 @@ INCOMPLETE = "there are more folders in it than are looked at: .git is not prote
 
 @dataclass(frozen=True, slots=True)
 class RootFacts:
-    """One directory that a policy names, as the disk has it."""
+    """The facts about one directory that a policy names."""
 
     path: str
-    """As the policy gives it, absolute, not resolved."""
+    """As in the policy: absolute, not resolved."""
     real: str | None
-    """What that led to when the conversation was given it; None where that is no directory now."""
-    fences: tuple[str, ...] = ()
-    """Existing paths that must stay as they are: protected names, where links among them lead, git's real
+    """Its real path when the conversation got it; None if that is no directory now."""
+    protected: tuple[str, ...] = ()
+    """Existing paths that must stay unchanged: protected names, the targets of links among them, git's real
     directories.
     """
     foreign: bool = False
@@ -44,11 +44,11 @@ class RootFacts:
     links: tuple[str, ...] = ()
     """The links by which the path was reached, by their real paths."""
     by_changeable_link: bool = False
-    """One of them lay where commands of this server had been allowed to write."""
+    """One of the links lay where commands of this server could write."""
     replaced: str | None = None
-    """The real path, where it leads over a link now."""
+    """The real path, if a part of it is a link now."""
     incomplete: bool = False
-    """There may be repositories inside that are not among the fences."""
+    """There may be repositories inside that are not protected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SandboxFacts:
     temporary: tuple[RootFacts, ...] = ()
     """/tmp and $TMPDIR, as far as the policy grants them."""
     others: tuple[str, ...] = ()
-    """Fences of the server's other conversations."""
+    """Protected paths of the server's other conversations."""
     home_links: tuple[str, ...] = ()
     """The links by which the home is reached: the next server will follow them, too."""
     superuser: bool = False
@@ -69,16 +69,16 @@ class SandboxFacts:
 
 @dataclass(frozen=True, slots=True)
 class SandboxPlan:
-    """What one command may do. `None` in place of a plan means: everything."""
+    """What one command may do. None in place of a plan means full access."""
 
     writable_roots: tuple[str, ...] = ()
-    fences: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     """Read-only inside the roots, existing paths."""
     reserved: tuple[str, ...] = ()
-    """Names directly below a root that must not come into being, or are read-only where they exist."""
+    """Protected names directly below a root that may be missing: they are read-only or cannot be created."""
     pinned: tuple[str, ...] = ()
-    """The directories between a root and what is fenced or reserved in it: they stay writable, but are neither renamed
-    nor removed, or the fence would go with them.
+    """The directories between a root and a protected path in it. They are writable, but cannot be renamed or removed,
+    because the protected path would move with them.
     """
     home: str = ""
     secrets: tuple[str, ...] = SECRET_FILES
@@ -91,7 +91,7 @@ class SandboxPlan:
     roots.
     """
     notices: tuple[str, ...] = ()
-    """What the user was promised and does not get, in words for the user."""
+    """Parts of the policy that cannot be granted, in words for the user."""
 
 
 def make_plan(policy: SandboxPolicy, facts: SandboxFacts) -> SandboxPlan | None:
@@ -113,20 +113,20 @@ def _workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     # Where a link that may be changed led into a root, nothing is granted that was not granted anyway.
     covered = [root for root, why in refused.items() if why == BY_LINK and _inside(root.real, writable)]
     kept = [*direct, *covered]
-    fences = {*facts.others, *facts.home_links, *(fence for root in kept for fence in root.fences)}
-    fences = {fence for fence in fences if _inside(fence, writable) and not _below(fence, fences)}
+    protected = {*facts.others, *facts.home_links, *(path for root in kept for path in root.protected)}
+    protected = {path for path in protected if _inside(path, writable) and not _below(path, protected)}
     if _inside(facts.home, writable):
-        fences.add(facts.home)
-    names = {os.path.join(root.real, name) for root in facts.roots for name in FENCED_NAMES if root.real}
+        protected.add(facts.home)
+    names = {os.path.join(root.real, name) for root in facts.roots for name in PROTECTED_NAMES if root.real}
     # Also those that exist: what was seen may be another command's empty directory, which is about to go.
-    reserved = {name for name in names if _inside(name, writable) and not _below(name, fences)}
-    closed = fences | reserved
-    pinned = {place for fence in closed for place in _between(fence, writable)}
+    reserved = {name for name in names if _inside(name, writable) and not _below(name, protected)}
+    read_only = protected | reserved
+    pinned = {place for path in read_only for place in _between(path, writable)}
     return SandboxPlan(
         writable_roots=writable,
-        fences=tuple(sorted(fences)),
+        protected=tuple(sorted(protected)),
         reserved=tuple(sorted(reserved)),
-        pinned=tuple(sorted(place for place in pinned - closed if not _below(place, closed))),
+        pinned=tuple(sorted(place for place in pinned - read_only if not _below(place, read_only))),
         home=facts.home,
         network=policy.network_access,
         private_temp=not any(root in kept for root in facts.temporary),
@@ -158,13 +158,13 @@ def _refusal(root: RootFacts, named: tuple[RootFacts, ...], home: str) -> str | 
 def _notices(
     named: tuple[RootFacts, ...], refused: dict[RootFacts, str], kept: list[RootFacts]
 ) -> tuple[str, ...]:
-    told = [
+    notices = [
         f"Commands may not write in {root.replaced or root.path}: {refused[root]}."
         for root in named
         if root in refused
     ]
-    told += [f"{root.real}: {INCOMPLETE}." for root in kept if root.incomplete]
-    return tuple(dict.fromkeys(told))
+    notices += [f"{root.real}: {INCOMPLETE}." for root in kept if root.incomplete]
+    return tuple(dict.fromkeys(notices))
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:

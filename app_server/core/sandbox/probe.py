@@ -1,8 +1,7 @@
-"""What a sandbox level promises, and how a victim's words are judged. Pure; the runner plays the victim.
+"""The sandbox levels, the probe that tests them, and the evaluation of its output. Pure; `exec.probing` runs the probe.
 
-What the kernel really gives is not read from versions and settings: a victim is run under each way of
-confining and tries what must not work. The first way under which it fails at everything that counts is
-the one to use.
+The level is not derived from kernel versions and settings. Instead a probe runs under each level and tries what must
+fail. The server uses the first level under which everything that matters does fail.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Literal
 
 from protocol.records import dataclass
 
-VICTIM = """\
+SCRIPT = """\
 import errno, os, sys
 import _socket
 folder, other = sys.argv[1], int(sys.argv[2])
@@ -38,8 +37,8 @@ attempt('signal', lambda: os.kill(other, 0))
 attempt('see', lambda: os.stat('/proc/%d' % other))
 print('done')
 """
-"""Tries each forbidden thing once, without effect where it can, and prints what it could do. What fails for a lack of
-something was not tried: then it does not get to `done`.
+"""Tries each forbidden action once and prints those that succeeded, if possible without a lasting effect. It exits
+without `done` if an action fails for a shortage, since that proves nothing.
 """
 
 REFUSALS = frozenset(
@@ -48,12 +47,12 @@ REFUSALS = frozenset(
         *(errno.ENOENT, errno.ENODEV, errno.EROFS, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT),
     }
 )
-"""What the kernel answers where it cannot or may not confine like this, now and later: forbidden, unknown, or a file
-system such as /proc is not there. Anything else says nothing about the machine.
+"""Errors of a kernel that cannot or may not confine in this way: forbidden, unknown, or a file system such as /proc is
+missing. Any other error proves nothing about the machine.
 """
 
 INDISPENSABLE = frozenset({"write", "network", "datagram"})
-"""Where the victim can do one of these, it was not confined at all."""
+"""A probe that can do one of these is not confined at all."""
 
 GAPS = {
     "metadata": "mode, owner, times and attributes of files outside the workspace can be changed",
@@ -70,14 +69,14 @@ class SandboxState:
 
     level: Literal["full", "degraded", "none"]
     reason: str = ""
-    """Why it is not full, in words for the user; empty where it is."""
+    """Why the level is not full, for the user; empty if it is."""
     gaps: tuple[str, ...] = ()
-    """What is not covered in the degraded mode, in words for the user."""
+    """What the degraded level does not cover, for the user."""
     landlock_abi: int = 0
 
     @property
     def warning(self) -> str | None:
-        """What the client is to be told; None where everything is covered."""
+        """The warning for the client; None if everything is covered."""
         if self.level == "full":
             return None
         if self.level == "none":
@@ -90,29 +89,29 @@ class SandboxState:
 
 
 def completed(output: str) -> bool:
-    """Whether the victim tried everything; if not, nothing follows from its words."""
+    """Whether the probe tried everything; otherwise its output proves nothing."""
     return "done" in output.split()
 
 
 def is_refusal(code: int | None, *, limits: Sequence[str]) -> bool:
-    """Whether a failure to confine belongs to the machine. `limits` are the kernel's numbers of namespaces that a user
-    may have: none at all is answered like too many.
+    """Whether a failure to confine is a property of the machine. `limits` are the kernel's limits of namespaces per
+    user: a limit of 0 gives the same error as an exhausted one.
     """
     return code in REFUSALS or (code == errno.ENOSPC and "0" in limits)
 
 
 def judge_full(output: str) -> str | None:
-    """None where a victim in namespaces could do nothing; else what speaks against this way."""
+    """None if a probe in namespaces could do nothing; otherwise the reason to reject this level."""
     return _judge(output, frozenset(GAPS))
 
 
 def judge_degraded(output: str) -> str | None:
-    """None where a victim without namespaces could do nothing that counts."""
+    """None if a probe without namespaces could do nothing indispensable."""
     return _judge(output, frozenset())
 
 
 def gaps(output: str) -> tuple[str, ...]:
-    """What the degraded mode does not cover, as the victim and the mode's nature have it."""
+    """What the degraded level does not cover, from the probe's output and by design."""
     could = set(output.split())
     always = {"metadata", "fences", "secrets"}
     return tuple(text for name, text in GAPS.items() if name in could | always)

@@ -28,7 +28,7 @@ MAX_LOOKS = 256
 """So many folders are looked at with each command: new ones and, in turn, the others."""
 
 MAX_REPOSITORIES = 256
-"""So many repositories of a root are fenced; each costs a command two mounts or more."""
+"""Repositories of a root that are protected; each costs a command two mounts or more."""
 
 
 class NestedRepositories:

@@ -218,7 +218,7 @@ def _record_changes(actor: Actor, turn: Turn) -> None:
 
 async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
     broker, id = actor.services.broker, op.call_id or op.id
-    if not broker.knows(id):
+    if not broker.is_open(id):
         log.info("an approval for %s, which nobody asked for or which was answered", id)
     elif op.decision is ReviewDecision.ABORT:
         tool = "apply_patch" if isinstance(op, PatchApprovalOp) else "shell"

@@ -18,7 +18,7 @@ from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.contract import Tool, ToolTurn, TurnSettings
+from app_server.core.tools.contract import ApprovalServices, CommandServices, Tool, ToolTurn, TurnSettings
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.loop import TurnLoop
@@ -113,25 +113,25 @@ class RegularTask:
 
 
 def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: TurnDiffTracker) -> ToolTurn:
-    """What the tools of this turn see of it."""
+    """The services of this turn for its tools."""
     settings = turn.settings
     return ToolTurn(
         id=turn.operation_id,
         settings=TurnSettings(settings.cwd, settings.approval_policy, settings.sandbox_policy),
         config=services.config,
         items=turn.emitter,
-        broker=services.broker,
-        approved=services.approved,
-        runner=services.runner,
-        roots=services.roots,
+        commands=CommandServices(
+            runner=services.runner,
+            roots=services.roots,
+            terminals=services.terminals,
+            shell_path=services.instructions.shell_path,
+            exposed_folders=state.exposed_folders,
+        ),
+        approvals=ApprovalServices(services.broker, services.approved, services.outbox.flush),
         mcp=services.mcp,
         diffs=diffs,
-        store=services.outbox.flush,
         clock=services.clock,
         new_id=services.new_id,
-        terminals=services.terminals,
-        shell_path=services.instructions.shell_path,
-        exposed_folders=state.exposed_folders,
         notices=state.notices,
         telemetry=services.telemetry,
     )

@@ -316,7 +316,7 @@ class Session:
         """Commands of earlier turns that an interrupt ends, too: their items end with it."""
         for terminal in self.services.terminals.detached():
             assert terminal.begun is not None
-            item = replace(terminal.item, status=ItemStatus.FAILED, output=decode(terminal.said.value()))
+            item = replace(terminal.item, status=ItemStatus.FAILED, output=decode(terminal.output.value()))
             emitter.complete_detached(item, terminal.begun, terminal.turn_id, cut=True)
             terminal.begun = None
 

@@ -1,9 +1,8 @@
-"""Arguments of tools: one model per tool is the schema that the LLM is sent, the check, and the types of the code.
+"""Arguments of tools: one pydantic model per tool gives the schema for the LLM, the validation and the types.
 
-For every tool alike: null for an optional argument is the same as leaving it out, unknown fields are ignored, and a
-value of another type than the schema says is an error that the LLM is told with its place. Nothing is converted: the
-text "5" is not a number. The one exception is a whole number written with a fraction of zero, as JSON has one kind of
-number only.
+The rules are the same for every tool. Null for an optional argument means that it is absent. Unknown fields are
+ignored. A value of a wrong type is an error that names its path. Nothing is converted: the text "5" is not a number.
+The one exception is an integer written with a zero fraction, because JSON has only one kind of number.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NAMES: Final[Mapping[object, str]] = {str: "string", bool: "boolean", float: "n
 
 
 class ToolArguments(Model):
-    """The arguments of one tool. A field without a default is required; any other has None for "left out"."""
+    """The arguments of one tool. A field without a default is required; the default of any other is None."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -46,7 +45,7 @@ Arguments = TypeVar("Arguments", bound=ToolArguments)
 
 
 def parse_arguments(text: str, kind: type[Arguments]) -> Arguments:
-    """What `text` holds; an empty text holds no arguments. Raises ToolFailure with what was expected and where."""
+    """Parse and validate; an empty text means no arguments. Raises ToolFailure with the path and the expected type."""
     try:
         return kind.model_validate_json(text.strip() or "{}")
     except ValidationError as error:
@@ -55,7 +54,7 @@ def parse_arguments(text: str, kind: type[Arguments]) -> Arguments:
 
 
 def parse_json(text: str) -> Json:
-    """Arguments that somebody else checks. None where there are none. Raises ToolFailure where it is not JSON."""
+    """Parse without validation, for arguments that an MCP server validates. None if empty. Raises ToolFailure."""
     if not text.strip():
         return None
     try:
@@ -66,8 +65,8 @@ def parse_json(text: str) -> Json:
 
 @cache
 def parameters(kind: type[ToolArguments]) -> dict[str, Json]:
-    """The JSON Schema that the LLM is sent. Made from the fields alone, so that no validator has to be built for a
-    tool that is never called. Raises TypeError for a field that it has no words for."""
+    """The JSON Schema for the LLM. It is derived from the fields alone, so that pydantic builds no validator for a tool
+    that is never called. Raises TypeError for a field type that it does not support."""
     required = [name for name, field in kind.model_fields.items() if field.is_required()]
     optional = [name for name in kind.model_fields if name not in required]
     properties = {name: _property(name, kind.model_fields[name]) for name in (*required, *optional)}

@@ -1,7 +1,7 @@
-"""The plan that a turn's commands and patches run under, and the word about it where the machine cannot keep it all.
+"""The sandbox plan of a turn's commands and patches, with a warning event if the machine cannot enforce all of it.
 
-Nothing runs in a weaker sandbox than the policy promises without the client having been told, once a conversation. And
-nothing runs beside a terminal that has rights which the policy has lost.
+The client is warned once per conversation before anything runs in a weaker sandbox than the policy promises. Terminals
+with more rights than the current policy grants are ended before anything else runs.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from app_server.core.approvals.consent import rights_of
 from app_server.core.approvals.programs import exposed_folders
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.contract import ToolTurn
-from app_server.core.tools.output_events import ended
+from app_server.core.tools.output_events import finished_command
 from app_server.core.tools.terminals import Terminal
 from protocol.events.notices import WarningEvent
 
 NOTICE: Final = "sandbox"
-"""What the conversation remembers to have told."""
+"""The key under which the conversation records that it has sent the warning."""
 
 
 async def confinement(turn: ToolTurn) -> SandboxPlan | None:
-    """None for full access. The turn's directory is the root that may be written, never one that the model names."""
+    """None for full access. The writable root is the turn's directory, never one that the model names."""
     plan = writable_scope(turn)
     settings = turn.settings
-    turn.exposed_folders.update(exposed_folders(settings.cwd, () if plan is None else plan.writable_roots))
-    if len(turn.terminals):
-        for terminal in await turn.terminals.end_outdated(rights_of(plan)):
+    turn.commands.exposed_folders.update(
+        exposed_folders(settings.cwd, () if plan is None else plan.writable_roots)
+    )
+    if len(turn.commands.terminals):
+        for terminal in await turn.commands.terminals.end_outdated(rights_of(plan)):
             end_terminal(terminal, turn)
     if plan is not None and NOTICE not in turn.notices:
-        state = await turn.runner.sandbox_state()
+        state = await turn.commands.runner.sandbox_state()
         turn.notices.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
@@ -37,9 +39,9 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
 
 
 def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
-    """The plan by the roots of the conversation. What of them cannot be granted is told, once each."""
+    """The plan for the roots of the conversation. Emits one warning for each root that cannot be granted."""
     settings = turn.settings
-    plan = turn.runner.plan(settings.sandbox_policy, settings.cwd, turn.roots)
+    plan = turn.commands.runner.plan(settings.sandbox_policy, settings.cwd, turn.commands.roots)
     for notice in plan.notices if plan is not None else ():
         if notice not in turn.notices:
             turn.notices.add(notice)
@@ -48,8 +50,8 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
 
 
 def end_terminal(terminal: Terminal, turn: ToolTurn) -> None:
-    """Emits the end of a terminal's item, which began in this turn or in an earlier one."""
-    item = ended(terminal.item, terminal.result(turn.clock()))
+    """Emit the end of a terminal's item, which started in this turn or in an earlier one."""
+    item = finished_command(terminal.item, terminal.result(turn.clock()))
     if terminal.begun is None:
         turn.items.complete(item)
     else:

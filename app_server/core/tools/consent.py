@@ -1,4 +1,4 @@
-"""Asking the user, where no earlier yes answers: the one place in which a decision becomes a yes or a no."""
+"""Requests the user's approval unless an earlier one covers it. Only here a decision becomes a yes or a no."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
 
 def policy_rights(turn: ToolTurn) -> Rights:
-    """What the turn's policy gives by itself, by the roots that the conversation was given: what is compared is what a
-    command will run with. Reads the disk.
+    """The rights that the turn's policy grants without approval, by the roots that the conversation was given: what is
+    compared is what a command will run with. Reads the disk.
     """
-    return rights_of(turn.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd, turn.roots))
+    return rights_of(
+        turn.commands.runner.plan(turn.settings.sandbox_policy, turn.settings.cwd, turn.commands.roots)
+    )
 
 
 async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> bool:
-    """Whether the user says yes to `question`, or has said so for the session to one that covers it.
+    """Whether the user approves `question`, now or by an earlier approval for the session.
 
-    Only who needs a question answered comes here, so under a policy that asks nobody nothing remembered counts.
+    Callers come here only if the policy requires approval. A policy that never asks therefore ignores session
+    approvals.
     """
-    if turn.approved.covers(consent):
+    if turn.approvals.remembered.covers(consent):
         tool = "apply_patch" if isinstance(question, ApplyPatchApprovalRequestEvent) else "shell"
-        turn.decided(tool, question.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
+        turn.report_decision(tool, question.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
         return True
-    decision = await turn.ask(question.call_id, question)
+    decision = await turn.request_approval(question.call_id, question)
     match decision:
         case ReviewDecision.APPROVED:
             return True
         case ReviewDecision.APPROVED_FOR_SESSION:
-            turn.approved.remember(consent)
+            turn.approvals.remembered.remember(consent)
             return True
         case ReviewDecision.DENIED | ReviewDecision.ABORT:
             return False

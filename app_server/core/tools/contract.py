@@ -1,7 +1,7 @@
-"""What a tool is, what it is given and what it may answer.
+"""The interface of a tool: its calls, its output and the services that it may use.
 
-A tool that cannot do what it was asked raises `ToolFailure`; its text goes to the model and the turn goes on. Any other
-exception is our bug: `runtime` logs it, tells the model that the tool failed, and the turn goes on as well.
+A tool raises `ToolFailure` if it cannot serve a call; `runtime` sends the text to the model and the turn continues. Any
+other exception is a bug: `runtime` logs it, reports a failure to the model, and the turn continues as well.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from protocol.responses import FunctionCallOutputPayload, ResponseItem
 
 
 class ToolFailure(Exception):
-    """The tool cannot do it; the message is for the model."""
+    """The tool cannot serve the call; the message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of the model's, whatever kind of item it came as."""
+    """One tool call of the model, independent of the kind of response item."""
 
     call_id: str
     name: str
@@ -46,10 +46,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What the model is given back, and items that follow it in the history."""
+    """The output for the model, and items that follow it in the history."""
 
     payload: FunctionCallOutputPayload
-    then: tuple[ResponseItem, ...] = ()
+    followup_items: tuple[ResponseItem, ...] = ()
 
 
 def text_output(text: str, success: bool | None = True) -> ToolOutput:
@@ -58,7 +58,7 @@ def text_output(text: str, success: bool | None = True) -> ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """What holds for one turn."""
+    """The settings of one turn that tools depend on."""
 
     cwd: str
     approval_policy: AskForApproval
@@ -66,62 +66,78 @@ class TurnSettings:
 
 
 @dataclass(slots=True)
+class CommandServices:
+    """What tools need to run commands and write patches; the same for all turns of a conversation."""
+
+    runner: CommandRunner
+    roots: ConversationRoots
+    """The real paths of writable roots in this conversation."""
+    terminals: Terminals
+    """Commands of the conversation that keep running between calls."""
+    shell_path: str
+    """The user's shell, for tools that take a shell line."""
+    exposed_folders: set[str] = field(default_factory=set)
+    """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalServices:
+    """What tools need to request approvals; the same for all turns of a conversation."""
+
+    broker: ApprovalBroker
+    remembered: ApprovalMemory
+    store: Callable[[], Awaitable[None]]
+    """Returns once all events emitted so far are stored; a decision takes effect only after that."""
+
+
+@dataclass(slots=True)
 class ToolTurn:
-    """What a tool sees of the turn that it runs in."""
+    """What a tool can use of its turn."""
 
     id: str
     settings: TurnSettings
     config: Config
     items: TurnEvents
-    broker: ApprovalBroker
-    approved: ApprovalMemory
-    runner: CommandRunner
-    roots: ConversationRoots
-    """What the names of writable roots stand for in this conversation."""
+    commands: CommandServices
+    approvals: ApprovalServices
     mcp: McpManager
     diffs: TurnDiffTracker
-    store: Callable[[], Awaitable[None]]
-    """Returns once everything said so far is on the disk; an approval's answer waits for it."""
     clock: Callable[[], float]
     """Monotonic seconds."""
     new_id: Callable[[], str]
     """A random UUID as text."""
-    terminals: Terminals
-    """Commands of the conversation that go on between calls."""
-    shell_path: str
-    """The user's shell, for tools that take a line of it."""
     telemetry: ConversationTelemetry = NO_TELEMETRY
-    exposed_folders: set[str] = field(default_factory=set)
-    """Real directories whose files commands or repositories of this conversation may have made, in any of its turns."""
     notices: set[str] = field(default_factory=set)
-    """What the client of this conversation was told and need not hear again."""
+    """Warnings that this conversation has emitted; each is emitted once."""
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)
 
-    async def ask(self, call_id: str, event: Question) -> ReviewDecision:
-        """Put a question to the user. Where the answer is to abort, the turn is cancelled and this never returns."""
-        decision = await self.broker.ask(call_id, self.id, lambda: self.emit(event))
-        asked_by = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
-        self.decided(asked_by, call_id, decision, by_user=True)
-        await self.store()
+    async def request_approval(self, call_id: str, event: Question) -> ReviewDecision:
+        """Ask the user. If the decision is to abort, the turn is cancelled and this never returns."""
+        decision = await self.approvals.broker.request_decision(call_id, self.id, lambda: self.emit(event))
+        tool = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
+        self.report_decision(tool, call_id, decision, by_user=True)
+        await self.approvals.store()
         return decision
 
-    def decided(self, tool: str, call_id: str, decision: ReviewDecision, *, by_user: bool = False) -> None:
-        """Tell telemetry whether a call may go on, and whether the user said so or the configuration."""
+    def report_decision(
+        self, tool: str, call_id: str, decision: ReviewDecision, *, by_user: bool = False
+    ) -> None:
+        """Report to telemetry whether a call may run, and whether the user or the configuration decided."""
         self.telemetry.tool_decision(tool, call_id, decision.value, "user" if by_user else "config")
 
 
 class Tool(Protocol):
-    """One tool. Stateless: what a call needs comes with it."""
+    """One tool. Stateless: each call brings its turn."""
 
     name: str
     parallel: bool
-    """Whether calls may run beside other calls."""
+    """Whether its calls may run concurrently with other calls."""
 
     def spec(self) -> ToolSpec: ...
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput: ...
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput: ...
 
 
 Tools = Mapping[str, Tool]

@@ -1,4 +1,4 @@
-"""What tools emit events through: the turn's emitter, as far as they need it."""
+"""The part of the turn's emitter that tools use."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from protocol.engine.items import Item
 
 
 class BegunItem(Protocol):
-    """An item that began in an earlier turn and goes on."""
+    """An item that started in an earlier turn and is still running."""
 
     @property
     def started_ms(self) -> int: ...
 
 
 class TurnEvents(Protocol):
-    """Items begin, and end exactly once: by `complete`, or cut with their turn."""
+    """Every item starts once and ends once: by `complete`, or when its turn is cut."""
 
     @property
     def turn_id(self) -> str: ...
@@ -24,13 +24,13 @@ class TurnEvents(Protocol):
     def emit(self, event: EngineEvent, *, wake: bool = True) -> None: ...
 
     def emit_under(self, turn_id: str, event: EngineEvent) -> None:
-        """An event of an item that began in the turn `turn_id` and goes on in this one."""
+        """Emit an event of an item that started in the turn `turn_id` and is still running."""
         ...
 
     def start(self, item: Item) -> None: ...
 
     def update(self, item: Item) -> None:
-        """What an open item is by now, for the case that it is cut."""
+        """Replace an open item, so that a cut emits its latest state."""
         ...
 
     def complete(self, item: Item) -> None: ...

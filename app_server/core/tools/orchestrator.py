@@ -1,13 +1,13 @@
-"""The approval flow of a command: refuse | ask → sandbox → run → was it stopped? ask → run without.
+"""The approval flow of a command: reject | approve → sandbox → run → denied? approve → run without sandbox.
 
-1. The policy may refuse (an escalation that nobody may approve): the model is told, nothing else happens.
-2. The item starts; then, where the policy says so, the user is asked. A no ends it here.
-3. The command runs in the sandbox of the turn, or without one where that is what was asked for and approved.
-4. Where the sandbox stood in the way, the user is asked, if the policy lets us, whether it may run again without it:
-   a yes to the first question was for a run in the sandbox.
-5. The item ends, always, with what the model is told.
+1. The policy may reject the command (an escalation that nobody can approve): the model gets an error.
+2. The item starts. If the policy requires it, the user is asked for approval; a denial ends the flow.
+3. The command runs in the sandbox of the turn, or without one if the user approved exactly that.
+4. If the sandbox denied something and the policy allows it, the user is asked to approve a second run without the
+   sandbox: the first approval was for a run inside.
+5. The item always ends, with the same output that the model gets.
 
-A yes that was given for the session answers questions; it changes nothing about where the command runs.
+An approval for the session decides later requests; it never changes where a command runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
 from app_server.core.approvals.consent import EVERYTHING, CommandSubject, Consent
-from app_server.core.approvals.decide import CommandRequest, Verdict, decide, may_ask_after_denial, refusal
+from app_server.core.approvals.decide import (
+    CommandRequest,
+    Verdict,
+    decide,
+    may_ask_after_denial,
+    policy_rejection,
+)
 from app_server.core.approvals.programs import ProgramSearch, exposed_folders
 from app_server.core.approvals.repository import git_is_plain
 from app_server.core.context.command_output import command_output, command_result
@@ -30,41 +36,41 @@ from app_server.core.shell.parse_command import parse_command
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import OutputDeltas, decode, ended, not_run
+from app_server.core.tools.output_events import OutputDeltas, decode, finished_command, unstarted_command
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision
 from protocol.records import dataclass
 
 DEFAULT_TIMEOUT_MS = 10_000
-"""What a command may take where the model does not say; the reference's default."""
+"""The time limit if the model gives none; the default of codex 0.58."""
 
 REJECTED = "exec command rejected by user"
 RETRY_REASON = "command failed; retry without sandbox?"
 ESCALATION_REASON = "to be run without the sandbox"
-"""Said of an escalation where the model gives no reason of its own: nothing else in the question shows it."""
+"""The reason of an escalation if the model gives none: nothing else in the request shows the escalation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What the model asked to run."""
+    """A command as the model requested it."""
 
     call_id: str
     argv: tuple[str, ...]
     cwd: str
     line: str | None = None
-    """What the model wrote where the shell around it was added here. Clients are shown that as the command that
-    begins; a question shows the argv, for that is what a yes allows."""
+    """The line that the model wrote, if we added the shell. Clients see it as the command of the item; an approval
+    request shows the argv, because that is what the approval covers."""
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     escalated: bool = False
     justification: str | None = None
     user_shell: bool = False
-    """Typed by the user himself: nobody needs to be asked before it runs in the sandbox."""
+    """The user typed it: it needs no approval to run in the sandbox."""
     provider_shell: bool = False
-    """Came as the provider's own kind of call, which clients are told of as of a user's command. It is asked about
-    like any other."""
+    """It came as the provider's own kind of call, which clients see as a user's command. It needs approval like any
+    other."""
     terminal: bool = False
-    """Runs on a terminal that may outlive the call."""
+    """It runs on a terminal that may outlive the call."""
 
     def item(self) -> CommandExecution:
         """The item as it starts."""
@@ -86,11 +92,11 @@ class Command:
 
 
 class Outcome(Protocol):
-    """What came of running a command, whatever ran it."""
+    """The result of a run, of any kind."""
 
     @property
     def denied(self) -> bool:
-        """The sandbox is the likely reason for its failure."""
+        """Whether the sandbox is the likely reason of the failure."""
         ...
 
 
@@ -98,28 +104,28 @@ Ran = TypeVar("Ran", bound=Outcome)
 
 
 class Rejected(Exception):
-    """The user said no."""
+    """The user denied the approval."""
 
 
 async def run_command(command: Command, turn: ToolTurn) -> ToolOutput:
-    """Returns what the model is told. Raises ToolFailure where nothing was run."""
+    """Returns the output for the model. Raises ToolFailure if nothing was run."""
 
     async def execute(spec: CommandSpec) -> ExecResult:
-        return await turn.runner.run(spec, OutputDeltas(command.call_id, turn.emit).take)
+        return await turn.commands.runner.run(spec, OutputDeltas(command.call_id, turn.emit).emit_output)
 
     result = await run_with_approval(command, turn, execute)
-    turn.items.complete(ended(command.item(), result))
-    return command_answer(result)
+    turn.items.complete(finished_command(command.item(), result))
+    return command_tool_output(result)
 
 
 async def run_with_approval(
     command: Command, turn: ToolTurn, execute: Callable[[CommandSpec], Awaitable[Ran]]
 ) -> Ran:
-    """Steps 1 to 4 around `execute`, which is given what to run. Raises ToolFailure, after the item's end, where
-    nothing was run."""
+    """Steps 1 to 4 around `execute`, which runs a spec. Raises ToolFailure, after the end of the item, if nothing was
+    run."""
     request = CommandRequest(command.argv, command.cwd, command.escalated)
-    if refused := refusal(request, turn.settings.approval_policy):
-        turn.decided("shell", command.call_id, ReviewDecision.DENIED)
+    if refused := policy_rejection(request, turn.settings.approval_policy):
+        turn.report_decision("shell", command.call_id, ReviewDecision.DENIED)
         raise ToolFailure(refused)
     turn.items.start(command.item())
     began = turn.clock()
@@ -128,11 +134,11 @@ async def run_with_approval(
             raise ToolFailure("command args are empty")
         if not all(map(_can_be_passed, (*command.argv, command.cwd))):
             raise ToolFailure("execution error: a command cannot hold NUL characters or broken Unicode")
-        return await CommandApproval(command, turn).run(execute)
+        return await CommandApproval(command, turn).execute_approved(execute)
     except (ToolFailure, CoreError, OSError, Rejected) as error:
         text = _text_of(error)
         declined = isinstance(error, Rejected)
-        turn.items.complete(not_run(command.item(), text, turn.clock() - began, declined=declined))
+        turn.items.complete(unstarted_command(command.item(), text, turn.clock() - began, declined=declined))
         raise ToolFailure(text) from error
 
 
@@ -142,25 +148,25 @@ class CommandApproval:
     def __init__(self, command: Command, turn: ToolTurn) -> None:
         self._command, self._turn = command, turn
         self._folder = os.path.realpath(command.cwd)
-        """Resolved once: what is judged, shown and remembered is where it runs."""
+        """Resolved once: it is judged, shown, remembered and run in the same directory."""
 
-    async def run(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
-        asked = await self._approved_first()
-        if asked and self._command.escalated:
+    async def execute_approved(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
+        approved = await self._approve_first_run()
+        if approved and self._command.escalated:
             return await execute(self._spec(None))
         plan = await confinement(self._turn)
         result = await execute(self._spec(plan))
         if plan is None or not result.denied or not may_ask_after_denial(self._approval):
             return result
-        await self._ask(RETRY_REASON, unconfined=True)
+        await self._request_approval(RETRY_REASON, unconfined=True)
         return await execute(self._spec(None))
 
     @property
     def _approval(self) -> AskForApproval:
         return self._turn.settings.approval_policy
 
-    async def _approved_first(self) -> bool:
-        """Step 2. False: nobody was asked, because nobody needed to be."""
+    async def _approve_first_run(self) -> bool:
+        """Step 2. Returns False if no approval was needed. Raises Rejected."""
         command, turn = self._command, self._turn
         if command.user_shell:
             return False
@@ -172,13 +178,13 @@ class CommandApproval:
             git_is_plain=partial(git_is_plain, self._folder),
         )
         if verdict is Verdict.RUN:
-            turn.decided("shell", command.call_id, ReviewDecision.APPROVED)
+            turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
             return False
         reason = (command.justification or ESCALATION_REASON) if command.escalated else command.justification
-        await self._ask(reason, unconfined=command.escalated)
+        await self._request_approval(reason, unconfined=command.escalated)
         return True
 
-    async def _ask(self, reason: str | None, *, unconfined: bool) -> None:
+    async def _request_approval(self, reason: str | None, *, unconfined: bool) -> None:
         command, policy = self._command, policy_rights(self._turn)
         question = ExecApprovalRequestEvent(
             call_id=command.call_id,
@@ -197,7 +203,7 @@ class CommandApproval:
             )
 
     def _with_folder(self, reason: str | None) -> str | None:
-        """Ours comes first: the reason may be the model's."""
+        """Our part comes first: the rest may be the model's text."""
         if self._folder == self._command.cwd:
             return reason
         leads = f"{self._command.cwd} leads to {self._folder}"
@@ -206,12 +212,14 @@ class CommandApproval:
     @cached_property
     def _programs(self) -> ProgramSearch:
         settings = self._turn.settings
-        plan = self._turn.runner.plan(settings.sandbox_policy, settings.cwd, self._turn.roots)
+        plan = self._turn.commands.runner.plan(
+            settings.sandbox_policy, settings.cwd, self._turn.commands.roots
+        )
         exposed = exposed_folders(settings.cwd, () if plan is None else plan.writable_roots)
-        return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.exposed_folders))
+        return ProgramSearch(self._spec(plan).env, (*exposed, *self._turn.commands.exposed_folders))
 
     def _spec(self, plan: SandboxPlan | None) -> CommandSpec:
-        """What the runner is asked: the turn's environment, less the credentials."""
+        """The spec for the runner: with the turn's environment, without credentials."""
         command, turn = self._command, self._turn
         return CommandSpec(
             argv=command.argv,
@@ -219,7 +227,7 @@ class CommandApproval:
             exact_cwd=True,
             env=command_environment(
                 turn.config.shell_environment_policy,
-                turn.runner.environment_for_commands,
+                turn.commands.runner.environment_for_commands,
                 plan=plan,
                 withheld=turn.config.credential_variables(),
             ),
@@ -247,8 +255,8 @@ def _text_of(error: ToolFailure | CoreError | OSError | Rejected) -> str:
             return str(error)
 
 
-def command_answer(result: ExecResult) -> ToolOutput:
-    """What the model is told of a command that ran."""
+def command_tool_output(result: ExecResult) -> ToolOutput:
+    """The output for the model of a command that ran."""
     output = command_output(decode(result.aggregated), timed_out=result.timed_out, seconds=result.duration_s)
     text = command_result(output, result.exit_code, result.duration_s)
     return text_output(text, success=result.exit_code == 0)

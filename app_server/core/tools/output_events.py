@@ -1,4 +1,4 @@
-"""A command's output as events while it runs, capped in number, and as part of the item at its end. Pure."""
+"""A command's output as events while it runs, limited in number, and in the item at its end. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from protocol.engine.events import CommandOutput, OutputStream
 from protocol.engine.items import CommandExecution, ItemStatus
 
 MAX_DELTAS = 10_000
-"""Events of one command's output; the reference stops there too. The end event has head and tail of everything."""
+"""Output events of one command, as in codex 0.58. The end event has head and tail of all output."""
 MAX_BYTES = 16 << 20
-"""And so much output in them: a listener that is slow must not cost us the memory of a command that is not."""
+"""Bytes in these events: a fast command and a slow client must not exhaust the server's memory."""
 
 _STREAMS = {Stream.STDOUT: OutputStream.STDOUT, Stream.STDERR: OutputStream.STDERR}
 
 
 class OutputDeltas:
-    """Emits output as it comes."""
+    """Emits output as it arrives."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class OutputDeltas:
     ) -> None:
         self._item_id, self._emit, self._left, self._left_bytes = item_id, emit, most, most_bytes
 
-    def take(self, stream: Stream, data: bytes) -> None:
+    def emit_output(self, stream: Stream, data: bytes) -> None:
         if self._left <= 0 or self._left_bytes <= 0:
             return
         data = data[: self._left_bytes]
@@ -43,7 +43,7 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def ended(item: CommandExecution, result: ExecResult) -> CommandExecution:
+def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecution:
     """The item of a command that ran to its end."""
     output = decode(result.aggregated)
     return replace(
@@ -58,8 +58,10 @@ def ended(item: CommandExecution, result: ExecResult) -> CommandExecution:
     )
 
 
-def not_run(item: CommandExecution, text: str, seconds: float, *, declined: bool) -> CommandExecution:
-    """The item of a command that was refused, could not be started, or came to an end that we do not know."""
+def unstarted_command(
+    item: CommandExecution, text: str, seconds: float, *, declined: bool
+) -> CommandExecution:
+    """The item of a command that was rejected, did not start, or whose end is unknown."""
     return replace(
         item,
         status=ItemStatus.DECLINED if declined else ItemStatus.FAILED,

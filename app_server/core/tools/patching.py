@@ -1,10 +1,10 @@
-"""The one road of a patch: understand → judge where it writes → ask → write it with the sandbox's rights.
+"""The flow of a patch: parse and plan → judge its targets → approve → write inside the sandbox.
 
-1. The patch is parsed and every hunk of every file is placed, before anything is asked or written.
-2. Where it writes is judged by real paths, links resolved: applied, asked about, or refused.
-3. It is written by a process of its own inside the sandbox; one that the user approved is written again without
-   it where the sandbox stood in the way: the yes was for these changes in these places, and the writer does nothing
-   else and follows no link to another place. Either everything is written or nothing.
+1. The patch is parsed and every hunk of every file is located, before any approval or write.
+2. The targets are judged by their real paths: the patch is applied, needs approval, or is rejected.
+3. A separate process writes it inside the sandbox. If the sandbox denied that and the user approved the patch, it is
+   written again without the sandbox: the approval was for these changes in these places, and the writer does nothing
+   else and follows no link. Either everything is written or nothing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from protocol.records import dataclass
 REJECTED = "patch rejected by user"
 TIMEOUT_MS = 60_000
 REFUSED = "Failed to "
-"""How the writer begins to say that it lacks the rights; other failures name their reason."""
+"""The prefix of the writer's message if it lacks the rights; other failures name their reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patching:
+class PatchFlow:
     """One patch of one call."""
 
     call_id: str
@@ -55,22 +55,22 @@ class Patching:
     cwd: str
     turn: ToolTurn
 
-    async def through(self) -> ExecResult:
-        """Returns what the writer printed. Raises ToolFailure where nothing was written."""
-        plan = await self._understood()
+    async def apply(self) -> ExecResult:
+        """Returns the output of the writer. Raises ToolFailure if nothing was written."""
+        plan = await self._plan()
         allowed = await confinement(self.turn)
         turn = self.turn
         item = FileChange(id=self.call_id, changes=shown_changes(plan))
         turn.items.start(item)
         try:
-            approved = await self._approved(plan, allowed)
+            approved = await self._approve(plan, allowed)
         except ToolFailure as failure:
             turn.items.complete(replace(item, status=ItemStatus.DECLINED, stderr=str(failure)))
             raise
         turn.diffs.record(plan)
         turn.emit(PatchWriting(item, asked=approved))
         try:
-            result = await self._written(plan, allowed, approved)
+            result = await self._write_with_retry(plan, allowed, approved)
         except (CoreError, ToolFailure, OSError) as error:
             turn.items.complete(replace(item, status=ItemStatus.FAILED, stderr=str(error)))
             raise ToolFailure(str(error)) from error
@@ -79,7 +79,7 @@ class Patching:
         turn.items.complete(replace(item, status=status, stdout=output, stderr=errors))
         return result
 
-    async def _understood(self) -> PatchPlan:
+    async def _plan(self) -> PatchPlan:
         def read() -> PatchPlan:
             return plan_patch(parse_patch(self.text), self.cwd, DiskFiles())
 
@@ -89,26 +89,26 @@ class Patching:
             raise ToolFailure(error.for_model()) from error
 
     # --- step 2
-    async def _approved(self, plan: PatchPlan, allowed: SandboxPlan | None) -> bool:
-        """Whether the user said yes; False: nobody needed to be asked."""
-        verdict = assess(plan.places(), self.turn.settings.approval_policy, self._territory(plan, allowed))
+    async def _approve(self, plan: PatchPlan, allowed: SandboxPlan | None) -> bool:
+        """Whether the user approved it; False if no approval was needed."""
+        verdict = assess(plan.places(), self.turn.settings.approval_policy, self._write_scope(plan, allowed))
         if isinstance(verdict, AutoApprove):
-            self.turn.decided("apply_patch", self.call_id, ReviewDecision.APPROVED)
+            self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.APPROVED)
             return False
         if isinstance(verdict, Reject):
-            self.turn.decided("apply_patch", self.call_id, ReviewDecision.DENIED)
+            self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.DENIED)
             raise ToolFailure(verdict.for_model())
-        await self._ask(plan, allowed, verdict.reason, verdict.grant_root)
+        await self._request_approval(plan, allowed, verdict.reason, verdict.grant_root)
         return True
 
-    def _territory(self, plan: PatchPlan, allowed: SandboxPlan | None) -> WriteScope | None:
+    def _write_scope(self, plan: PatchPlan, allowed: SandboxPlan | None) -> WriteScope | None:
         if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
             return None
         roots = tuple(allowed.writable_roots)
-        fences = git_directories([place.real for place in plan.places()], roots)
-        return WriteScope(roots, (*allowed.fences, *allowed.reserved, allowed.home, *fences))
+        protected = git_directories([place.real for place in plan.places()], roots)
+        return WriteScope(roots, (*allowed.protected, *allowed.reserved, allowed.home, *protected))
 
-    async def _ask(
+    async def _request_approval(
         self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None, grant_root: str | None = None
     ) -> None:
         event = ApplyPatchApprovalRequestEvent(
@@ -120,22 +120,24 @@ class Patching:
             raise ToolFailure(REJECTED)
 
     # --- step 3
-    async def _written(self, plan: PatchPlan, allowed: SandboxPlan | None, approved: bool) -> ExecResult:
+    async def _write_with_retry(
+        self, plan: PatchPlan, allowed: SandboxPlan | None, approved: bool
+    ) -> ExecResult:
         result = await self._write(plan, allowed)
-        stopped = allowed is not None and result.exit_code != 0 and decode(result.stderr).startswith(REFUSED)
-        if not stopped:
+        denied = allowed is not None and result.exit_code != 0 and decode(result.stderr).startswith(REFUSED)
+        if not denied:
             return result
         if not approved:
             if not may_ask_after_denial(self.turn.settings.approval_policy):
                 return result
-            await self._ask(plan, allowed, RETRY_REASON)
+            await self._request_approval(plan, allowed, RETRY_REASON)
         return await self._write(plan, None)
 
     async def _write(self, plan: PatchPlan, allowed: SandboxPlan | None) -> ExecResult:
-        # What a killed writer left may be finished only by one that has no more rights than any command.
-        # A new id, not the call's: that is the model's, and becomes part of the names of temporary files.
+        # Only a confined writer may finish what a killed writer left: it has no more rights than any command.
+        # The id is new, because the call's id comes from the model and would be part of names of temporary files.
         document = plan.document(self.turn.new_id(), recover=allowed is not None)
-        path = await run_in_thread(_spool, Path(self.turn.runner.home), document)
+        path = await run_in_thread(_spool, Path(self.turn.commands.runner.home), document)
         try:
             spec = CommandSpec(
                 argv=("/bin/sh", "-c", 'exec "$@" < "$0"', path, *writer_command(sys.executable)),
@@ -144,7 +146,9 @@ class Patching:
                 timeout_ms=TIMEOUT_MS,
                 sandbox=allowed,
             )
-            return await self.turn.runner.run(spec, OutputDeltas(self.call_id, self.turn.emit).take)
+            return await self.turn.commands.runner.run(
+                spec, OutputDeltas(self.call_id, self.turn.emit).emit_output
+            )
         finally:
             os.unlink(path)
 

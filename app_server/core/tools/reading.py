@@ -1,6 +1,6 @@
-"""Reading files for the model with the rights of a command: by a process inside the turn's sandbox, in bounded time.
+"""Reads files for the model with the rights of a command: a process inside the turn's sandbox, with a time limit.
 
-In the server itself such a read could reach what commands must not see, and nothing could end one that hangs.
+The server itself could read files that commands must not see, and could not end a read that hangs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from protocol.base import Json
 TIMEOUT_MS = 30_000
 
 
-async def read(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
-    """The reader's answer as text. Raises ToolFailure with what it says went wrong."""
+async def read_text(do: str, turn: ToolTurn, **request: Json) -> ToolOutput:
+    """The reader's output as text. Raises ToolFailure with the reader's error."""
     result = await _run_reader(do, turn, lambda stream, chunk: None, request)
     return text_output(shorten(decode(result.stdout)))
 
 
 async def read_bytes(do: str, turn: ToolTurn, **request: Json) -> bytes:
-    """The reader's answer as it is; the request says how long it may be. Raises ToolFailure as `read` does."""
+    """The reader's output as bytes; the request limits its size. Raises ToolFailure as `read_text` does."""
     pieces: list[bytes] = []
 
     def keep(stream: Stream, chunk: bytes) -> None:
@@ -50,7 +50,7 @@ async def _run_reader(
             timeout_ms=TIMEOUT_MS,
             sandbox=await confinement(turn),
         )
-        result = await turn.runner.run(spec, on_output)
+        result = await turn.commands.runner.run(spec, on_output)
     except CoreError as error:
         raise ToolFailure(str(error)) from error
     if result.timed_out:
@@ -61,7 +61,7 @@ async def _run_reader(
 
 
 def positive(given: int | None, default: int, problem: str) -> int:
-    """A number of the model's, which may be left out."""
+    """The model's number, or the default. Raises ToolFailure if it is below 1."""
     value = default if given is None else given
     if value < 1:
         raise ToolFailure(problem)

@@ -1,4 +1,4 @@
-"""Which tools a turn has, in the order in which the model is shown them: by configuration and model family."""
+"""The tools of a turn, in the order of the model's tool list: by configuration and model family."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def _never(config: Config, family: ModelFamily) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One of our tools, and when a turn has it."""
+    """A built-in tool, and the condition for it."""
 
     tool: Tool
     offered: Condition = _always
-    """Whether the model is shown it."""
-    answered: bool = False
-    """Run where the model calls it though it was not offered: models call it from habit."""
+    """Whether the model's tool list has it."""
+    accepted: bool = False
+    """Also run if it is not offered: some models call it from training."""
 
 
 class Shell(Enum):
-    """The ways to run commands. A model is shown one of them."""
+    """The tools that run commands. A model is offered one of them."""
 
     TERMINAL = "terminal"
     LINE = "line"
@@ -58,7 +58,7 @@ class Shell(Enum):
 
 
 def _shell(config: Config, family: ModelFamily) -> Shell:
-    """The user's features go before the family's habit."""
+    """The user's features take precedence over the family's default."""
     if config.features.enabled("unified_exec"):
         return Shell.TERMINAL
     if config.features.enabled("shell_command_tool"):
@@ -83,17 +83,17 @@ def _where_patch_is(kind: PatchToolKind) -> Condition:
 
 
 def _where_named(name: str) -> Condition:
-    """Families ask for it, or a feature of the tool's name is on."""
+    """For families that list it, or if a feature of the tool's name is enabled."""
     return lambda config, family: name in config.features.names | family.extra_tools
 
 
 ENTRIES: Final[tuple[Entry, ...]] = (
     Entry(ExecCommandTool(), _where_shell_is(Shell.TERMINAL)),
     Entry(WriteStdinTool(), _where_shell_is(Shell.TERMINAL)),
-    Entry(ShellCommandTool(), _where_shell_is(Shell.LINE), answered=True),
-    Entry(ShellTool("local_shell", provider_side=True), _where_shell_is(Shell.PROVIDER), answered=True),
-    Entry(ShellTool(), _where_shell_is(Shell.VECTOR), answered=True),
-    Entry(ShellTool("container.exec"), _never, answered=True),
+    Entry(ShellCommandTool(), _where_shell_is(Shell.LINE), accepted=True),
+    Entry(ShellTool("local_shell", provider_side=True), _where_shell_is(Shell.PROVIDER), accepted=True),
+    Entry(ShellTool(), _where_shell_is(Shell.VECTOR), accepted=True),
+    Entry(ShellTool("container.exec"), _never, accepted=True),
     *(Entry(tool) for tool in RESOURCE_TOOLS),
     Entry(PlanTool()),
     Entry(ApplyPatchTool(freeform=True), _where_patch_is(PatchToolKind.FREEFORM)),
@@ -104,10 +104,10 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     Entry(WebSearch(), lambda config, family: config.web_search),
     Entry(ViewImageTool(), lambda config, family: config.view_image),
 )
-"""Every tool of ours, in the order in which the model is shown them. A new one is a line here and nothing else."""
+"""Every built-in tool, in the order of the tool list. A new tool needs one line here."""
 
 BUILTIN_NAMES: Final = frozenset(entry.tool.name for entry in ENTRIES)
-"""Names that are ours, whether or not a turn has the tool."""
+"""Names that MCP tools cannot take, whether or not a turn has the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +115,19 @@ class ToolSet:
     """The tools of one turn."""
 
     offered: tuple[Tool, ...]
-    answered: tuple[Tool, ...]
-    """Not offered, but run where the model calls them all the same."""
+    accepted: tuple[Tool, ...]
+    """Not necessarily offered, but run if the model calls them."""
 
     def specs(self) -> list[ToolSpec]:
         return [tool.spec() for tool in self.offered]
 
     def by_name(self) -> Mapping[str, Tool]:
-        return {tool.name: tool for tool in (*self.answered, *self.offered)}
+        return {tool.name: tool for tool in (*self.accepted, *self.offered)}
 
 
 def build_tools(config: Config, family: ModelFamily, mcp: McpManager | None) -> ToolSet:
-    """A server's tool never takes the place of one of ours."""
+    """An MCP tool never replaces a built-in one."""
     tools = [entry.tool for entry in ENTRIES if entry.offered(config, family)]
     if mcp is not None:
         tools += [tool for tool in mcp_tools(mcp) if tool.name not in BUILTIN_NAMES]
-    return ToolSet(tuple(tools), tuple(entry.tool for entry in ENTRIES if entry.answered))
+    return ToolSet(tuple(tools), tuple(entry.tool for entry in ENTRIES if entry.accepted))

@@ -1,7 +1,6 @@
-"""Runs the calls of a reply: finds the tool, waits for its turn, turns what it raises into text for the model.
+"""Runs the calls of a reply: finds the tool, waits until it may run, converts exceptions into output for the model.
 
-The one place where a tool's failure becomes an answer. What was not finished when the turn was interrupted gets
-an output that says so.
+Only here a tool's failure becomes output. A call that an interrupt cut off gets an output that says so.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from app_server.core.context.command_output import aborted_by_user
 from app_server.core.context.history import call_key
+from app_server.core.tools.call_order import CallOrder, CallSlot
 from app_server.core.tools.contract import (
     Tool,
     ToolCall,
@@ -25,7 +25,6 @@ from app_server.core.tools.contract import (
     ToolTurn,
     text_output,
 )
-from app_server.core.tools.gate import Gate, Ticket
 from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,
@@ -40,31 +39,31 @@ log = logging.getLogger(__name__)
 
 CallItem = FunctionCall | CustomToolCall | LocalShellCall
 Finished = Callable[[Sequence[ResponseItem]], None]
-"""Is told what the model will be told of a call."""
+"""Receives the items that the model will get for a call."""
 
 COMMAND_TOOLS = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
-"""Tools whose interruption is told as that of a command."""
+"""Tools whose interrupt is reported as that of a command."""
 
 
 @dataclass(slots=True)
 class CallRun:
-    """One call on its way."""
+    """One call, from its start to its output."""
 
     item: CallItem
     call: ToolCall
     began: float
-    answer: list[ResponseItem] = field(default_factory=list)
-    """What the model is told of it, once that is known."""
+    output_items: list[ResponseItem] = field(default_factory=list)
+    """Its output for the model, once it has finished."""
 
     def finish(self, output: ToolOutput) -> None:
-        self.answer = [output_item(self.item, output), *output.then]
+        self.output_items = [output_item(self.item, output), *output.followup_items]
 
-    def settled(self, now: float) -> list[ResponseItem]:
-        """The call with its output, whatever became of it."""
-        if not self.answer:
+    def items(self, now: float) -> list[ResponseItem]:
+        """The call with its output; a call that did not finish gets one."""
+        if not self.output_items:
             what = aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS)
             self.finish(text_output(what, success=False))
-        return [self.item, *self.answer]
+        return [self.item, *self.output_items]
 
 
 def output_item(item: CallItem, output: ToolOutput) -> FunctionCallOutput | CustomToolCallOutput:
@@ -79,11 +78,11 @@ class ToolRuntime:
 
     def __init__(self, tools: Tools, turn: ToolTurn, ready: anyio.Event) -> None:
         self._tools, self._turn, self._ready = tools, turn, ready
-        self._gate = Gate()
+        self._order = CallOrder()
         self._unfinished: set[str] = set()
 
     def start(self, item: CallItem, group: TaskGroup, finished: Finished = lambda _: None) -> CallRun:
-        """Begin a call; returns at once. `finished` is told in the same breath as the client."""
+        """Start a call and return. `finished` is called without a checkpoint after the item's end event."""
         call = as_call(item)
         run = CallRun(item, call, self._turn.clock())
         tool = self._tools.get(call.name)
@@ -94,21 +93,21 @@ class ToolRuntime:
             run.finish(text_output(text, success=False))
         else:
             self._unfinished.add(call.call_id)
-            ticket = self._gate.draw(parallel=tool.parallel)
-            group.start_soon(self._run, run, tool, ticket, finished, name=f"tool {call.name}")
+            slot = self._order.add(parallel=tool.parallel)
+            group.start_soon(self._run_call, run, tool, slot, finished, name=f"tool {call.name}")
         return run
 
-    async def _run(self, run: CallRun, tool: Tool, ticket: Ticket, finished: Finished) -> None:
+    async def _run_call(self, run: CallRun, tool: Tool, slot: CallSlot, finished: Finished) -> None:
         try:
-            async with self._gate.turn_of(ticket):
-                # Waiting gives way to others even where there is nothing to wait for.
+            async with self._order.wait_for(slot):
+                # `wait` is a checkpoint even if the event is set, and costs time then.
                 if not self._ready.is_set():
                     await self._ready.wait()
                 run.began = self._turn.clock()
-                output = await self._answer(run.call, tool)
-                # No await between the event that tells the end and this: a crash must not take the output back.
+                output = await self._invoke(run.call, tool)
+                # No await between the end event and this: otherwise a crash could store the end without the output.
                 run.finish(output)
-                finished(run.answer)
+                finished(run.output_items)
                 self._report(run, output)
         finally:
             self._unfinished.discard(run.call.call_id)
@@ -124,13 +123,13 @@ class ToolRuntime:
             output=output.payload.content,
         )
 
-    async def _answer(self, call: ToolCall, tool: Tool) -> ToolOutput:
+    async def _invoke(self, call: ToolCall, tool: Tool) -> ToolOutput:
         try:
-            return await tool.run(call, self._turn)
+            return await tool.invoke(call, self._turn)
         except ToolFailure as failure:
             return text_output(str(failure), success=False)
         except Exception as error:
-            # A bug of ours must not cost the turn: the model is told and may go another way.
+            # A bug must not end the turn: the model gets an error and may try something else.
             log.exception("tool %s", call.name)
             return text_output(f"the tool failed unexpectedly ({type(error).__name__})", success=False)
 

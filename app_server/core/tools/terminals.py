@@ -1,7 +1,7 @@
-"""The commands of a conversation that outlive the calls which opened them, by the number that the model knows.
+"""The terminals of a conversation: commands that outlive the call that opened them, by their session number.
 
-They end with the conversation, and all of them when the user interrupts: what nobody watches must not go on. One that
-was opened under a policy which gave more than the present one ends as soon as that is noticed.
+All of them end with the conversation and when the user interrupts. A terminal that was opened under a policy with more
+rights than the current one ends at the next call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.engine.items import CommandExecution
 from protocol.records import dataclass
 
 MOST = 64
-"""Open at once; then the one that was used longest ago makes room, one that has ended before any other."""
+"""Open at once. Beyond that, a terminal that has ended is closed, otherwise the least recently used one."""
 
 
 @dataclass(slots=True)
@@ -28,49 +28,49 @@ class Terminal:
 
     number: int
     item: CommandExecution
-    """As it started; the call that opened it gave it its id."""
+    """The item as it started; its id is that of the call that opened it."""
     turn_id: str
     """The turn that opened it."""
     pty: PtySession
     began: float
     line: str
-    """What runs in it, for questions about it."""
+    """The command line, for approval requests."""
     cwd: str
-    """The folder that it was opened in, as it was named."""
+    """The working directory, as the model named it."""
     rights: Rights
-    """What it may do."""
+    """The rights of the command."""
     policy: Rights
-    """What the policy gave when it was opened; where it may do more, the user said so."""
+    """The rights of the policy when it was opened; the command may have more if the user approved that."""
     begun: BegunItem | None = None
-    """Set once the call that opened it has ended: the item goes on."""
-    said: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
-    """All that was seen of it, for its end event."""
+    """Set once the call that opened it has ended while the item continues."""
+    output: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
+    """All output that was read from it, for its end event."""
 
     def result(self, now: float) -> ExecResult:
-        """How it ended, for its end event."""
-        said, code = self.said.value(), self.pty.exit_code
+        """The result for its end event."""
+        output, code = self.output.value(), self.pty.exit_code
         return ExecResult(
             exit_code=-1 if code is None else code,
-            stdout=said,
+            stdout=output,
             stderr=b"",
-            aggregated=said,
+            aggregated=output,
             duration_s=now - self.began,
         )
 
 
 @dataclass(slots=True)
 class Terminals:
-    """All of one conversation; the one used last stands at the end."""
+    """All of one conversation, the most recently used last."""
 
     _open: dict[int, Terminal] = field(default_factory=dict)
     _next: int = 0
     _outdated: set[int] = field(default_factory=set)
-    """Those that were ended because the policy became stricter."""
+    """Numbers of those that were ended because the policy became stricter."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def keep(
+    def add(
         self,
         item: CommandExecution,
         turn_id: str,
@@ -82,7 +82,7 @@ class Terminals:
         rights: Rights,
         policy: Rights,
     ) -> Terminal:
-        """Takes it over: it is ended by `drop` or `close`."""
+        """Take ownership of the session; `drop` and `close` end it."""
         numbered = replace(item, process_id=str(self._next))
         terminal = Terminal(self._next, numbered, turn_id, pty, began, line, cwd, rights, policy)
         self._next += 1
@@ -90,7 +90,7 @@ class Terminals:
         return terminal
 
     async def make_room(self) -> Terminal | None:
-        """Ends one where as many are open as may be, and gives it."""
+        """End one if the limit is reached, and return it."""
         if len(self._open) < MOST:
             return None
         over = (number for number, other in self._open.items() if other.pty.exit_code is not None)
@@ -99,24 +99,24 @@ class Terminals:
         return terminal
 
     def detached(self) -> list[Terminal]:
-        """Those that outlived the calls which opened them."""
+        """Those that outlived the call that opened them."""
         return [terminal for terminal in self._open.values() if terminal.begun is not None]
 
     def find(self, number: int) -> Terminal | None:
-        """The terminal, which counts as used now."""
+        """Look up a terminal and mark it as the most recently used."""
         terminal = self._open.pop(number, None)
         if terminal is not None:
             self._open[number] = terminal
         return terminal
 
     def why_missing(self, number: int) -> str:
-        """Why `find` finds none under this number."""
+        """The reason, for the model, why `find` returned None."""
         if number in self._outdated:
             return f"session {number} was ended: the policy that it was opened under gave more rights than this turn's"
         return f"there is no session {number}; it has ended or never was"
 
     async def end_outdated(self, policy: Rights) -> list[Terminal]:
-        """Ends those that were opened under a policy which gave more than `policy` does, and gives them."""
+        """End and return those that were opened under a policy with more rights than `policy`."""
         outdated = [terminal for terminal in self._open.values() if not terminal.policy.within(policy)]
         for terminal in outdated:
             self._outdated.add(terminal.number)
@@ -124,19 +124,19 @@ class Terminals:
         return outdated
 
     async def drop(self, number: int) -> None:
-        """Ends it, if it is there and has not ended."""
+        """End it if it is open."""
         terminal = self._open.pop(number, None)
         if terminal is not None:
             await terminal.pty.close()
 
     async def forget(self, number: int) -> None:
-        """Ends one that the model never heard of; the next one gets its number."""
+        """End one whose number the model never got; the next terminal reuses the number."""
         await self.drop(number)
         if number == self._next - 1:
             self._next = number
 
     async def close(self) -> None:
-        """Ends all of them at once; also where the caller is cancelled."""
+        """End all of them concurrently, even if the caller is cancelled."""
         terminals = list(self._open.values())
         self._open.clear()
         for terminal in terminals:

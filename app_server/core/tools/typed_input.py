@@ -1,4 +1,4 @@
-"""Typing into a terminal, judged by the policy of the turn that types and not by the one that opened it."""
+"""Checks input for a terminal by the policy of the current turn, not of the turn that opened the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REJECTED = "input rejected by user"
 
 
 async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
-    """Raises ToolFailure where `text` must not be typed."""
+    """Raises ToolFailure if `text` must not be typed."""
     policy, approval = policy_rights(turn), turn.settings.approval_policy
     verdict = decide_input(text, approval, terminal.rights, policy)
     match verdict:
@@ -36,7 +36,7 @@ async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
 
 
 def _question(text: str, terminal: Terminal) -> ExecApprovalRequestEvent:
-    """Belongs to the call that opened the terminal: to clients that is the command which goes on."""
+    """It has the id of the call that opened the terminal: clients know the running command by that id."""
     without = "" if terminal.rights.confined else ", which runs without the sandbox"
     return ExecApprovalRequestEvent(
         call_id=terminal.item.id,

@@ -86,7 +86,7 @@ class ModelReply:
         """Everything in the model's order, each call followed by its output."""
         out: list[ResponseItem] = []
         for entry in self.entries:
-            out += entry.settled(now) if isinstance(entry, CallRun) else [entry]
+            out += entry.items(now) if isinstance(entry, CallRun) else [entry]
         return out
 
     def up_to_last_call(self) -> ModelReply:

@@ -32,7 +32,7 @@ async def test_the_first_answer_counts_also_where_the_second_comes_before_it_is_
         assert broker.resolve("c1", first)
         assert not broker.resolve("c1", second)
 
-    assert await broker.ask("c1", "t1", announce) is first
+    assert await broker.request_decision("c1", "t1", announce) is first
 
 
 async def test_an_answer_finds_only_the_question_with_its_id() -> None:
@@ -40,7 +40,7 @@ async def test_an_answer_finds_only_the_question_with_its_id() -> None:
     decisions: dict[str, ReviewDecision] = {}
 
     async def ask(call_id: str) -> None:
-        decisions[call_id] = await broker.ask(call_id, "t1", silent)
+        decisions[call_id] = await broker.request_decision(call_id, "t1", silent)
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask, "c1")
@@ -56,11 +56,11 @@ async def test_an_answer_finds_only_the_question_with_its_id() -> None:
 
 async def test_the_id_of_a_turn_answers_its_only_question() -> None:
     broker = ApprovalBroker()
-    assert await broker.ask("c1", "t1", lambda: _answered(broker, "t1")) is YES
+    assert await broker.request_decision("c1", "t1", lambda: _answered(broker, "t1")) is YES
 
 
 def _answered(broker: ApprovalBroker, id: str) -> None:
-    assert broker.knows(id)
+    assert broker.is_open(id)
     assert broker.resolve(id, YES)
 
 
@@ -69,12 +69,12 @@ async def test_a_second_question_under_the_same_id_is_denied_and_the_first_goes_
     decisions: list[ReviewDecision] = []
 
     async def ask() -> None:
-        decisions.append(await broker.ask("c1", "t1", silent))
+        decisions.append(await broker.request_decision("c1", "t1", silent))
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
         await anyio.wait_all_tasks_blocked()
-        assert await broker.ask("c1", "t1", silent) is NO
+        assert await broker.request_decision("c1", "t1", silent) is NO
         assert broker.resolve("c1", YES)
     assert decisions == [YES]
 
@@ -82,7 +82,7 @@ async def test_a_second_question_under_the_same_id_is_denied_and_the_first_goes_
 async def test_a_withdrawn_question_leaves_nothing_to_answer() -> None:
     broker = ApprovalBroker()
     with anyio.move_on_after(0):
-        await broker.ask("c1", "t1", silent)
-    assert not broker.knows("c1")
+        await broker.request_decision("c1", "t1", silent)
+    assert not broker.is_open("c1")
     assert not broker.resolve("c1", YES)
-    assert await broker.ask("c1", "t2", lambda: _answered(broker, "c1")) is YES
+    assert await broker.request_decision("c1", "t2", lambda: _answered(broker, "c1")) is YES

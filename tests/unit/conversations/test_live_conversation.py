@@ -143,7 +143,7 @@ async def place() -> AsyncIterator[Place]:
     here = Place(LiveConversation("c", cast(Any, session), outgoing, ids.__next__), session, outgoing)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
-            group.start_soon(outgoing.run)
+            group.start_soon(outgoing.write_queued)
             group.start_soon(here.live.run)
             yield here
             await here.live.shut_down()

@@ -67,7 +67,7 @@ async def test_a_person_is_asked_at_a_terminal(typed: str, yes: bool) -> None:
         assert isinstance(person, AtTerminal)
         keys.write(typed.encode())
         with anyio.fail_after(5):
-            assert await person.decides("May it?") is yes
+            assert await person.decide("May it?") is yes
     assert stream.getvalue().startswith("asked    May it? [y/n]")
 
 
@@ -76,7 +76,7 @@ async def test_nobody_says_no() -> None:
     screen, stream = plain()
     person = who_decides(screen, io.StringIO("y\n"), yes=False)
     assert isinstance(person, Nobody)
-    assert not await person.decides("May it?")
+    assert not await person.decide("May it?")
     assert "denied" in stream.getvalue()
 
 

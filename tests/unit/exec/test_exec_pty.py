@@ -16,7 +16,7 @@ async def until(session: PtySession, words: bytes) -> bytes:
     seen = b""
     with anyio.fail_after(10):
         while words not in seen:
-            seen += await session.read(0.05)
+            seen += await session.read_for(0.05)
     return seen
 
 
@@ -27,7 +27,7 @@ async def test_a_session_is_written_to_and_answers(bench: Bench, policy: Sandbox
     await until(session, b"terminal")
     await session.write(b"hello\n")
     await until(session, b"got:hello")
-    await session.read(5)
+    await session.read_for(5)
     assert session.exit_code == 7
     await session.close()
 
@@ -35,8 +35,8 @@ async def test_a_session_is_written_to_and_answers(bench: Bench, policy: Sandbox
 async def test_output_is_taken_in_unread_and_kept_to_a_cap(bench: Bench) -> None:
     session = await bench.runner.open_session(bench.spec("sh", "-c", "seq 100000; echo end"))
     with anyio.fail_after(10):
-        await session.ended()
-    output = await session.read(0)
+        await session.wait_ended()
+    output = await session.read_for(0)
     assert output.startswith(b"1\r\n")
     assert output.endswith(b"end\r\n")
     assert len(output) < 200_000
@@ -52,7 +52,7 @@ async def test_closing_ends_the_command(bench: Bench) -> None:
 
 async def test_a_program_that_is_missing(bench: Bench) -> None:
     session = await bench.runner.open_session(bench.spec("no-such-program"))
-    await session.read(5)
+    await session.read_for(5)
     assert session.failure is not None
     assert "NotFound" in session.failure
     await session.close()

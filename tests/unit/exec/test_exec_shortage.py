@@ -209,7 +209,7 @@ async def test_a_command_ends_with_its_helpers(
     async def run() -> None:
         if terminal:
             session = await bench.runner.open_session(bench.spec("sh", "-c", script))
-            await session.ended()
+            await session.wait_ended()
             assert session.exit_code == 137
             await session.close()
         else:

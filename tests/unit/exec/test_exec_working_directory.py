@@ -49,7 +49,7 @@ async def test_it_is_so_on_a_terminal_and_without_namespaces(degraded: Bench, po
     with pytest.raises(LaunchError, match="NotADirectory"):
         await run(degraded, spec)
     session = await degraded.runner.open_session(spec)
-    await session.ended()
+    await session.wait_ended()
     assert session.failure is not None
     await session.close()
 

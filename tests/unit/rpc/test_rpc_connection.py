@@ -40,12 +40,12 @@ class Echo:
         self.order.append(request.id)
         return RpcReply(json.dumps(request.params).encode())
 
-    async def notified(self, method: str, params: Json) -> None:
+    async def receive_notification(self, method: str, params: Json) -> None:
         self.told.append(method)
         if method == "broken":
             raise RuntimeError
 
-    def error(self, error: BaseException, method: str) -> RpcError:
+    def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
         return error if isinstance(error, RpcError) else internal_error("internal error")
 
 
@@ -77,7 +77,7 @@ async def talk(
     outgoing = Outgoing(server.write, unread)
     talking = Talk(client, outgoing, echo)
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
 
         async def serve() -> None:
             await Connection(server, outgoing, echo, most).serve()

@@ -32,7 +32,7 @@ async def test_lines_leave_whole_and_in_order() -> None:
     client.reads.set()
     outgoing = Outgoing(client.write, 100)
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
         for n in range(1000):
             outgoing.send(b"%d" % n)
             if n % 7 == 0:
@@ -48,12 +48,12 @@ async def test_a_producer_is_held_back_until_the_client_reads() -> None:
     async def produce() -> None:
         nonlocal produced
         for _ in range(100):
-            await outgoing.room()
+            await outgoing.wait_for_capacity()
             outgoing.send(b"x" * 30)
             produced += 1
 
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
         group.start_soon(produce)
         await anyio.wait_all_tasks_blocked()
         assert outgoing.congested
@@ -73,12 +73,12 @@ async def test_a_producer_without_end_keeps_nobody_else_waiting() -> None:
 
     async def produce(name: str, rounds: int) -> None:
         for _ in range(rounds):
-            await outgoing.room()
+            await outgoing.wait_for_capacity()
             outgoing.send(b"x" * 200)
             order.append(name)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
         group.start_soon(produce, "greedy", 50)
         await anyio.wait_all_tasks_blocked()
         group.start_soon(produce, "reader", 5)
@@ -96,11 +96,11 @@ async def test_who_gives_up_waiting_or_finds_it_closed_holds_up_nobody() -> None
     outgoing = Outgoing(client.write, 100)
 
     async def wait(name: str) -> None:
-        await outgoing.room()
+        await outgoing.wait_for_capacity()
         went.append(name)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
         outgoing.send(b"x" * 200)
         async with anyio.create_task_group() as first:
             first.start_soon(wait, "first")
@@ -126,7 +126,7 @@ async def test_written_waits_for_what_was_sent_and_not_for_more() -> None:
         done = True
 
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
         outgoing.send(b"one")
         group.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
@@ -148,7 +148,7 @@ async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
 
     async def serve() -> None:
         with pytest.raises(TransportClosed):
-            await outgoing.run()
+            await outgoing.write_queued()
         outgoing.close()
 
     async with anyio.create_task_group() as group:
@@ -156,7 +156,7 @@ async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
         group.start_soon(ask)
         outgoing.send(b"x" * 100)
         await anyio.wait_all_tasks_blocked()
-        group.start_soon(outgoing.room)
+        group.start_soon(outgoing.wait_for_capacity)
         group.start_soon(outgoing.written)
         client.reads.set()
     assert [answer.error for answer in answers] == ["the connection was closed"]
@@ -169,7 +169,7 @@ async def test_an_answer_that_comes_twice_or_from_nowhere_is_no_harm() -> None:
     client.reads.set()
     outgoing = Outgoing(client.write, 100)
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
         waiter = outgoing.pending.register()
         assert outgoing.pending.resolve(waiter.id, ClientReply(result=1))
         assert not outgoing.pending.resolve(waiter.id, ClientReply(result=2))
@@ -199,7 +199,7 @@ async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way
     outgoing.send(b"x" * 99)  # with its line end, just what may wait
     assert not congested()
     async with anyio.create_task_group() as group:
-        group.start_soon(outgoing.run)
+        group.start_soon(outgoing.write_queued)
         await anyio.wait_all_tasks_blocked()
         outgoing.send(b"y" * 49)
         assert congested()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.sandbox.confine import seccomp
-from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS, NOTIFY, Rule, Test, assemble
+from app_server.core.sandbox.confine.bpf import ALLOW, ERRNO, KILL_PROCESS, NOTIFY, FilterRule, Test, assemble
 from app_server.core.sandbox.confine.seccomp import Filter, Part
 
 X86, ARM = seccomp.ARCHITECTURES["x86_64"], seccomp.ARCHITECTURES["aarch64"]
@@ -101,7 +101,7 @@ TESTS = st.builds(
 ) | st.builds(Test, st.just(1), st.just(()), wide=st.just(True))
 RULES = st.lists(
     st.builds(
-        Rule,
+        FilterRule,
         st.integers(0, 400),
         st.sampled_from((EPERM, ENOSYS, NOTIFY)),
         st.lists(TESTS, max_size=3).map(tuple),
@@ -117,7 +117,7 @@ def holds(test: Test, arguments: tuple[int, int]) -> bool:
 
 @given(RULES, st.lists(st.tuples(*[st.integers(0, 400), *[st.integers(0, 3)] * 2]), min_size=1, max_size=50))
 def test_the_first_rule_whose_tests_hold_decides(
-    rules: list[Rule], calls: list[tuple[int, int, int]]
+    rules: list[FilterRule], calls: list[tuple[int, int, int]]
 ) -> None:
     code = assemble(X86, rules, x32=True)
     for number, *arguments in [*calls, *((rule.number, 1, 2) for rule in rules[:20])]:

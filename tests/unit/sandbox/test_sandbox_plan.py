@@ -39,7 +39,7 @@ def test_existing_names_are_fenced_and_all_are_reserved() -> None:
     plan = make_plan(WorkspaceWrite(), facts(RootFacts("/ws", "/real", ("/real/.git",))))
     assert plan is not None
     assert plan.writable_roots == ("/real",)
-    assert plan.fences == ("/real/.git",)
+    assert plan.protected == ("/real/.git",)
     assert plan.reserved == ("/real/.agents", "/real/.codex", "/real/.git")
 
 
@@ -57,7 +57,7 @@ def test_a_link_inside_a_root_opens_nothing() -> None:
     through = RootFacts("/ws/sub", "/home/u", ("/home/u/.git",), links=("/ws/sub",))
     plan = planned(RootFacts("/ws", "/ws"), through)
     assert plan.writable_roots == ("/ws",)
-    assert plan.fences == ()
+    assert plan.protected == ()
     assert all(within(name, "/ws") for name in plan.reserved)
     assert plan.notices == (
         "Commands may not write in /ws/sub: it is reached by a link that commands may change.",
@@ -76,7 +76,7 @@ def test_a_link_inside_a_root_that_stays_inside_is_covered_and_its_names_are_res
         RootFacts("/ws", "/ws"), RootFacts("/ws/l", "/ws/d/sub", ("/ws/d/sub/.git",), links=("/ws/l",))
     )
     assert plan.writable_roots == ("/ws",)
-    assert "/ws/d/sub/.git" in plan.fences
+    assert "/ws/d/sub/.git" in plan.protected
     assert "/ws/d/sub/.codex" in plan.reserved
     assert plan.pinned == ("/ws/d", "/ws/d/sub")
     assert plan.notices == ()
@@ -113,13 +113,13 @@ def test_what_lies_above_a_fence_is_pinned_up_to_the_root() -> None:
     assert plan.writable_roots == ("/tmp",)
     assert plan.pinned == ("/tmp/t", "/tmp/t/ws")
     far = planned(RootFacts("/ws", "/ws", ("/ws/.git", "/ws/d/e/real", "/elsewhere/real")))
-    assert far.fences == ("/ws/.git", "/ws/d/e/real")
+    assert far.protected == ("/ws/.git", "/ws/d/e/real")
     assert far.pinned == ("/ws/d", "/ws/d/e")
 
 
 def test_what_lies_inside_a_fence_needs_none_of_its_own() -> None:
     plan = planned(RootFacts("/ws", "/ws", ("/ws/.git", "/ws/.git/worktrees/w", "/ws/.git/hooks")))
-    assert plan.fences == ("/ws/.git",)
+    assert plan.protected == ("/ws/.git",)
     assert plan.pinned == ()
 
 
@@ -131,7 +131,7 @@ def test_the_home_and_the_links_to_it_are_fenced_with_what_lies_above() -> None:
         ),
     )
     assert plan is not None
-    assert plan.fences == ("/ws/conf/link", "/ws/state/home")
+    assert plan.protected == ("/ws/conf/link", "/ws/state/home")
     assert plan.pinned == ("/ws/conf", "/ws/state")
 
 
@@ -139,7 +139,7 @@ def test_fences_of_other_conversations_hold_inside_the_roots() -> None:
     found = SandboxFacts(HOME, (RootFacts("/p", "/p"),), others=("/p/a/sub/.git", "/q/.git"))
     plan = make_plan(WorkspaceWrite(), found)
     assert plan is not None
-    assert plan.fences == ("/p/a/sub/.git",)
+    assert plan.protected == ("/p/a/sub/.git",)
     assert plan.pinned == ("/p/a", "/p/a/sub")
 
 
@@ -174,7 +174,7 @@ def test_roots_that_are_never_granted(real: str | None) -> None:
 def test_the_servers_home_is_fenced_inside_a_root() -> None:
     plan = make_plan(WorkspaceWrite(), facts(RootFacts("/home/u", "/home/u", (HOME,))))
     assert plan is not None
-    assert HOME in plan.fences
+    assert HOME in plan.protected
 
 
 def test_root_keeps_its_way_with_files_of_others_only_there() -> None:
@@ -217,7 +217,7 @@ def test_what_git_points_to_is_found(tmp_path: Path) -> None:
     (tmp_path / "ws/.git").write_text("gitdir: ../main/.git/worktrees/w\n")
     (root,) = roots_of(tmp_path / "ws").values()
     main = tmp_path / "main/.git"
-    assert root.fences == (str(tmp_path / "ws/.git"), str(main / "worktrees/w"), str(main))
+    assert root.protected == (str(tmp_path / "ws/.git"), str(main / "worktrees/w"), str(main))
 
 
 def test_repositories_inside_a_root_are_found(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_repositories_inside_a_root_are_found(tmp_path: Path) -> None:
     (tmp_path / ".codex").symlink_to("somewhere")
     (tmp_path / "somewhere").mkdir()
     (root,) = roots_of(tmp_path).values()
-    assert set(root.fences) == {
+    assert set(root.protected) == {
         str(tmp_path / "sub/.git"),
         str(tmp_path / "packages/inner/.git"),
         str(tmp_path / ".codex"),
@@ -240,8 +240,8 @@ def test_repositories_inside_a_root_are_found(tmp_path: Path) -> None:
 def test_a_git_file_that_is_none_is_survived(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".git").write_bytes(content)
     (root,) = roots_of(tmp_path).values()
-    assert all(within(fence, str(tmp_path)) and fence != str(tmp_path) for fence in root.fences)
-    assert root.fences[0] == str(tmp_path / ".git")
+    assert all(within(fence, str(tmp_path)) and fence != str(tmp_path) for fence in root.protected)
+    assert root.protected[0] == str(tmp_path / ".git")
 
 
 def test_every_link_on_the_way_to_git_is_found(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_every_link_on_the_way_to_git_is_found(tmp_path: Path) -> None:
     (tmp_path / "d").symlink_to("a")
     (tmp_path / ".git").symlink_to("d/real")
     (root,) = roots_of(tmp_path).values()
-    assert set(root.fences) == {str(tmp_path / name) for name in (".git", "d", "a/real")}
+    assert set(root.protected) == {str(tmp_path / name) for name in (".git", "d", "a/real")}
 
 
 def test_hooks_that_are_a_link_are_found_where_they_lead(tmp_path: Path) -> None:
@@ -257,13 +257,13 @@ def test_hooks_that_are_a_link_are_found_where_they_lead(tmp_path: Path) -> None
     (tmp_path / "githooks").mkdir()
     (tmp_path / ".git/hooks").symlink_to("../githooks")
     (root,) = roots_of(tmp_path).values()
-    assert str(tmp_path / "githooks") in root.fences
+    assert str(tmp_path / "githooks") in root.protected
 
 
 def test_a_git_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
     (root,) = roots_of(tmp_path).values()
-    assert root.fences == (str(tmp_path / ".git"),)
+    assert root.protected == (str(tmp_path / ".git"),)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
@@ -282,4 +282,4 @@ def test_a_shortage_leaves_no_fence_out(tmp_path: Path, deep: bool, told: str) -
     with open_files(0), pytest.raises(SandboxShortage, match=f"{told}.*try again"):
         inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots)
     (root,) = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots).roots
-    assert str(tmp_path / ("ws/sub/.git" if deep else "main/.git")) in root.fences
+    assert str(tmp_path / ("ws/sub/.git" if deep else "main/.git")) in root.protected

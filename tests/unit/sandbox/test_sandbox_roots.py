@@ -167,9 +167,9 @@ def test_conversations_keep_the_fences_of_one_another(
     (tmp_path / "proj/a/b/c/.git").mkdir(parents=True)
     inner, outer = server.open(), server.open()
     planned(inner, "proj/a/b/c")
-    assert str(tmp_path / "proj/a/b/c/.git") in planned(outer, "proj").fences
+    assert str(tmp_path / "proj/a/b/c/.git") in planned(outer, "proj").protected
     inner.close()
-    assert planned(outer, "proj").fences == ()
+    assert planned(outer, "proj").protected == ()
 
 
 def test_links_to_the_home_are_fenced(tmp_path: Path, server: ServerRoots, planned: Planned) -> None:
@@ -177,7 +177,7 @@ def test_links_to_the_home_are_fenced(tmp_path: Path, server: ServerRoots, plann
     (tmp_path / "state").mkdir()
     link(tmp_path / "ws/conf/home", tmp_path / "state")
     plan = planned(server.open(), "ws", home=str(tmp_path / "ws/conf/home"))
-    assert plan.fences == (str(tmp_path / "ws/conf/home"),)
+    assert plan.protected == (str(tmp_path / "ws/conf/home"),)
     assert plan.pinned == (str(tmp_path / "ws/conf"),)
 
 
@@ -229,4 +229,4 @@ def test_another_conversations_root_behind_a_link_is_left_alone(
     inner, outer = server.open(), server.open()
     planned(inner, "proj/sub")
     replace_by_link(tmp_path / "proj/sub", tmp_path / "out")
-    assert planned(outer, "proj").fences == ()
+    assert planned(outer, "proj").protected == ()

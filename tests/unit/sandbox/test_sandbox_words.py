@@ -12,7 +12,7 @@ from app_server.core.sandbox.plan import SandboxPlan
 
 PLAN = SandboxPlan(
     writable_roots=('/private/tmp/w")(s\\.*',),
-    fences=("/ws/.git",),
+    protected=("/ws/.git",),
     reserved=("/ws/.codex",),
     home="/home/u/.codex",
 )
@@ -39,7 +39,7 @@ def test_paths_are_parameters_and_never_text() -> None:
 
 def test_the_profile_keeps_directories_above_a_fence_from_being_renamed() -> None:
     text, parameters = macos.profile(
-        SandboxPlan(writable_roots=("/ws",), fences=("/ws/d/e",), pinned=("/ws/d",))
+        SandboxPlan(writable_roots=("/ws",), protected=("/ws/d/e",), pinned=("/ws/d",))
     )
     (pinned,) = (key for key, value in parameters.items() if value == "/ws/d")
     assert f'(deny file-write-unlink (literal (param "{pinned}")))' in text

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.lazy import Lazy
-from app_server.startup.early_handshake import EarlyAnswer, Handover, early_handshake, plain_introduction
+from app_server.startup.early_handshake import EarlyResponder, Handover, early_handshake, plain_initialize
 from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.v1.initialize import InitializeParams
@@ -45,7 +45,7 @@ class Pipes:
         os.close(self.to_stdin)
         self.to_stdin = -1
 
-    def handshake(self, early: EarlyAnswer | None = None) -> Handover | None:
+    def handshake(self, early: EarlyResponder | None = None) -> Handover | None:
         server: Lazy[object] = Lazy(object)
         return early_handshake(
             self.stdin, self.stdout, ENVIRONMENT, HOME, server, None if early is None else Lazy(lambda: early)
@@ -83,9 +83,9 @@ def test_an_initialize_is_answered_and_what_the_client_can_do_is_kept(
     pipes.send(initialize(clientInfo=CLIENT, capabilities=capabilities))
     handover = pipes.handshake()
     assert handover is not None
-    assert handover.introduction is not None
-    assert handover.introduction.capabilities == capabilities
-    assert (handover.introduction.name, handover.introduction.version) == ("editor", "7")
+    assert handover.initialize is not None
+    assert handover.initialize.capabilities == capabilities
+    assert (handover.initialize.name, handover.initialize.version) == ("editor", "7")
     assert handover.unread == b""
     [answer] = pipes.answers()
     assert answer["result"]["userAgent"].startswith("editor/")
@@ -107,7 +107,7 @@ def test_what_has_to_be_looked_at_is_left_for_the_full_server(pipes: Pipes, para
     pipes.send(initialize(**params), {"method": "initialized"})
     handover = pipes.handshake()
     assert handover is not None
-    assert handover.introduction is None
+    assert handover.initialize is None
     assert [json.loads(line) for line in handover.unread.splitlines()] == [
         initialize(**params),
         {"method": "initialized"},
@@ -185,7 +185,7 @@ def test_a_client_that_takes_its_time_finds_the_server_loading(pipes: Pipes) -> 
     handover = early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, HOME, Lazy(load))
     client.join()
     assert handover is not None
-    assert handover.introduction is not None
+    assert handover.initialize is not None
 
 
 json_values = st.recursive(
@@ -203,7 +203,7 @@ capabilities = json_values | st.dictionaries(
 
 @given(st.fixed_dictionaries({"clientInfo": clients | json_values}, optional={"capabilities": capabilities}))
 def test_only_what_the_full_server_accepts_is_answered_early(params: Json) -> None:
-    early = plain_introduction(Request(1, "initialize", params))
+    early = plain_initialize(Request(1, "initialize", params))
     if early is None:
         return
     full = InitializeParams.model_validate(params)

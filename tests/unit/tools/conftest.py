@@ -20,7 +20,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
-from app_server.core.tools.contract import ToolTurn, TurnSettings
+from app_server.core.tools.contract import ApprovalServices, CommandServices, ToolTurn, TurnSettings
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
@@ -146,7 +146,7 @@ def scene(tmp_path: Path) -> MakeScene:
         def emit(event: EngineEvent) -> None:
             said.extend(adapter.messages(SessionEvent("1", "turn-1", event)))
             if isinstance(event, ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent):
-                assert broker.knows(event.call_id)  # registered before it is asked
+                assert broker.is_open(event.call_id)  # registered before it is asked
                 made.while_asked()
                 broker.resolve(event.call_id, made.answers.pop(0))
 
@@ -158,17 +158,12 @@ def scene(tmp_path: Path) -> MakeScene:
             settings=TurnSettings(str(tmp_path / "ws"), approval, policy),
             config=config,
             items=TurnEmitter(Recorder(emit), "1", "turn-1", lambda: 0.0),
-            broker=broker,
-            approved=ApprovalMemory(),
-            runner=runner,
-            roots=runner.roots.open(),
+            commands=CommandServices(runner, runner.roots.open(), Terminals(), shell_path="/bin/sh"),
+            approvals=ApprovalServices(broker, ApprovalMemory(), store),
             mcp=cast(McpManager, None),  # no tool here has to do with servers
             diffs=TurnDiffTracker(),
-            store=store,
             clock=lambda: 0.0,
             new_id=lambda: str(uuid.uuid4()),
-            terminals=Terminals(),
-            shell_path="/bin/sh",
         )
         made = Scene(tmp_path, runner, turn, said, list(answers or []))
         return made

@@ -197,7 +197,7 @@ async def test_a_link_that_has_moved_hides_no_root_from_what_a_yes_is_compared_w
     await say(on)
     wider = WORKSPACE.model_copy(update={"writable_roots": (str(on.root / "ln"),)})
     on.turn.settings = replace(on.turn.settings, sandbox_policy=wider)
-    on.turn.roots.learn(wider, str(on.ws))
+    on.turn.commands.roots.learn(wider, str(on.ws))
     (on.root / "ln").unlink()
     (on.root / "ln").symlink_to("ws")
     with pytest.raises(ToolFailure):

@@ -10,7 +10,7 @@ import pytest
 
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.patching import Patching
+from app_server.core.tools.patching import PatchFlow
 from protocol.events.patches import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision, SandboxPolicy
 from tests.unit.tools.conftest import MakeScene, Scene, ran
@@ -39,7 +39,7 @@ def adds(name: str) -> str:
 
 
 async def apply(on: Scene, text: str, call_id: str = "c1") -> ExecResult:
-    return await Patching(call_id, text, str(on.ws), on.turn).through()
+    return await PatchFlow(call_id, text, str(on.ws), on.turn).apply()
 
 
 def end(on: Scene) -> PatchApplyEndEvent:

@@ -40,7 +40,7 @@ class Scripted:
     def spec(self) -> ToolSpec:
         return FunctionTool(name=self.name, description="", parameters={"type": "object"})
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         self.calls.append(call)
         return await self.body()
 
@@ -64,7 +64,7 @@ async def answers(scene: MakeScene, tool: Scripted, *items: CallItem) -> list[li
     calls = runtime(scene, tool)
     async with anyio.create_task_group() as group:
         runs = [calls.start(item, group) for item in items]
-    return [run.settled(0.0)[1:] for run in runs]
+    return [run.items(0.0)[1:] for run in runs]
 
 
 def text(item: ResponseItem) -> str:
@@ -104,7 +104,7 @@ async def test_an_id_is_free_again_once_its_call_has_ended(scene: MakeScene) -> 
     for _ in range(2):
         async with anyio.create_task_group() as group:
             run = calls.start(call("a"), group)
-        assert text(run.settled(0.0)[1]) == "fine"
+        assert text(run.items(0.0)[1]) == "fine"
     assert len(tool.calls) == 2
 
 
@@ -141,7 +141,7 @@ async def test_what_was_interrupted_says_so(scene: MakeScene) -> None:
         run = calls.start(call("a", "shell"), group, lambda _: told.append(run))
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    assert "aborted by user" in text(run.settled(1.5)[1])
+    assert "aborted by user" in text(run.items(1.5)[1])
     assert told == [], "nobody was told of an end that there was not"
 
 

@@ -56,7 +56,7 @@ class NoteTool:
     def spec(self) -> ToolSpec:
         return FunctionTool(name=self.name, description="", parameters={"type": "object"})
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         self.ran.append(call.call_id)
         if self.hold is not None:
             await self.hold()

@@ -1,4 +1,4 @@
-"""Logging in and out, and who is logged in."""
+"""Login, logout and the account."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AccountContext:
     outgoing: Outgoing
 
     def apply_rules(self) -> None:
-        """Which logins the configuration allows now."""
+        """Apply the logins that the current configuration allows."""
         config = self.config.load()
         self.auth.rules = LoginRules(config.forced_login_method, config.forced_chatgpt_workspace_id)
 
@@ -70,7 +70,7 @@ async def login_chat_gpt(context: AccountContext, params: NoParams) -> HandlerRe
             context.notify_status(AuthMethod.CHATGPT)
 
     async def wait_for_browser() -> None:
-        context.logins.finish(login, ended)
+        context.logins.await_in_background(login, ended)
 
     return HandlerResult(
         LoginChatGptResponse(login_id=login.id, auth_url=login.flow.auth_url), wait_for_browser

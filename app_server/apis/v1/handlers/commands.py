@@ -1,4 +1,4 @@
-"""`execOneOffCommand`: a command outside of any conversation, in the sandbox that it is asked for."""
+"""`execOneOffCommand`: a command outside of any conversation, in the requested sandbox."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommandContext:
 async def exec_one_off_command(
     context: CommandContext, params: ExecOneOffCommandParams
 ) -> ExecOneOffCommandResponse:
-    """Without a policy the configured one holds. A command that runs out of time is ended, exit code 124."""
+    """The default policy is the configured one. After a time-out the exit code is 124."""
     if not params.command:
         raise invalid_request("command must not be empty", "invalid_params", "command")
     config = context.config.load()

@@ -56,7 +56,7 @@ class ConversationContext:
 async def new_conversation(
     context: ConversationContext, params: NewConversationParams
 ) -> NewConversationResponse:
-    context.warm_up.turns_ahead()
+    context.warm_up.expect_turn()
     config = context.config.load(overrides(params))
     live, opened = await context.open(config, NewConversation())
     return NewConversationResponse(
@@ -72,7 +72,7 @@ async def resume_conversation(
 ) -> HandlerResult[ResumeConversationResponse]:
     config = context.config.load(overrides(params.overrides) if params.overrides else None)
     live, opened = await _reopen(context, params, config)
-    await _announce(context, live, opened, config)
+    await _notify_configured(context, live, opened, config)
     response = ResumeConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
@@ -80,10 +80,10 @@ async def resume_conversation(
         rollout_path=str(live.rollout_path),
     )
 
-    async def expect_turns() -> None:  # reading a long conversation needs the processor more
-        context.warm_up.turns_ahead()
+    async def expect_turn() -> None:  # after the response: reading a long conversation needs the processor
+        context.warm_up.expect_turn()
 
-    return HandlerResult(response, expect_turns)
+    return HandlerResult(response, expect_turn)
 
 
 async def _reopen(
@@ -101,7 +101,7 @@ async def _reopen(
     )
 
 
-async def _announce(
+async def _notify_configured(
     context: ConversationContext, live: LiveConversation, opened: Opened, config: Config
 ) -> None:
     log_id, count = await live.session.history_metadata()
@@ -153,7 +153,7 @@ async def get_summary(
 async def archive_conversation(
     context: ConversationContext, params: ArchiveConversationParams
 ) -> ArchiveConversationResponse:
-    """A conversation that is open is ended first; a path that is not its own is refused before that."""
+    """Check that the path belongs to the conversation, shut the conversation down if it is open, then archive it."""
     home, id, path = context.config.home, params.conversation_id, Path(params.rollout_path)
     try:
         await run_in_thread(archivable, home, id, path)

@@ -1,4 +1,4 @@
-"""Searching files and showing what changed."""
+"""File search and diffs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FileContext:
 
 
 async def fuzzy_file_search(context: FileContext, params: FuzzyFileSearchParams) -> FuzzyFileSearchResponse:
-    """A second search with the same token ends the first, which then answers with nothing."""
+    """A second search with the same token cancels the first, which then returns no files."""
     roots = [Path(root) for root in params.roots]
     hits = await context.search.search(params.query, roots, params.cancellation_token)
     return FuzzyFileSearchResponse(

@@ -1,4 +1,4 @@
-"""`initialize`, one method for all APIs: its answer grows with what the client announces. And the user agent."""
+"""`initialize`, one method for all APIs: its result grows with the client's capabilities. And `getUserAgent`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app_server.apis.capabilities import InvalidCapability, parse_capabilities, platform_os
 from app_server.apis.handshake import Handshake
-from app_server.identity import Introduction
+from app_server.identity import EarlyInitialize
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
 from protocol.records import dataclass
@@ -42,8 +42,8 @@ async def initialize(context: InitializeContext, params: InitializeParams) -> In
     )
 
 
-def adopt_introduction(handshake: Handshake, early: Introduction) -> None:
-    """Go on from an `initialize` that was answered before."""
+def adopt_early_initialize(handshake: Handshake, early: EarlyInitialize) -> None:
+    """Adopt an `initialize` that the early handshake has answered."""
     _accept(handshake, early.name, early.version, early.capabilities)
 
 

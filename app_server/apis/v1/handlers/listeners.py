@@ -25,7 +25,7 @@ class ListenerContext:
 async def add_conversation_listener(
     context: ListenerContext, params: AddConversationListenerParams
 ) -> HandlerResult[AddConversationSubscriptionResponse]:
-    """Events that have waited for a listener begin to flow after the response."""
+    """Events that waited for a listener are sent after the response."""
     live = context.conversations.get(params.conversation_id)
     id = context.new_id()
 

@@ -1,4 +1,4 @@
-"""Saying something, stopping it, and the extension that submits any operation."""
+"""User messages, interrupts, and the extension that submits any operation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def send_user_turn(
 async def interrupt_conversation(
     conversations: ConversationManager, params: InterruptConversationParams
 ) -> InterruptConversationResponse:
-    """Answered once nothing runs any more, at once where nothing did."""
+    """Responds once no turn is running."""
     await conversations.get(params.conversation_id).interrupt()
     return InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
 

@@ -74,7 +74,7 @@ async def thread_start(
         raise invalid_request(
             "ephemeral threads are not supported by this version", "unsupported", "ephemeral"
         )
-    context.warm_up.turns_ahead()
+    context.warm_up.expect_turn()
     config = _load(context, _overrides(params))
     live, _ = await context.conversations.open(config, NewConversation(), context.operation_ids())
     live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
@@ -100,7 +100,7 @@ async def thread_resume(
     async def subscribe() -> None:
         # After the response: what is open is asked again, and whatever happens from here on is sent.
         joined.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
-        context.warm_up.turns_ahead()
+        context.warm_up.expect_turn()
 
     return HandlerResult(response, subscribe)
 

@@ -1,9 +1,9 @@
-"""The server's home as commands see it: read-only, with everything in it but the secrets. Linux.
+"""The server's home as commands see it: read-only, with everything in it except the secrets. Linux.
 
-What is shown is put together ahead of time, since it is the same for each command, and looked over when the command
-comes: a home that has changed since is put together anew. Only the files in it are added then, as a file that is shown
-is held even after somebody has deleted it. A home whose entries cannot be listed, or are too many to be shown one by
-one, is shown empty. Runs in a mount namespace of the command's own.
+The view is mounted ahead of time, since it is the same for each command, and checked when the command arrives: if the
+home has changed, it is mounted again. Files are mounted only then, because a mounted file stays in use after it is
+deleted. A home that cannot be listed, or has too many entries for one mount each, is shown empty. Runs in the command's
+own mount namespace.
 """
 
 from __future__ import annotations
@@ -30,42 +30,43 @@ from app_server.core.sandbox.confine.syscalls import (
 )
 
 MAX_ENTRIES = 200
-"""Each costs a mount, which every command would wait for."""
+"""Each entry costs every command a mount."""
 RACY_NS = 50_000_000
-"""A folder that was changed so shortly before it was read may change again without another time stamp."""
+"""A folder that changed so shortly before the read may change again with the same time stamp."""
 
 
 @dataclass(slots=True)
 class ShownHome:
-    """A home that was put together but for its files, and what it was made of."""
+    """A mounted view without its files, and the state of the home that it was made from."""
 
     path: bytes
     secrets: list[bytes]
     folder: int
-    """The real folder; open until the files are shown."""
+    """A descriptor of the real folder, closed once the files are mounted."""
     files: list[bytes]
     changed: tuple[int, int]
-    """When the folder had last changed."""
+    """The folder's mtime and ctime."""
     racy: bool
+    """It had changed too shortly before for its time stamps to prove anything."""
     cover: tuple[int, int]
-    """What lies at the path now."""
+    """Device and inode of the mount at the path."""
 
     def current(self, confine: dict[str, Any]) -> bool:
-        """Whether this is what the command is to be shown. To be asked before its roots are opened."""
+        """Whether the view is valid for this command. Call it before the roots are opened."""
         path: bytes = confine["home"]
         now = _changed(os.fstat(self.folder))
         if self.racy or now != self.changed or (path, confine["secrets"]) != (self.path, self.secrets):
             return False
-        # A root that holds the home is opened together with it; a fence closes the home again.
+        # A writable root that contains the home makes it writable as well, unless the home is protected in it.
         inside = any(path.startswith(root.rstrip(b"/") + b"/") for root in confine["roots"])
-        return (path in confine["fences"] or not inside) and _identity(os.stat(path)) == self.cover
+        return (path in confine["protected"] or not inside) and _identity(os.stat(path)) == self.cover
 
     def complete(self) -> None:
-        """Shows the files, too."""
+        """Mount the files as well."""
         for name in self.files:
             with contextlib.suppress(OSError):
                 attach(open_tree(name, AT_SYMLINK_NOFOLLOW, self.folder), os.path.join(self.path, name))
-        os.close(self.folder)  # no command may come by it
+        os.close(self.folder)  # no command may inherit it
 
     def undo(self) -> None:
         os.close(self.folder)
@@ -74,7 +75,7 @@ class ShownHome:
 
 
 def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
-    """Covers `home` by what is shown of it; None where there is no such folder."""
+    """Mount the view, without files, over `home`. None if there is no such folder."""
     try:
         folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -107,14 +108,14 @@ def _entries(home: bytes, secrets: list[bytes]) -> list[bytes]:
 
 
 def hide(home: bytes, secrets: list[bytes]) -> None:
-    """Shows the server's home without its secrets, whatever files come to bear their names later."""
+    """Mount the complete view. The secrets stay hidden, even if their files are replaced later."""
     shown = show(home, secrets)
     if shown is not None:
         shown.complete()
 
 
 def cover(path: bytes) -> None:
-    """Puts an empty device where a file is."""
+    """Mount /dev/null over a file."""
     if os.path.exists(path):
         attach(open_tree(b"/dev/null"), path)
 

@@ -1,8 +1,7 @@
-"""Landlock: write rights for the roots and nothing else, TCP and scopes where the kernel has them. Linux.
+"""Landlock: write rights for the roots only; TCP and scopes if the kernel supports them. Linux.
 
-The server says which rights (see `landlock_rights`, which wraps the `landlock` package); here are the
-three system calls, since the launcher runs without site-packages and the package knows neither TCP nor
-scopes.
+The server chooses the rights (`landlock_rights`, which wraps the `landlock` package). The three system calls are made
+here, since the launcher runs without site-packages and the package supports neither TCP nor scopes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from app_server.core.sandbox.confine.syscalls import call
 
 RULE_PATH_BENEATH = 1
 FILE_RIGHTS = (1 << 1) | (1 << 14) | (1 << 15)
-"""WRITE_FILE, TRUNCATE, IOCTL_DEV: all that a rule on a single file may grant of what is handled."""
+"""WRITE_FILE, TRUNCATE, IOCTL_DEV: the handled rights that a rule for a single file may grant."""
 
 
 class RulesetAttributes(ctypes.Structure):
@@ -32,7 +31,7 @@ class PathBeneath(ctypes.Structure):
 
 
 def restrict(rights: dict[str, int], writable: list[int], devices: list[bytes]) -> None:
-    """Confines this thread and all that it starts; no_new_privs must be set. `writable` are descriptors of roots."""
+    """Confine this thread and its future children; no_new_privs must be set. `writable` are descriptors of roots."""
     attributes = RulesetAttributes(rights["fs"], rights["net"], rights["scoped"])
     ruleset = call("landlock_create_ruleset", ctypes.byref(attributes), rights["size"], 0)
     try:

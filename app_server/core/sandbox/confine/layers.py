@@ -1,6 +1,6 @@
-"""The layers in their order: namespaces, capabilities, Landlock, seccomp. Linux.
+"""Applies the layers in order: namespaces, capabilities, Landlock, seccomp. Linux.
 
-Runs in the process to be confined. Any layer that fails raises OSError and the command does not run.
+Runs in the process to be confined. If a layer fails, it raises OSError and the command does not run.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from app_server.core.sandbox.confine.home import ShownHome
 from app_server.core.sandbox.confine.seccomp import Filter, Part
 
 DEVICE_FOLDER = [b"/dev"]
-"""Inside namespaces /dev is private: all of it may be written."""
+"""Inside namespaces /dev is private, so all of it is writable."""
 
 HOST_DEVICES = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty"]
 
 
 def in_parent(*, network: bool) -> None:
-    """Confines the parent that commands are forked from, but for what it and they still need to make their worlds."""
-    privileges.forgo()
+    """Confine the parent that forks commands, except for the calls with which it and they set up namespaces."""
+    privileges.forgo_new_privileges()
     seccomp.install(Filter(network=network, namespaces=True, part=Part.AHEAD))
     for broker in (True, False):
         seccomp.prepare(Filter(network=network, namespaces=True, broker=broker, part=Part.REST))
@@ -31,9 +31,8 @@ def in_parent(*, network: bool) -> None:
 def with_namespaces(
     confine: dict[str, Any], environment: dict[bytes, bytes], shown: ShownHome | None
 ) -> int | None:
-    """Confines process 1 of a command's namespaces, which `in_parent` has begun. `environment` is what the command will
-    get; `shown` is what came of entering them. Gives the descriptor that the socket broker needs; None where there is
-    no broker on this machine.
+    """Confine process 1 of a command's namespaces further than `in_parent` did. `environment` is the command's, `shown`
+    the result of `namespaces.enter`. Returns the listener for the socket broker; None if the kernel has no support.
     """
     roots = namespaces.open_roots(confine, shown)
     if confine["private_temp"]:
@@ -45,20 +44,20 @@ def with_namespaces(
     if confine["landlock"] is not None:
         landlock.restrict(confine["landlock"], roots, DEVICE_FOLDER)
     for root in roots:
-        os.close(root)  # no command may come by it
+        os.close(root)  # no command may inherit it
     rest = Filter(network=confine["network"], namespaces=True, broker=True, part=Part.REST)
     try:
         return seccomp.install_listening(rest)
-    except OSError:  # no broker then, and only pairs of unix sockets
+    except OSError:  # without a broker, commands can only use socketpair(2)
         seccomp.install(replace(rest, broker=False))
         return None
 
 
 def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:
-    """What a command does to itself between fork and exec where there are no namespaces."""
+    """The function that a command without namespaces runs between fork and exec."""
 
     def apply() -> None:
-        privileges.forgo()
+        privileges.forgo_new_privileges()
         privileges.drop_capabilities()
         roots = places.open_roots(confine["roots"])
         landlock.restrict(confine["landlock"], roots, HOST_DEVICES)

@@ -1,9 +1,8 @@
-"""Namespaces: a world for commands in which all but the writable roots is read-only. Linux.
+"""Namespaces in which everything except the writable roots is read-only. Linux.
 
-Steps: a prepared parent calls `unshare`, has its maps written from outside (`write_maps`), then
-`prepare_mounts`. Each command is cloned with PER_COMMAND and calls `enter`, then `open_roots`. This is
-the only layer that covers metadata (mode, owner, times, attributes), other processes, and descendants
-that escaped into sessions of their own.
+Steps: a prepared parent calls `unshare`, the launcher writes its maps (`write_maps`), then it calls `prepare_mounts`.
+Each command is cloned with PER_COMMAND and calls `enter`, then `open_roots`. Only this layer covers metadata (mode,
+owner, times, attributes), other processes, and descendants in sessions of their own.
 """
 
 from __future__ import annotations
@@ -46,18 +45,18 @@ LINKS = (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/pro
 MORE_LINKS = (("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"))
 
 KERNEL_SECRETS = (b"kcore", b"keys", b"timer_list", b"latency_stats", b"sched_debug")
-"""Below /proc, readable by user 0: covered by /dev/null."""
+"""Files below /proc that user 0 can read; /dev/null is mounted over them."""
 
 SHARED_MEMORY = b"mode=1777,size=25%"
 
 
 def unshare(network: bool) -> None:
-    """New user, mount and uts namespaces, and one for the network where that is off."""
+    """New user, mount and uts namespaces, and a network namespace if the network is off."""
     call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS | (0 if network else CLONE_NEWNET))
 
 
 def write_maps(pid: int) -> None:
-    """Maps every user and group that this process may map to itself; called by the parent of `pid`."""
+    """Map every user and group that this process may map to itself; called by the parent of `pid`."""
     if os.geteuid() == 0:
         for kind in ("uid_map", "gid_map"):
             with open(f"/proc/self/{kind}") as file:
@@ -78,9 +77,7 @@ def _write(pid: int, name: str, text: str) -> None:
 
 
 def prepare_mounts() -> None:
-    """Cuts this process off from later mounts, makes all that is mounted read-only and /dev a small one of
-    its own.
-    """
+    """Detach this process from later mounts of the host, make all mounts read-only, and mount a small private /dev."""
     mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
     devices = [
         (name, open_tree(f"/dev/{name}".encode())) for name in DEVICES if os.path.exists(f"/dev/{name}")
@@ -99,8 +96,8 @@ def prepare_mounts() -> None:
 
 
 def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
-    """In a new process 1: gives it its own /proc, terminals and shared memory, and a home without secrets."""
-    # Read-only as the rest: user 0 of this namespace is user 0 of the host where the kernel's settings are concerned.
+    """In a new process 1: mount its own /proc, terminals and shared memory, and the home without secrets."""
+    # Read-only like the rest: for /proc/sys, user 0 of this namespace counts as user 0 of the host.
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     if os.geteuid() == 0:
         for name in KERNEL_SECRETS:
@@ -111,7 +108,7 @@ def enter(server_home: bytes, secrets: list[bytes]) -> home.ShownHome | None:
 
 
 def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[int]:
-    """Makes the roots of this command writable, but for what is fenced in them, and hides the secrets. Gives
+    """Make the roots of this command writable, except for the protected paths in them, and hide the secrets. Returns
     descriptors of the roots.
     """
     current = shown is not None and shown.current(confine)
@@ -124,10 +121,10 @@ def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[in
         _make_writable(root)
     if not current:
         home.hide(confine["home"], confine["secrets"])
-    fences = frozenset(confine["fences"])
-    # What lies above comes first: a mount hides what was mounted below its place before.
-    for path in sorted({*fences, *confine["pinned"]}, key=lambda path: path.split(b"/")):
-        _pin(path, fenced=path in fences)
+    protected = frozenset(confine["protected"])
+    # Upper directories first, because a mount hides earlier mounts below it.
+    for path in sorted({*protected, *confine["pinned"]}, key=lambda path: path.split(b"/")):
+        _pin(path, protected=path in protected)
     return roots
 
 
@@ -136,22 +133,22 @@ def _make_writable(root: int) -> None:
     try:
         set_attributes(b"", clear=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
     except PermissionError:
-        # Something mounted below is read-only on the host and stays so; the root itself is opened.
+        # A mount below is read-only on the host and stays so; only the root itself becomes writable.
         set_attributes(b"", clear=ATTR_RDONLY, flags=AT_EMPTY_PATH, at=tree)
     attach_at(tree, root)
 
 
-def _pin(path: bytes, *, fenced: bool) -> None:
-    """Mounts what is at `path` on itself: as a mount point it can be neither renamed nor removed. A fence becomes
-    read-only as well. A link is pinned as the link that it is.
+def _pin(path: bytes, *, protected: bool) -> None:
+    """Mount `path` on itself: a mount point can be neither renamed nor removed. A protected path becomes read-only as
+    well. A link is not followed.
     """
     try:
         place = open_place(path)
     except (FileNotFoundError, NotADirectoryError):
-        return  # it went since the plan was made: the empty directory of another command, or the user removed it
+        return  # removed since the plan was made: a placeholder of another command, or by the user
     try:
         tree = open_tree(b"", AT_RECURSIVE | AT_EMPTY_PATH, place)
-        if fenced:
+        if protected:
             set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
         attach_at(tree, place)
     finally:

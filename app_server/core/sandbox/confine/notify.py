@@ -1,8 +1,8 @@
-"""System calls that a filter hands to a listener: taking them, looking at who made them, answering them. Linux.
+"""System calls that a seccomp filter passes to a listener: receive them, inspect the caller, respond. Linux.
 
-A call that was taken waits until it is answered or its process is killed. What it points to lies in memory that the
-process may change at any time; so nothing is looked at and then left to the kernel to read again. The listener does
-what was asked for itself, with what it has read.
+The calling thread waits until there is a response or its process is killed. Its pointers lead to memory that the
+process can change at any time. So a listener must never check an argument and then let the kernel execute the call,
+which would read the memory again. It performs the call itself, with the values that it has read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ RECEIVE, SEND, IS_VALID, ADD_DESCRIPTOR = 0xC0502100, 0xC0182101, 0x40082102, 0x
 """SECCOMP_IOCTL_NOTIF_*"""
 
 CALL = struct.Struct("=QIIiIQ6Q")
-ANSWER = struct.Struct("=QqiI")
+"""struct seccomp_notif: id, pid, flags, then seccomp_data: number, arch, instruction pointer, six arguments"""
+RESPONSE = struct.Struct("=QqiI")
 DESCRIPTOR = struct.Struct("=QIIII")
-ANSWER_WITH_IT = 2
+AND_RESPOND = 2
+"""SECCOMP_ADDFD_FLAG_SEND"""
 RESOLVE_IN_ROOT = 0x10
 PATH_LIMIT = 4096
 ATTEMPTS = 3
-"""A rename elsewhere makes the kernel give up resolving a path; then it is asked again."""
+"""openat2(2) with RESOLVE_IN_ROOT fails with EAGAIN after a concurrent rename; it is repeated then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +37,43 @@ class Call:
     arguments: tuple[int, ...]
 
 
-def take(listener: int) -> Call:
-    """The next call. OSError where its process is gone."""
+def receive_call(listener: int) -> Call:
+    """The next call. Raises OSError if its process has ended."""
     buffer = bytearray(CALL.size)
     fcntl.ioctl(listener, RECEIVE, buffer, True)
     id, thread, _, number, _, _, *arguments = CALL.unpack(buffer)
     return Call(id, thread, number, tuple(arguments))
 
 
-def is_waiting(listener: int, taken: Call) -> bool:
-    """Whether the process still waits; so its number has not become another's."""
+def is_waiting(listener: int, notified: Call) -> bool:
+    """Whether the thread still waits. Check it after opening the caller: it proves that the pid was not reused."""
     try:
-        fcntl.ioctl(listener, IS_VALID, taken.id.to_bytes(8, "little"))
+        fcntl.ioctl(listener, IS_VALID, notified.id.to_bytes(8, "little"))
     except OSError:
         return False
     return True
 
 
-def answer(listener: int, taken: Call, *, errno: int = 0) -> None:
-    """0, or a failure."""
-    fcntl.ioctl(listener, SEND, ANSWER.pack(taken.id, 0, -errno, 0))
+def respond(listener: int, notified: Call, *, errno: int = 0) -> None:
+    """End the call with 0, or with an error."""
+    fcntl.ioctl(listener, SEND, RESPONSE.pack(notified.id, 0, -errno, 0))
 
 
-def answer_with_descriptor(listener: int, taken: Call, descriptor: int, *, close_on_exec: bool) -> None:
-    """The result is a new descriptor of the process, a duplicate of this one."""
+def respond_with_descriptor(listener: int, notified: Call, descriptor: int, *, close_on_exec: bool) -> None:
+    """End the call with a new descriptor in the process, a duplicate of this one. One ioctl does both, so the process
+    never has a descriptor that it did not get as a result.
+    """
     flags = os.O_CLOEXEC if close_on_exec else 0
-    fcntl.ioctl(listener, ADD_DESCRIPTOR, DESCRIPTOR.pack(taken.id, ANSWER_WITH_IT, descriptor, 0, flags))
+    fcntl.ioctl(listener, ADD_DESCRIPTOR, DESCRIPTOR.pack(notified.id, AND_RESPOND, descriptor, 0, flags))
 
 
 @dataclass(slots=True)
 class Caller:
-    """The process that waits. Use as a context manager; OSError where it is gone, or out of reach."""
+    """The process that waits. A context manager; raises OSError if the process has ended or cannot be inspected."""
 
     thread: int
     folder: int = field(init=False, default=-1)
-    """/proc/THREAD, which stays the same process's."""
+    """A descriptor of /proc/THREAD. It refers to the same process even if the pid is reused."""
 
     def __enter__(self) -> Caller:
         self.folder = os.open(f"/proc/{self.thread}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -79,7 +83,7 @@ class Caller:
         os.close(self.folder)
 
     def read(self, address: int, size: int) -> bytes:
-        """What its memory holds there."""
+        """Read its memory."""
         memory = os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.folder)
         try:
             return os.pread(memory, size, address)
@@ -95,7 +99,7 @@ class Caller:
             os.close(process)
 
     def find(self, path: bytes) -> int:
-        """What lies at `path` as the process sees it, links followed; a descriptor that only stands for it."""
+        """Resolve `path` in the caller's root and working directory, following links. Returns an O_PATH descriptor."""
         if not path.startswith(b"/"):
             path = os.path.join(os.readlink(b"cwd", dir_fd=self.folder), path)
         root = os.open("root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder)
@@ -111,7 +115,11 @@ class Caller:
             os.close(root)
 
     def filesystem_of(self, descriptor: int) -> int | None:
-        """The number of the file system that what was found lies on, where the kernel tells it."""
+        """The device number of the mount that the descriptor is on, from the caller's mount table. None if it is not
+        there.
+
+        fstat(2) does not give it on all file systems: on btrfs and overlayfs st_dev differs from the mount's device.
+        """
         with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
             fields = dict(line.split(b":", 1) for line in file if b":" in line)
         wanted = fields[b"mnt_id"].strip()

@@ -1,7 +1,7 @@
-"""Opens the writable roots at the moment of use: the place that was granted, or nothing. Linux.
+"""Opens the writable roots of a plan without following links. Linux.
 
-A plan has real paths, but a command may have changed since what lies at them. No symbolic link is followed here, so
-what is opened still lies below every directory that the path names. A root that cannot be had so is left out.
+A plan has real paths, but a command may have replaced a part of them since. Without links, the opened folder is still
+the one that was granted. A root that cannot be opened in this way is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 def open_roots(paths: list[bytes]) -> list[int]:
-    """A descriptor for each root that is there, to be closed before the command runs."""
+    """A descriptor for each root that exists; the caller closes them before the command runs."""
     opened: list[int] = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Capabilities and process flags: what a confined process gives up before it runs anything. Linux."""
+"""Capabilities and process flags that a confined process gives up before it executes anything. Linux."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3)
-"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER: root's way with the files of others. Not FSETID, with which a setuid
-file would stay one while it is written.
+"""CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER: root's access to files of other users. Not FSETID, with which a setuid
+file would keep its bit when it is written.
 """
 TRACING = 1 << 19
-"""SYS_PTRACE: a look at the memory and the descriptors of processes in the same user namespace."""
+"""SYS_PTRACE: access to the memory and the descriptors of processes in the same user namespace."""
 
-_Header, _Sets = ctypes.c_uint32 * 2, ctypes.c_uint32 * 6  # made here: each command would make the types anew
+# At module level: otherwise each command would create the types again.
+_Header, _Sets = ctypes.c_uint32 * 2, ctypes.c_uint32 * 6
 
 SECURE_BITS = 0x0F
 """NOROOT and NO_SETUID_FIXUP, both locked: user id 0 gains nothing at exec."""
 
 
 def hide() -> None:
-    """Nothing of the same user may read this process' memory, environment or descriptors."""
+    """Deny other processes of the same user access to this process's memory, environment and descriptors."""
     prctl(PR_SET_DUMPABLE, 0)
 
 
 def show() -> None:
-    """Undoes `hide`, so that the files below /proc/PID belong to the user: their maps are to be written."""
+    """Undo `hide`, so that the files below /proc/PID belong to the user and the uid and gid maps can be written."""
     prctl(PR_SET_DUMPABLE, 1)
 
 
@@ -47,8 +48,8 @@ def become_reaper() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def forgo() -> None:
-    """No program executed from here on gains a privilege; only those over files may be kept at all."""
+def forgo_new_privileges() -> None:
+    """No program executed from here on gains a privilege. Only file capabilities remain in the bounding set."""
     with contextlib.suppress(OSError):  # without SETPCAP there are no capabilities to be gained either
         for number in range(LAST_CAPABILITY + 1):
             if not FILE_CAPABILITIES >> number & 1:
@@ -57,7 +58,7 @@ def forgo() -> None:
 
 
 def drop_capabilities() -> None:
-    """Gives up every capability, for this process and whatever it executes."""
+    """Drop every capability of this process and of the programs that it executes."""
     with contextlib.suppress(OSError):  # needs SETPCAP; the empty sets below hold without it
         prctl(PR_SET_SECUREBITS, SECURE_BITS)
     with contextlib.suppress(OSError):
@@ -66,12 +67,12 @@ def drop_capabilities() -> None:
 
 
 def keep_file_capabilities() -> None:
-    """Gives up every capability but those over files, which also survive exec as user 0."""
+    """Drop every capability except those for files, which also survive exec as user 0."""
     _set_capabilities(FILE_CAPABILITIES)
 
 
-def keep(mask: int) -> None:
-    """Gives up every other capability of this thread, as long as it executes nothing."""
+def keep_only(mask: int) -> None:
+    """Drop every other capability of this thread, for threads that execute nothing."""
     _set_capabilities(mask)
 
 

@@ -14,7 +14,7 @@ import functools
 from dataclasses import dataclass
 from enum import Enum
 
-from app_server.core.sandbox.confine.bpf import ERRNO, NOTIFY, Rule, Test, assemble
+from app_server.core.sandbox.confine.bpf import ERRNO, NOTIFY, FilterRule, Test, assemble
 from app_server.core.sandbox.confine.syscalls import MACHINE, PR_SET_SECCOMP, X86_64, call
 
 ARCHITECTURES = {X86_64: 0xC000003E, "aarch64": 0xC00000B7}
@@ -134,11 +134,15 @@ def filter_bytes(machine: str, kind: Filter) -> bytes:
     """The program for one machine and policy."""
     column = 0 if machine == X86_64 else 1
     rules = [
-        Rule(CLONE3[column], ERRNO | ENOSYS),  # flags behind a pointer; the C library falls back to clone
-        Rule(OPENAT2[column], ERRNO | ENOSYS),  # a mode behind a pointer; who uses it falls back to openat
-        Rule(CLONE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
-        Rule(UNSHARE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
-        Rule(IOCTL[column], ERRNO | EPERM, (Test(1, TERMINAL_REQUESTS),)),
+        FilterRule(
+            CLONE3[column], ERRNO | ENOSYS
+        ),  # flags behind a pointer; the C library falls back to clone
+        FilterRule(
+            OPENAT2[column], ERRNO | ENOSYS
+        ),  # a mode behind a pointer; who uses it falls back to openat
+        FilterRule(CLONE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
+        FilterRule(UNSHARE[column], ERRNO | EPERM, (_any_of(0, NEW_NAMESPACES),)),
+        FilterRule(IOCTL[column], ERRNO | EPERM, (Test(1, TERMINAL_REQUESTS),)),
         *_refuse(REFUSED, column),
         *_set_id_rules(column),
         *_socket_rules(kind, column),
@@ -146,8 +150,8 @@ def filter_bytes(machine: str, kind: Filter) -> bytes:
     if not kind.namespaces:
         # Other processes are in reach here: their limits and priorities are not to be changed.
         rules += [
-            Rule(PRLIMIT64[column], ERRNO | EPERM, (Test(0, (0,), negate=True),)),
-            Rule(SETPRIORITY[column], ERRNO | EPERM, (Test(1, (0,), negate=True),)),
+            FilterRule(PRLIMIT64[column], ERRNO | EPERM, (Test(0, (0,), negate=True),)),
+            FilterRule(SETPRIORITY[column], ERRNO | EPERM, (Test(1, (0,), negate=True),)),
             *_refuse(REFUSED_WITHOUT_NAMESPACES, column),
             *(_refuse(METADATA, column) if kind.read_only else ()),
         ]
@@ -162,36 +166,38 @@ def filter_bytes(machine: str, kind: Filter) -> bytes:
     return assemble(ARCHITECTURES[machine], rules, x32=machine == X86_64)
 
 
-def _refuse(table: dict[str, tuple[int, int]], column: int) -> list[Rule]:
-    return [Rule(numbers[column], ERRNO | EPERM) for numbers in table.values()]
+def _refuse(table: dict[str, tuple[int, int]], column: int) -> list[FilterRule]:
+    return [FilterRule(numbers[column], ERRNO | EPERM) for numbers in table.values()]
 
 
-def _set_id_rules(column: int) -> list[Rule]:
+def _set_id_rules(column: int) -> list[FilterRule]:
     """A setuid file would be the user for everybody who can reach it, and root where the server is root."""
-    rules = [Rule(row[column], ERRNO | EPERM, (_any_of(row[2], SET_ID_BITS),)) for row in MODES.values()]
+    rules = [
+        FilterRule(row[column], ERRNO | EPERM, (_any_of(row[2], SET_ID_BITS),)) for row in MODES.values()
+    ]
     rules += [
-        Rule(row[column], ERRNO | EPERM, (_any_of(row[2], MAKING), _any_of(row[2] + 1, SET_ID_BITS)))
+        FilterRule(row[column], ERRNO | EPERM, (_any_of(row[2], MAKING), _any_of(row[2] + 1, SET_ID_BITS)))
         for row in OPENING.values()
     ]
     return rules
 
 
-def _socket_rules(kind: Filter, column: int) -> list[Rule]:
+def _socket_rules(kind: Filter, column: int) -> list[FilterRule]:
     socket, pair, refuse = SOCKET[column], SOCKETPAIR[column], ERRNO | EPERM
     unix = Test(0, (AF_UNIX,))
     other_family = Test(0, (AF_UNIX,), negate=True)
     other_kind = Test(1, (SOCK_STREAM, SOCK_SEQPACKET), mask=SOCK_TYPE_MASK, negate=True)
-    rules = [Rule(pair, refuse, (other_family,)), Rule(pair, refuse, (other_kind,))]
+    rules = [FilterRule(pair, refuse, (other_family,)), FilterRule(pair, refuse, (other_kind,))]
     if kind.network:
         families = Test(0, (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK), negate=True)
-        rules += [Rule(socket, refuse, (families,)), Rule(socket, refuse, (unix, other_kind))]
+        rules += [FilterRule(socket, refuse, (families,)), FilterRule(socket, refuse, (unix, other_kind))]
         # A socket of the unix family is made by the broker, in a network of its own: that tells it from those outside.
-        rules.append(Rule(socket, NOTIFY if kind.broker else refuse, (unix,)))
-        return [*rules, Rule(CONNECT[column], NOTIFY)] if kind.broker else rules
-    rules += [Rule(socket, refuse, (other_family,)), Rule(socket, refuse, (other_kind,))]
-    rules.append(Rule(SENDTO[column], refuse, (Test(4, (), wide=True),)))
-    rules.append(Rule(SENDMMSG[column], refuse))
-    rules.append(Rule(CONNECT[column], NOTIFY if kind.broker else refuse))
+        rules.append(FilterRule(socket, NOTIFY if kind.broker else refuse, (unix,)))
+        return [*rules, FilterRule(CONNECT[column], NOTIFY)] if kind.broker else rules
+    rules += [FilterRule(socket, refuse, (other_family,)), FilterRule(socket, refuse, (other_kind,))]
+    rules.append(FilterRule(SENDTO[column], refuse, (Test(4, (), wide=True),)))
+    rules.append(FilterRule(SENDMMSG[column], refuse))
+    rules.append(FilterRule(CONNECT[column], NOTIFY if kind.broker else refuse))
     return rules if kind.broker else [*rules, *_refuse(REFUSED_WITHOUT_BROKER, column)]
 
 

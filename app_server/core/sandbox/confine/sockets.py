@@ -1,10 +1,9 @@
-"""What the socket broker does for a confined command: makes its unix sockets, connects them to one another. Linux.
+"""The calls that the socket broker performs for a confined command: it creates and connects unix sockets. Linux.
 
-The kernel finds a unix socket by its path, whatever network namespace it is in, and no mount or Landlock right that
-this kernel has stands in the way. So commands do not connect themselves. The broker looks up the path as the command
-sees it, holds what it found, and connects the command's own socket to that, if the command may write there, a confined
-command of the same network namespace listens and nobody outside does. Sockets of other families are connected as they
-are.
+The kernel finds a unix socket by its path, in any network namespace, and neither mounts nor the Landlock rights of this
+kernel prevent that. So commands do not connect by themselves. The broker resolves the path as the command would, keeps
+the file open, and connects the command's own socket to it, if the command may write there, a confined command of the
+same network namespace listens, and no process outside does. Sockets of other families are connected without a check.
 """
 
 from __future__ import annotations
@@ -32,27 +31,27 @@ CONNECT, SOCKET = seccomp.CONNECT[COLUMN], seccomp.SOCKET[COLUMN]
 
 
 @dataclass(slots=True)
-class World:
-    """The network namespaces: the one of the sockets that the commands make, and the one that the server is in."""
+class NetworkNamespaces:
+    """The socket lists of two network namespaces: `inside` that of commands' sockets, `outside` the server's."""
 
     inside: socket.socket | None
     outside: socket.socket | None
-    """None: the kernel does not tell which sockets listen there, and nothing can be connected."""
+    """None: the kernel does not list its listening sockets, so nothing can be connected."""
     unanswered: set[bytes] = field(default_factory=set)
-    """Sockets that are being connected, and those whose process a signal took out of the call before it was answered:
-    it makes the call again.
+    """Cookies of sockets that are being connected, and of those where a signal interrupted the call before it was
+    answered; the process will repeat it.
     """
     _lock: _thread.LockType = field(default_factory=_thread.allocate_lock)
 
     def leads_inside(self, caller: Caller, found: int) -> bool:
-        """Whether a command listens at this file. PermissionError where somebody outside does."""
+        """Whether a command listens at this file. Raises PermissionError if a process outside does."""
         if self.inside is None or self.outside is None:
             raise PermissionError(errno.EACCES, "the kernel does not tell where the socket leads")
         with self._lock:
             inside, outside = listening.listening(self.inside), listening.listening(self.outside)
         file = listening.file_of(os.fstat(found))
         names = {file}
-        if file not in inside | outside:  # some file systems show another number than they have
+        if file not in inside | outside:  # some file systems report another device number in fstat
             device = caller.filesystem_of(found)
             names |= {(file[0], device)} if device is not None else set()
         if names & outside:
@@ -60,69 +59,69 @@ class World:
         return bool(names & inside)
 
 
-def serve(listener: int, taken: Call, world: World) -> None:
-    """Does what the call asks for, and answers it."""
-    with contextlib.suppress(OSError):  # its process is gone
+def serve(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
+    """Perform the call and respond."""
+    with contextlib.suppress(OSError):  # its process has ended
         try:
-            if taken.number == SOCKET:
-                _make(listener, taken, world)
+            if notified.number == SOCKET:
+                _make(listener, notified, networks)
             else:
-                _connect(listener, taken, world)
+                _connect(listener, notified, networks)
         except OSError as error:
-            notify.answer(listener, taken, errno=error.errno or errno.EACCES)
+            notify.respond(listener, notified, errno=error.errno or errno.EACCES)
 
 
-def _make(listener: int, taken: Call, world: World) -> None:
-    """A socket of the broker's network namespace, if it has one of its own."""
-    if world.inside is None:
+def _make(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
+    """Create a socket in the broker's network namespace, if it has its own."""
+    if networks.inside is None:
         raise PermissionError(errno.EACCES, "unix sockets cannot be kept apart from those outside")
-    kind, protocol = (value & 0xFFFFFFFF for value in taken.arguments[1:3])
+    kind, protocol = (value & 0xFFFFFFFF for value in notified.arguments[1:3])
     with socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC, protocol) as made:
         close_on_exec = bool(kind & socket.SOCK_CLOEXEC)
-        notify.answer_with_descriptor(listener, taken, made.fileno(), close_on_exec=close_on_exec)
+        notify.respond_with_descriptor(listener, notified, made.fileno(), close_on_exec=close_on_exec)
 
 
-def _connect(listener: int, taken: Call, world: World) -> None:
-    number, address, length = taken.arguments[:3]
+def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
+    number, address, length = notified.arguments[:3]
     length &= 0xFFFFFFFF
     if length > ADDRESS_LIMIT:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    with Caller(taken.thread) as caller:
-        if not notify.is_waiting(listener, taken):
+    with Caller(notified.thread) as caller:
+        if not notify.is_waiting(listener, notified):
             return
-        with socket.socket(fileno=caller.descriptor(number & 0xFFFFFFFF)) as its:
+        with socket.socket(fileno=caller.descriptor(number & 0xFFFFFFFF)) as sock:
             name = caller.read(address, length) if length else b""
             if len(name) < length:
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
-            cookie = its.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
+            cookie = sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
             # Noted before it is connected: the repeated call may come while this one is still being answered.
-            repeated = cookie in world.unanswered
-            if len(world.unanswered) < MAX_UNANSWERED:
-                world.unanswered.add(cookie)
+            repeated = cookie in networks.unanswered
+            if len(networks.unanswered) < MAX_UNANSWERED:
+                networks.unanswered.add(cookie)
             try:
-                _connect_to(its, name, caller, world)
+                _connect_to(sock, name, caller, networks)
             except OSError as error:
                 if error.errno != errno.EISCONN or not repeated:
-                    world.unanswered.discard(cookie)
+                    networks.unanswered.discard(cookie)
                     raise
-            with contextlib.suppress(OSError):  # a signal took the process out of the call: it stays noted
-                notify.answer(listener, taken)
-                world.unanswered.discard(cookie)
+            with contextlib.suppress(OSError):  # a signal interrupted the call: it stays noted
+                notify.respond(listener, notified)
+                networks.unanswered.discard(cookie)
 
 
-def _connect_to(its: socket.socket, name: bytes, caller: Caller, world: World) -> None:
-    if its.getsockopt(socket.SOL_SOCKET, SO_DOMAIN) != socket.AF_UNIX:
-        call("connect", its.fileno(), name, len(name))
+def _connect_to(sock: socket.socket, name: bytes, caller: Caller, networks: NetworkNamespaces) -> None:
+    if sock.getsockopt(socket.SOL_SOCKET, SO_DOMAIN) != socket.AF_UNIX:
+        call("connect", sock.fileno(), name, len(name))
         return
     found = caller.find(_path(name))
     try:
-        _connect_inside(its, caller, found, world)
+        _connect_inside(sock, caller, found, networks)
     finally:
         os.close(found)
 
 
 def _path(name: bytes) -> bytes:
-    """The path in an address. OSError where it is none: an abstract name, too, could be another command's."""
+    """The path of an address. Raises OSError for an abstract name, which could belong to another command."""
     if not FAMILY.size < len(name) <= UNIX_ADDRESS_LIMIT or FAMILY.unpack_from(name)[0] != socket.AF_UNIX:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     path = name[FAMILY.size :].partition(b"\0")[0]
@@ -131,14 +130,14 @@ def _path(name: bytes) -> bytes:
     return path
 
 
-def _connect_inside(its: socket.socket, caller: Caller, found: int, world: World) -> None:
+def _connect_inside(sock: socket.socket, caller: Caller, found: int, networks: NetworkNamespaces) -> None:
     if not stat.S_ISSOCK(os.fstat(found).st_mode):
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     if (
         os.fstatvfs(found).f_flag & os.ST_RDONLY
     ):  # for this command; another one, with other roots, may listen there
         raise PermissionError(errno.EACCES, "the socket lies outside of the writable roots")
-    if not world.leads_inside(caller, found):
+    if not networks.leads_inside(caller, found):
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     held = FAMILY.pack(socket.AF_UNIX) + b"/proc/self/fd/%d\0" % found
-    call("connect", its.fileno(), held, len(held))
+    call("connect", sock.fileno(), held, len(held))

@@ -1,4 +1,4 @@
-"""`apply_patch` as a tool: with a JSON argument for most models, as free text for those that know patches."""
+"""`apply_patch` as a tool: a JSON function for most models, free text for models trained on the patch format."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pydantic import Field
 from app_server.core.model.prompt import FreeformTool, FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
-from app_server.core.tools.orchestrator import command_answer
-from app_server.core.tools.patching import Patching
+from app_server.core.tools.orchestrator import command_tool_output
+from app_server.core.tools.patching import PatchFlow
 
 
 class PatchArguments(ToolArguments):
@@ -40,7 +40,7 @@ eof_line: "*** End of File" LF
 
 
 class ApplyPatchTool:
-    """Either form."""
+    """One of the two forms."""
 
     name = "apply_patch"
     parallel = False
@@ -58,7 +58,7 @@ class ApplyPatchTool:
             )
         return FunctionTool(name=self.name, description=DESCRIPTION, parameters=parameters(PatchArguments))
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input
-        result = await Patching(call.call_id, text, turn.settings.cwd, turn).through()
-        return command_answer(result)
+        result = await PatchFlow(call.call_id, text, turn.settings.cwd, turn).apply()
+        return command_tool_output(result)

@@ -1,4 +1,4 @@
-"""`exec_command`: a line of shell on a terminal that may go on after the call; `write_stdin` comes back to it."""
+"""`exec_command`: a shell line on a terminal that may outlive the call; `write_stdin` continues it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
-from app_server.core.tools.builtin.shell import patched
+from app_server.core.tools.builtin.shell import apply_if_patch
 from app_server.core.tools.confinement import end_terminal
 from app_server.core.tools.consent import policy_rights
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import Command, run_with_approval
-from app_server.core.tools.watching import Look, finish, watch
+from app_server.core.tools.terminal_polling import TerminalSnapshot, poll_terminal, report_snapshot
 
 YIELD_MS = 10_000
-"""How long a call looks where the model does not say."""
+"""How long a call waits if the model does not say."""
 
 
 class ExecCommandArguments(ToolArguments):
@@ -55,19 +55,19 @@ class ExecCommandTool:
             parameters=parameters(ExecCommandArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ExecCommandArguments)
         command = as_command(call.call_id, arguments, turn)
-        if (answer := await patched(command, turn)) is not None:
-            return answer
+        if (output := await apply_if_patch(command, turn)) is not None:
+            return output
         yield_ms = arguments.yield_time_ms
 
-        async def execute(spec: CommandSpec) -> Look:
+        async def execute(spec: CommandSpec) -> TerminalSnapshot:
             began, policy = turn.clock(), policy_rights(turn)
-            if (surplus := await turn.terminals.make_room()) is not None:
+            if (surplus := await turn.commands.terminals.make_room()) is not None:
                 end_terminal(surplus, turn)
-            pty = await turn.runner.open_session(spec)
-            terminal = turn.terminals.keep(
+            pty = await turn.commands.runner.open_session(spec)
+            terminal = turn.commands.terminals.add(
                 command.item(),
                 turn.items.turn_id,
                 pty,
@@ -77,23 +77,23 @@ class ExecCommandTool:
                 rights=rights_of(spec.sandbox),
                 policy=policy,
             )
-            look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
-            if look.denied or pty.failure is not None:
-                await turn.terminals.forget(terminal.number)
+            snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
+            if snapshot.denied or pty.failure is not None:
+                await turn.commands.terminals.forget(terminal.number)
             if pty.failure is not None:
                 raise LaunchError(pty.failure)
-            return look
+            return snapshot
 
-        look = await run_with_approval(command, turn, execute)
-        if look.exit_code is not None:
-            await turn.terminals.forget(look.terminal.number)
+        snapshot = await run_with_approval(command, turn, execute)
+        if snapshot.exit_code is not None:
+            await turn.commands.terminals.forget(snapshot.terminal.number)
         else:
-            look.terminal.begun = turn.items.detach(command.call_id)
-        return await finish(look, arguments.max_output_tokens, turn)
+            snapshot.terminal.begun = turn.items.detach(command.call_id)
+        return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
 
 
 def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) -> Command:
-    shell = arguments.shell or turn.shell_path
+    shell = arguments.shell or turn.commands.shell_path
     flag = "-c" if arguments.login is False else "-lc"
     return Command(
         call_id=call_id,

@@ -1,4 +1,4 @@
-"""`grep_files`: which files have a line that matches a pattern."""
+"""`grep_files`: the files with a line that matches a pattern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from app_server.core.tools.reading import positive, read
+from app_server.core.tools.reading import positive, read_text
 
 FILES, MOST_FILES = 100, 2000
 
@@ -32,12 +32,12 @@ class GrepFilesTool:
             parameters=parameters(GrepFilesArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, GrepFilesArguments)
         if not arguments.pattern.strip():
             raise ToolFailure("pattern must not be empty")
         limit = positive(arguments.limit, FILES, "limit must be greater than zero")
-        return await read(
+        return await read_text(
             "grep",
             turn,
             pattern=arguments.pattern,

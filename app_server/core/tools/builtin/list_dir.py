@@ -1,4 +1,4 @@
-"""`list_dir`: what is in a folder, down to some depth."""
+"""`list_dir`: the entries of a folder, down to a depth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from app_server.core.tools.reading import positive, read
+from app_server.core.tools.reading import positive, read_text
 
 ENTRIES, DEPTH = 25, 2
 
@@ -32,7 +32,7 @@ class ListDirTool:
             parameters=parameters(ListDirArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ListDirArguments)
         path = arguments.dir_path
         offset = positive(arguments.offset, 1, "offset must be a 1-indexed entry number")
@@ -40,4 +40,4 @@ class ListDirTool:
         depth = positive(arguments.depth, DEPTH, "depth must be greater than zero")
         if not os.path.isabs(path):
             raise ToolFailure("dir_path must be an absolute path")
-        return await read("list", turn, path=path, offset=offset, limit=limit, depth=depth)
+        return await read_text("list", turn, path=path, offset=offset, limit=limit, depth=depth)

@@ -1,4 +1,4 @@
-"""The item around whatever is asked of an MCP server. Where the turn is interrupted, the turn's end cuts it."""
+"""The item of a request to an MCP server. If the turn is interrupted, the end of the turn cuts it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from protocol.engine.items import ItemStatus, McpToolCall
 from protocol.mcp import ErrResult, McpInvocation, McpResult, OkResult
 
 
-async def requested(
+async def request_as_item(
     turn: ToolTurn, call_id: str, invocation: McpInvocation, request: Callable[[], Awaitable[str]]
 ) -> str:
-    """What `request` returns, shown as a tool's result. Raises ToolFailure where the server refuses."""
+    """The result of `request`, with its item. Raises ToolFailure if the server answers with an error."""
     item = McpToolCall(id=call_id, invocation=invocation)
     turn.items.start(item)
     began = turn.clock()
     try:
         text = await request()
     except McpFailure as failure:
-        turn.items.complete(ended(item, turn.clock() - began, ErrResult(err=str(failure))))
+        turn.items.complete(finished_item(item, turn.clock() - began, ErrResult(err=str(failure))))
         raise ToolFailure(str(failure)) from failure
-    turn.items.complete(ended(item, turn.clock() - began, OkResult(ok=text_result(text, is_error=False))))
+    turn.items.complete(
+        finished_item(item, turn.clock() - began, OkResult(ok=text_result(text, is_error=False)))
+    )
     return text
 
 
-def ended(item: McpToolCall, seconds: float, result: McpResult) -> McpToolCall:
-    """The item with what came of it; a result that the server calls an error is a failure."""
+def finished_item(item: McpToolCall, seconds: float, result: McpResult) -> McpToolCall:
+    """The item with its result; a result that the server marks as an error is a failure."""
     failed = isinstance(result, ErrResult) or bool(result.ok.is_error)
     status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
     return replace(item, status=status, seconds=seconds, result=result)

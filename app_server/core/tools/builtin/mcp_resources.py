@@ -1,6 +1,6 @@
-"""The three tools that show the model what MCP servers have to read.
+"""The three tools for resources of MCP servers.
 
-They are offered whether or not there are servers, as the reference does, so that the list of tools is stable.
+They are offered even without servers, as in codex 0.58, so that the list of tools is stable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments, parse_json
-from app_server.core.tools.builtin.mcp_items import requested
+from app_server.core.tools.builtin.mcp_items import request_as_item
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from protocol.mcp import McpInvocation
 
@@ -41,11 +41,11 @@ class ListResourcesTool:
             parameters=parameters(ListingArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = _listing(call)
         invocation = _invocation(call, arguments.invoked_server)
         return text_output(
-            await requested(turn, call.call_id, invocation, lambda: turn.mcp.list_resources(arguments))
+            await request_as_item(turn, call.call_id, invocation, lambda: turn.mcp.list_resources(arguments))
         )
 
 
@@ -60,11 +60,11 @@ class ListTemplatesTool:
             parameters=parameters(ListingArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = _listing(call)
         invocation = _invocation(call, arguments.invoked_server)
         return text_output(
-            await requested(turn, call.call_id, invocation, lambda: turn.mcp.list_templates(arguments))
+            await request_as_item(turn, call.call_id, invocation, lambda: turn.mcp.list_templates(arguments))
         )
 
 
@@ -79,7 +79,7 @@ class ReadResourceTool:
             parameters=parameters(ReadingArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         given = parse_arguments(call.arguments, ReadingArguments)
         try:
             arguments = read_arguments(given.server, given.uri)
@@ -87,12 +87,12 @@ class ReadResourceTool:
             raise ToolFailure(str(failure)) from failure
         invocation = _invocation(call, arguments.invoked_server)
         return text_output(
-            await requested(turn, call.call_id, invocation, lambda: turn.mcp.read_resource(arguments))
+            await request_as_item(turn, call.call_id, invocation, lambda: turn.mcp.read_resource(arguments))
         )
 
 
 def _listing(call: ToolCall) -> ListArguments:
-    """Null in place of the arguments is none at all, as with the servers' own tools."""
+    """Null means no arguments, as with the servers' own tools."""
     text = "" if parse_json(call.arguments) is None else call.arguments
     given = parse_arguments(text, ListingArguments)
     return list_arguments(given.server, given.cursor)

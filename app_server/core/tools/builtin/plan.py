@@ -1,4 +1,4 @@
-"""`update_plan`: the model's plan, shown to the user. It changes nothing else."""
+"""`update_plan`: shows the model's plan to the user, without any other effect."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
 
 
-class Step(ToolArguments):
+class PlanStep(ToolArguments):
     step: str
     status: StepStatus
 
 
 class PlanArguments(ToolArguments):
     explanation: str | None = None
-    plan: Annotated[tuple[Step, ...], FailFast()] = Field(
+    plan: Annotated[tuple[PlanStep, ...], FailFast()] = Field(
         description="All steps, in order; at most one is in progress."
     )
 
@@ -35,7 +35,7 @@ class PlanTool:
             parameters=parameters(PlanArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, PlanArguments)
         steps = tuple(PlanItemArg(step=item.step, status=item.status) for item in arguments.plan)
         turn.emit(PlanUpdateEvent(explanation=arguments.explanation, plan=steps))

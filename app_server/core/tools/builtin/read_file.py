@@ -1,4 +1,4 @@
-"""`read_file`: lines of a file, each behind its number: a slice of them, or what belongs to one of them."""
+"""`read_file`: numbered lines of a file: a slice, or the block that a line belongs to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from app_server.core.tools.reading import positive, read
+from app_server.core.tools.reading import positive, read_text
 
 LINES = 2000
 
@@ -63,7 +63,7 @@ class ReadFileTool:
             parameters=parameters(ReadFileArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ReadFileArguments)
         path = arguments.file_path
         offset = positive(arguments.offset, 1, "offset must be a 1-indexed line number")
@@ -71,10 +71,10 @@ class ReadFileTool:
         if not os.path.isabs(path):
             raise ToolFailure("file_path must be an absolute path")
         if arguments.mode is not Mode.INDENTATION:
-            return await read("read", turn, path=path, offset=offset, limit=limit)
+            return await read_text("read", turn, path=path, offset=offset, limit=limit)
         block = arguments.indentation or BlockArguments()
         most = positive(block.max_lines, limit, "max_lines must be greater than zero")
-        return await read(
+        return await read_text(
             "block",
             turn,
             path=path,

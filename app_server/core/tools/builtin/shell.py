@@ -1,4 +1,4 @@
-"""`shell`: an argument vector, run without an interpreter of ours in between."""
+"""`shell`: runs an argument vector directly, without adding a shell."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app_server.core.model.prompt import FunctionTool, LocalShellTool, ToolSpec
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
 from app_server.core.tools.arguments import ToolArguments, Words, parameters, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from app_server.core.tools.orchestrator import DEFAULT_TIMEOUT_MS, Command, command_answer, run_command
-from app_server.core.tools.patching import Patching
+from app_server.core.tools.orchestrator import DEFAULT_TIMEOUT_MS, Command, command_tool_output, run_command
+from app_server.core.tools.patching import PatchFlow
 
 
 class RunArguments(ToolArguments):
-    """What is the same for an argument vector and a line."""
+    """The arguments that `shell` and `shell_command` share."""
 
     workdir: str | None = Field(None, description="Where to run it; relative to the working directory.")
     timeout_ms: float | None = Field(
@@ -37,7 +37,7 @@ class ShellArguments(RunArguments):
 
 
 class ShellTool:
-    """Runs a command; the road it takes is the orchestrator's."""
+    """Runs a command through the approval flow of `orchestrator`."""
 
     parallel = False
 
@@ -54,23 +54,23 @@ class ShellTool:
             parameters=parameters(ShellArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ShellArguments)
         command = as_command(call.call_id, arguments.command, arguments, turn.settings.cwd)
         return await run_or_patch(replace(command, provider_shell=call.local_shell), turn)
 
 
 async def run_or_patch(command: Command, turn: ToolTurn) -> ToolOutput:
-    return await patched(command, turn) or await run_command(command, turn)
+    return await apply_if_patch(command, turn) or await run_command(command, turn)
 
 
-async def patched(command: Command, turn: ToolTurn) -> ToolOutput | None:
-    """Where all that it does is to call `apply_patch`, the patch is applied by us. None: it is another command."""
+async def apply_if_patch(command: Command, turn: ToolTurn) -> ToolOutput | None:
+    """Apply the patch in place of a command that only calls `apply_patch`. None for any other command."""
     match find_patch(command.argv):
         case PatchCall(patch, workdir):
             cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))
-            result = await Patching(command.call_id, patch, cwd, turn).through()
-            return command_answer(result)
+            result = await PatchFlow(command.call_id, patch, cwd, turn).apply()
+            return command_tool_output(result)
         case ParseProblem(message):
             raise ToolFailure(message)
         case _:

@@ -1,4 +1,4 @@
-"""`shell_command`: a line for the user's shell, for models that write lines rather than argument vectors."""
+"""`shell_command`: a line for the user's shell, for models that write lines instead of argument vectors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ShellCommandTool:
             parameters=parameters(ShellCommandArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ShellCommandArguments)
-        argv = (turn.shell_path, "-lc", arguments.command)
+        argv = (turn.commands.shell_path, "-lc", arguments.command)
         command = as_command(call.call_id, argv, arguments, turn.settings.cwd)
         return await run_or_patch(command, turn)

@@ -1,4 +1,4 @@
-"""`view_image`: an image file, read with the rights of a command and put before the model."""
+"""`view_image`: reads an image file with the rights of a command and attaches it for the model."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class ViewImageTool:
             parameters=parameters(ViewImageArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ViewImageArguments)
         path = os.path.join(turn.settings.cwd, arguments.path)
-        # From where commands work, too: what the directory's name stood for when the conversation was given it.
-        real = os.path.join(turn.roots.real(turn.settings.cwd), arguments.path)
+        # Commands use the same directory: the one that the name led to when the conversation got it.
+        real = os.path.join(turn.commands.roots.real(turn.settings.cwd), arguments.path)
         data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
         try:
             url = await run_in_thread(data_url, data)

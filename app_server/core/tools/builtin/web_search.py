@@ -1,4 +1,4 @@
-"""`web_search`: the provider runs it; we only say that it may."""
+"""`web_search`: the provider runs it; the tool only enables it."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class WebSearch:
     def spec(self) -> ToolSpec:
         return WebSearchTool()
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         raise ToolFailure("web_search is run by the provider and cannot be called as a function")

@@ -1,4 +1,4 @@
-"""`write_stdin`: types into a command that `exec_command` left running, or only looks what it has said since."""
+"""`write_stdin`: types into a command that `exec_command` left running, or only reads its new output."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
+from app_server.core.tools.terminal_polling import poll_terminal, report_snapshot
 from app_server.core.tools.typed_input import check_input
-from app_server.core.tools.watching import finish, watch
 from protocol.engine.events import TerminalInput
 
 YIELD_MS = 250
-"""How long a call looks where the model does not say."""
+"""How long a call waits if the model does not say."""
 
 
 class WriteStdinArguments(ToolArguments):
@@ -40,18 +40,18 @@ class WriteStdinTool:
             parameters=parameters(WriteStdinArguments),
         )
 
-    async def run(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, WriteStdinArguments)
         number = arguments.session_id
-        await confinement(turn)  # ends what must not go on under this turn's policy
-        terminal = turn.terminals.find(number)
+        await confinement(turn)  # ends terminals with more rights than this turn's policy grants
+        terminal = turn.commands.terminals.find(number)
         if terminal is None:
-            raise ToolFailure(f"write_stdin failed: {turn.terminals.why_missing(number)}")
+            raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
         if text := arguments.chars or "":
             await check_input(text, terminal, turn)
             await terminal.pty.write(text.encode())
             process_id = terminal.item.process_id or ""
             turn.items.emit_under(terminal.turn_id, TerminalInput(terminal.item.id, process_id, text))
         yield_ms = arguments.yield_time_ms
-        look = await watch(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
-        return await finish(look, arguments.max_output_tokens, turn)
+        snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
+        return await report_snapshot(snapshot, arguments.max_output_tokens, turn)

@@ -33,7 +33,7 @@ async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
         answers: list[ReviewDecision] | None = None,
     ) -> Scene:
         one = scene(approval, sandbox or DangerFullAccess(), answers)
-        one.turn.runner = runner
+        one.turn.commands.runner = runner
         one.turn.clock = anyio.current_time
         made.append(one)
         return one
@@ -41,10 +41,10 @@ async def live(scene: MakeScene, tmp_path: object) -> AsyncIterator[MakeLive]:
     async with runner:
         yield make
         for one in made:
-            await one.turn.terminals.close()
+            await one.turn.commands.terminals.close()
 
 
 async def run(tool: Tool, scene: Scene, call_id: str = "c1", **arguments: Json) -> str:
     """What the model is told. Raises ToolFailure."""
-    output = await tool.run(ToolCall(call_id, tool.name, json.dumps(arguments)), scene.turn)
+    output = await tool.invoke(ToolCall(call_id, tool.name, json.dumps(arguments)), scene.turn)
     return output.payload.content

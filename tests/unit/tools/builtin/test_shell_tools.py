@@ -57,7 +57,7 @@ async def test_a_line_can_ask_to_leave_the_sandbox(scene: MakeScene) -> None:
 @pytest.mark.parametrize("script", [f"apply_patch <<'EOF'\n{PATCH}\nEOF", f"apply_patch '{PATCH}'"])
 async def test_a_patch_in_a_line_is_applied_as_a_patch(live: MakeLive, script: str) -> None:
     scene = live()
-    scene.turn.shell_path = "/bin/bash"
+    scene.turn.commands.shell_path = "/bin/bash"
     told = json.loads(await run(ShellCommandTool(), scene, command=script))
     assert told["output"] == "Success. Updated the following files:\nA new\n"
     assert Path(scene.ws, "new").read_text() == "x\n"

@@ -56,7 +56,7 @@ async def test_a_command_that_ends_is_told_at_once(live: MakeLive) -> None:
     assert re.fullmatch(shape + "out\r\nerr\r\n", said)
     assert [end.exit_code for end in ends(scene)] == [3]
     assert scene.kinds()[0] == "exec_command_begin"
-    assert len(scene.turn.terminals) == 0
+    assert len(scene.turn.commands.terminals) == 0
 
 
 async def test_a_session_is_typed_into_until_it_ends(live: MakeLive) -> None:
@@ -114,7 +114,7 @@ async def test_what_the_sandbox_stopped_is_offered_and_run_without_it(live: Make
     said = await run(EXEC, scene, cmd="touch made", yield_time_ms=60_000, **SHORT)
     assert "Process exited with code 0" in said
     assert (scene.ws / "made").exists()
-    assert len(scene.turn.terminals) == 0
+    assert len(scene.turn.commands.terminals) == 0
 
 
 async def test_a_shell_that_is_not_there_is_told(live: MakeLive) -> None:
@@ -122,7 +122,7 @@ async def test_a_shell_that_is_not_there_is_told(live: MakeLive) -> None:
     with pytest.raises(ToolFailure, match="execution error"):
         await run(EXEC, scene, cmd="true", shell="/no/such/shell")
     assert [end.exit_code for end in ends(scene)] == [-1]
-    assert len(scene.turn.terminals) == 0
+    assert len(scene.turn.commands.terminals) == 0
 
 
 async def test_a_patch_in_a_line_is_applied_as_a_patch(live: MakeLive) -> None:
@@ -161,12 +161,12 @@ async def test_a_session_ends_when_the_policy_gives_less_than_when_it_was_opened
 async def test_it_ends_before_any_command_of_the_stricter_turn_runs(live: MakeLive) -> None:
     scene = live()
     number = await opened(scene, "echo up; exec sh", "up")
-    terminal = scene.turn.terminals.find(number)
+    terminal = scene.turn.commands.terminals.find(number)
     assert terminal is not None
     change(scene, AskForApproval.NEVER, ReadOnly())
     await run_command(Command(call_id="c2", argv=("true",), cwd=str(scene.ws)), scene.turn)
     assert terminal.pty.exit_code == 137
-    assert len(scene.turn.terminals) == 0
+    assert len(scene.turn.commands.terminals) == 0
 
 
 async def test_a_session_goes_on_under_the_same_policy_or_a_wider_one(live: MakeLive) -> None:
@@ -230,12 +230,12 @@ async def test_under_never_nothing_is_typed_into_what_the_user_let_out_of_the_sa
 async def test_closing_ends_every_session(live: MakeLive) -> None:
     scene = live()
     numbers = [await opened(scene, "trap '' HUP TERM; echo up; sleep 1000", "up") for _ in range(2)]
-    ptys = [terminal.pty for number in numbers if (terminal := scene.turn.terminals.find(number))]
+    ptys = [terminal.pty for number in numbers if (terminal := scene.turn.commands.terminals.find(number))]
     with anyio.CancelScope() as interrupted:
         interrupted.cancel()
-        await scene.turn.terminals.close()
+        await scene.turn.commands.terminals.close()
     assert [pty.exit_code for pty in ptys] == [137, 137]
-    assert len(scene.turn.terminals) == 0
+    assert len(scene.turn.commands.terminals) == 0
 
 
 async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -> None:
@@ -255,7 +255,7 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
     async def keep(call_id: str, pty: PtySession) -> None:
         await terminals.make_room()
         item = CommandExecution(id=call_id, command=("cat",), cwd="/", parsed=())
-        terminals.keep(item, "turn", pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
+        terminals.add(item, "turn", pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
 
     made = []
     for n in range(MOST + 1):

@@ -27,9 +27,9 @@ async def test_an_image_is_attached_whole(live: MakeLive) -> None:
     scene = live()
     (scene.ws / "a.png").write_bytes(PNG)
     call = ToolCall("c1", "view_image", '{"path": "a.png", "detail": "high"}')
-    output = await ViewImageTool().run(call, scene.turn)
+    output = await ViewImageTool().invoke(call, scene.turn)
     assert output.payload.content == "attached local image path"
-    (message,) = output.then
+    (message,) = output.followup_items
     assert isinstance(message, MessageItem)
     (image,) = message.content
     assert isinstance(image, InputImage)

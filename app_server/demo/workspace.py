@@ -1,6 +1,6 @@
-"""Where the demo plays: a temporary folder with a git repository and a home of the server in it.
+"""The temporary folder of the demo, with a git repository and a home for the server.
 
-Gone when the demo ends. The user's own home, keys and git settings are neither read nor changed.
+It is deleted at the end. The user's own home, keys and git settings are neither read nor changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app_server.demo.script import FILES
 from protocol.records import dataclass
 
 SERVER = (sys.executable, "-P", "-m", "app_server", "app-server")
-"""The server as an editor spawns it; -P, so that no module of the current directory takes a place of ours."""
+"""The server as an editor spawns it; -P, so that no module of the current directory shadows one of ours."""
 
 MODEL = "demo-model"
 CONFIG = """\
@@ -41,20 +41,20 @@ stream_max_retries = 0
 """
 
 WITHHELD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
-"""Not for a server that is to run without a key."""
+"""Removed from the environment: the server runs without a key."""
 
 
-class StageError(Exception):
+class DemoSetupError(Exception):
     """The demo cannot be set up here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoWorkspace:
     root: Path
     environment: Mapping[str, str] = field(repr=False)
 
     @property
-    def workspace(self) -> Path:
+    def repository(self) -> Path:
         return self.root / "workspace"
 
     @property
@@ -79,26 +79,26 @@ class Stage:
 
 
 @asynccontextmanager
-async def temporary_stage(environment: Mapping[str, str]) -> AsyncIterator[Stage]:
-    """Raises StageError where there is no git."""
+async def temporary_workspace(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
+    """Raises DemoSetupError if git is missing."""
     with tempfile.TemporaryDirectory(prefix="app-server-demo-", ignore_cleanup_errors=True) as folder:
-        stage = _built(folder, environment)
-        await _git(stage, "init", "-q")
-        await _git(stage, "add", ".")
+        workspace = _built(folder, environment)
+        await _git(workspace, "init", "-q")
+        await _git(workspace, "add", ".")
         await _git(
-            stage, "-c", "user.name=Demo", "-c", "user.email=demo@localhost", "commit", "-qm", "A script"
+            workspace, "-c", "user.name=Demo", "-c", "user.email=demo@localhost", "commit", "-qm", "A script"
         )
-        yield stage
+        yield workspace
 
 
-def _built(folder: str, environment: Mapping[str, str]) -> Stage:
+def _built(folder: str, environment: Mapping[str, str]) -> DemoWorkspace:
     root = Path(folder).resolve()
-    stage = Stage(root, _environment(environment, root))
-    for each in (stage.workspace, stage.home):
+    workspace = DemoWorkspace(root, _environment(environment, root))
+    for each in (workspace.repository, workspace.home):
         each.mkdir()
     for name, text in FILES.items():
-        (stage.workspace / name).write_text(text, encoding="utf-8")
-    return stage
+        (workspace.repository / name).write_text(text, encoding="utf-8")
+    return workspace
 
 
 def _environment(environment: Mapping[str, str], root: Path) -> Mapping[str, str]:
@@ -107,16 +107,16 @@ def _environment(environment: Mapping[str, str], root: Path) -> Mapping[str, str
     return kept | git | {"CODEX_HOME": str(root / "home"), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
-async def _git(stage: Stage, *arguments: str) -> None:
-    command = ("git", "-C", str(stage.workspace), "-c", "commit.gpgsign=false", *arguments)
+async def _git(workspace: DemoWorkspace, *arguments: str) -> None:
+    command = ("git", "-C", str(workspace.repository), "-c", "commit.gpgsign=false", *arguments)
     try:
         with anyio.fail_after(30):
             done = await anyio.run_process(
-                command, check=False, env=stage.environment, stdin=subprocess.DEVNULL
+                command, check=False, env=workspace.environment, stdin=subprocess.DEVNULL
             )
     except FileNotFoundError:
-        raise StageError("git is not installed, or not on the PATH") from None
+        raise DemoSetupError("git is not installed, or not on the PATH") from None
     except TimeoutError:
-        raise StageError(f"git {arguments[0]} took too long") from None
+        raise DemoSetupError(f"git {arguments[0]} took too long") from None
     if done.returncode:
-        raise StageError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+        raise DemoSetupError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")

@@ -1,6 +1,6 @@
-"""What holds in every conversation, whatever a scenario is about. Each law returns what broke it, in words.
+"""The invariants of every conversation, independent of the scenario. Each function returns its violations as texts.
 
-The laws read two records: what the client sent and received, in order, and what the model was sent.
+They check two records: the messages that the client sent and received, in order, and the requests to the model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ NONE: Mapping[str, bool] = MappingProxyType({})
 STORED = ("user_message", "agent_message", "agent_reasoning", "turn_aborted")
 
 
-def broken_laws(client: Client, requests: Sequence[ModelRequest], rollouts: Sequence[Path]) -> list[str]:
+def violated_invariants(
+    client: Client, requests: Sequence[ModelRequest], rollouts: Sequence[Path]
+) -> list[str]:
     """All of them. A client that left early did not hear how things ended."""
     log = client.log
     received = client.received()

@@ -1,4 +1,4 @@
-"""The laws that every scenario is held against can be broken: one record for each way."""
+"""The invariants that every scenario is held against can be broken: one record for each way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from protocol.base import Json
-from tests.support import laws
+from tests.support import invariants
 from tests.support.client import Logged
 from tests.support.published import departures
 from tests.support.scripted_model import ModelRequest
@@ -50,8 +50,8 @@ def event(msg: Json, id: str = "0") -> Json:
     ],
 )
 def test_turns(events: list[tuple[str, Json]], word: str) -> None:
-    assert any(word in problem for problem in laws.turns(events))
-    assert laws.turns(of_turn(START, ERROR, END) + of_turn(START, ABORT, id="1")) == []
+    assert any(word in problem for problem in invariants.turns(events))
+    assert invariants.turns(of_turn(START, ERROR, END) + of_turn(START, ABORT, id="1")) == []
 
 
 def item(kind: str, id: str) -> Json:
@@ -72,8 +72,8 @@ def item(kind: str, id: str) -> Json:
     ],
 )
 def test_items(events: list[Json]) -> None:
-    assert laws.items(events)
-    assert laws.items([item("started", "a"), item("completed", "a")]) == []
+    assert invariants.items(events)
+    assert invariants.items([item("started", "a"), item("completed", "a")]) == []
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_items(events: list[Json]) -> None:
     ],
 )
 def test_spans(events: list[tuple[str, Json]]) -> None:
-    assert laws.spans(events)
-    assert laws.spans(of_turn(begin("c"), end("c"), begin("d"), ABORT)) == []
+    assert invariants.spans(events)
+    assert invariants.spans(of_turn(begin("c"), end("c"), begin("d"), ABORT)) == []
 
 
 def test_a_terminal_may_outlive_its_turn() -> None:
     outlives = of_turn(START, begin("c"), END)
-    assert laws.spans(outlives, terminals={"c": True}) == []
-    assert laws.spans(outlives, terminals={"another": True})
-    assert laws.spans(outlives, terminals={"c": False}), "it has exited, and nobody was told"
-    assert laws.spans([*outlives, *of_turn(end("c"), id="1")], terminals={"c": False}) == []
+    assert invariants.spans(outlives, terminals={"c": True}) == []
+    assert invariants.spans(outlives, terminals={"another": True})
+    assert invariants.spans(outlives, terminals={"c": False}), "it has exited, and nobody was told"
+    assert invariants.spans([*outlives, *of_turn(end("c"), id="1")], terminals={"c": False}) == []
 
 
 def test_terminals_are_known_by_what_the_model_was_told() -> None:
@@ -114,8 +114,8 @@ def test_terminals_are_known_by_what_the_model_was_told() -> None:
     def request(items: list[Json]) -> ModelRequest:
         return ModelRequest("/responses", {}, {"input": items})
 
-    assert laws.terminals([request([*begun, *others])]) == {"c1": True}
-    assert laws.terminals([request(begun), request([*begun, *looked])]) == {"c1": False}
+    assert invariants.terminals([request([*begun, *others])]) == {"c1": True}
+    assert invariants.terminals([request(begun), request([*begun, *looked])]) == {"c1": False}
 
 
 def call(id: str) -> Json:
@@ -131,17 +131,17 @@ def output(id: str) -> Json:
     [[call("a")], [output("a")], [output("a"), call("a")], [call("a"), output("a"), output("a")]],
 )
 def test_orphans(history: list[Json]) -> None:
-    assert laws.orphans(history)
-    assert laws.orphans([call("a"), call("b"), output("b"), output("a")]) == []
+    assert invariants.orphans(history)
+    assert invariants.orphans([call("a"), call("b"), output("b"), output("a")]) == []
 
 
 def test_every_request_is_answered_once() -> None:
     asked = Logged(True, {"id": 1, "method": "userInfo"})
     answered = Logged(False, {"id": 1, "result": {}})
-    assert laws.unanswered([asked])
-    assert laws.unanswered([asked, answered, answered])
-    assert laws.unanswered([answered])
-    assert laws.unanswered([asked, answered]) == []
+    assert invariants.unanswered([asked])
+    assert invariants.unanswered([asked, answered, answered])
+    assert invariants.unanswered([answered])
+    assert invariants.unanswered([asked, answered]) == []
 
 
 def test_nothing_comes_before_the_answer_that_announces_it() -> None:
@@ -149,17 +149,17 @@ def test_nothing_comes_before_the_answer_that_announces_it() -> None:
     say = {"id": 2, "method": "sendUserMessage", "params": {"conversationId": C}}
     opening = [Logged(True, listen), Logged(False, {"id": 1, "result": {"subscriptionId": C}})]
     told, answered = Logged(False, event(START)), Logged(False, {"id": 2, "result": {}})
-    assert laws.too_early([told])
-    assert laws.too_early([*opening, Logged(True, say), told, answered])
-    assert laws.too_early([*opening, Logged(True, say), answered, told]) == []
+    assert invariants.too_early([told])
+    assert invariants.too_early([*opening, Logged(True, say), told, answered])
+    assert invariants.too_early([*opening, Logged(True, say), answered, told]) == []
 
 
 def test_a_question_has_its_event() -> None:
     question = {"id": 0, "method": "execCommandApproval", "params": {"callId": "c"}}
     told = event({"type": "exec_approval_request", "call_id": "c"})
-    assert laws.unasked([question])
-    assert laws.unasked([told, question, question])
-    assert laws.unasked([told, question]) == []
+    assert invariants.unasked([question])
+    assert invariants.unasked([told, question, question])
+    assert invariants.unasked([told, question]) == []
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_a_stored_conversation_is_whole_and_has_what_was_told(tmp_path: Path) ->
     said = {"type": "agent_message", "message": "hi"}
     lines = [("session_meta", {"id": C}), ("event_msg", said)]
     path.write_text("".join(json.dumps({"timestamp": "", "type": t, "payload": p}) + "\n" for t, p in lines))
-    stored, broken = laws.rollout(path)
+    stored, broken = invariants.rollout(path)
     assert broken == []
-    assert laws.unstored([event(said)], {str(path): stored}) == []
-    assert laws.unstored([event({**said, "message": "ho"})], {str(path): stored})
+    assert invariants.unstored([event(said)], {str(path): stored}) == []
+    assert invariants.unstored([event({**said, "message": "ho"})], {str(path): stored})
     path.write_text("{torn\n" + json.dumps({"timestamp": "", "type": "response_item", "payload": call("a")}))
-    assert len(laws.rollout(path)[1]) == 3
+    assert len(invariants.rollout(path)[1]) == 3
