@@ -52,10 +52,8 @@ STAGES = {
     FeatureStage.BETA: ExperimentalFeatureStage.BETA,
     FeatureStage.EXPERIMENTAL: ExperimentalFeatureStage.UNDER_DEVELOPMENT,
 }
-MODES = (
-    CollaborationModeMask(name="Plan", mode=ModeKind.PLAN, reasoning_effort="medium"),
-    CollaborationModeMask(name="Default", mode=ModeKind.DEFAULT),
-)
+MODES = (CollaborationModeMask(name="Default", mode=ModeKind.DEFAULT),)
+"""Without a plan mode: who chose it would get turns that change files."""
 
 
 async def config_read(source: ConfigSource, params: ConfigReadParams) -> ConfigReadResponse:
