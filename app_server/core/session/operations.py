@@ -76,6 +76,8 @@ class Actor(Protocol):
         steered: Sequence[UserWords] = (),
     ) -> None: ...
 
+    def put_back(self, submission: PendingOperation) -> None: ...
+
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None: ...
 
 
@@ -199,6 +201,9 @@ async def _user_input(
     actor.services.telemetry.user_prompt(message_text(words.message))
     if active is not None and active is actor.active and not active.ending:
         active.add_input(submission, words)
+        return
+    if active is not None:
+        actor.put_back(submission)  # the turn ended meanwhile; what it left waits too, in front of this
         return
     turn = _turn(actor, submission, schema)
     _record_changes(actor, turn)

@@ -53,6 +53,7 @@ class Session:
         self.services, self.state = services, state
         self._close = close
         self._queue: deque[PendingOperation] = deque()
+        self._submissions = 0
         self._submitted = anyio.Event()
         self._active: ActiveTask | None = None
         self._group: TaskGroup | None = None
@@ -67,7 +68,8 @@ class Session:
         """The same for requests of APIs that follow turns; gives the id of the turn that it begins."""
         if self.ended.is_set():
             raise CoreError("the conversation has ended")
-        pending = PendingOperation(id, op, self.services.new_turn_id())
+        self._submissions += 1
+        pending = PendingOperation(id, op, self.services.new_turn_id(), position=self._submissions)
         self._queue.append(pending)
         self._submitted.set()
         return pending.turn_id
@@ -269,6 +271,12 @@ class Session:
         )
         self._group.start_soon(self._run_task, active, name=f"task {active.id}")
 
+    def put_back(self, submission: PendingOperation) -> None:
+        """It has to wait, and is carried out before everything that was submitted after it."""
+        later = (n for n, each in enumerate(self._queue) if each.position > submission.position)
+        self._queue.insert(next(later, len(self._queue)), submission)
+        self._submitted.set()
+
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         """Work on the side that the operation loop need not wait for, and whose failure ends nothing."""
 
@@ -305,7 +313,8 @@ class Session:
                 active.emitter.turn_ended(TurnStatus.INTERRUPTED, reason=active.reason)
             for words in active.take_input():
                 remember(self, OperationEmitter(outbox, active.id), words)
-            self._queue.extendleft(reversed(waiting))
+            for submission in waiting:
+                self.put_back(submission)
             self._submitted.set()
             self._active = None
             outbox.store()  # whoever waits for the end says so only after the word of it

@@ -26,6 +26,8 @@ class PendingOperation:
     turn_id: str
     steered: list[UserWords] = field(default_factory=list)
     """Words that joined the turn before it began."""
+    position: int = 0
+    """Its place in the order in which operations were submitted. Those that had to wait keep to it."""
 
 
 class SessionTask(Protocol):

@@ -133,7 +133,6 @@ async def test_small_lists(tmp_path: Path) -> None:
         await listed(configuration.experimental_feature_list, row, config, cursor="zzz")
     modes = await listed(configuration.collaboration_mode_list, methods.COLLABORATION_MODE_LIST, config)
     assert modes["data"] == [
-        {"name": "Plan", "mode": "plan", "model": None, "reasoning_effort": "medium"},
         {"name": "Default", "mode": "default", "model": None, "reasoning_effort": None},
     ]
     skills = await listed(configuration.skills_list, methods.SKILLS_LIST, config, cwds=["/a", "/b"])
