@@ -101,6 +101,8 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
             try:
                 _connect_to(sock, name, caller, networks)
             except OSError as error:
+                if not notify.is_waiting(listener, notified):
+                    return  # a signal interrupted the call: the repeated one may need the note
                 if error.errno != errno.EISCONN or not repeated:
                     networks.unanswered.discard(cookie)
                     raise
