@@ -164,6 +164,39 @@ async def test_a_thread_goes_on_after_a_restart(world: MakeWorld, tmp_path: Path
     assert w.model.requests[0].texts() == ["hi", "go on"]
 
 
+async def test_threads_are_listed_by_pages(world: MakeWorld) -> None:
+    said = ["find the needle", "something else", "a third"]
+    async with world(*(reply(says("ok")) for _ in [*said, "more"])) as w:
+        threads = [await start(w.client) for _ in said]
+        for thread, text in zip(threads, said, strict=True):
+            await ended(w.client, await turn(w.client, thread, text))
+        unused = await start(w.client)
+
+        async def listed(**params: Json) -> list[str]:
+            """All pages of one."""
+            found: list[str] = []
+            cursor = None
+            while True:
+                page = await w.client.call("thread/list", {"limit": 1, "cursor": cursor, **params})
+                found += [each["preview"] for each in page["data"]]
+                cursor = page["nextCursor"]
+                if cursor is None:
+                    return found
+
+        assert sorted(await listed()) == sorted(said), f"{unused} has no turn"
+        await ended(w.client, await turn(w.client, threads[0], "more"))
+        assert await listed(sortKey="updated_at") == [said[0], said[2], said[1]]
+        assert await listed(sortKey="updated_at", sortDirection="asc") == [said[1], said[2], said[0]]
+        assert await listed(searchTerm="NEEDLE") == [said[0]]
+        assert await listed(cwd=str(w.workspace), modelProviders=[], sourceKinds=["vscode"], limit=100)
+        for nothing in ({"cwd": "/nowhere"}, {"modelProviders": ["other"]}, {"sourceKinds": ["cli"]}):
+            assert await listed(**nothing) == []
+        assert await listed(archived=True) == []
+        for cursor in ("no such cursor", "2026|", f"{'1' * 20}|{threads[0]}"):
+            with pytest.raises(Refused, match="invalid cursor"):
+                await w.client.call("thread/list", {"cursor": cursor})
+
+
 async def test_two_apis_follow_one_conversation(world: MakeWorld) -> None:
     async with world(reply(says("hello")), reply(says("again"))) as w:
         thread = await start(w.client)
