@@ -82,7 +82,7 @@ def _request(
                 reason=event.reason,
                 command="".join(event.command) if typed else command_line(event.command),
                 cwd=event.cwd,
-                command_actions=command_actions(event.parsed_cmd, event.cwd),
+                command_actions=command_actions(event.parsed_cmd, event.command, event.cwd),
                 available_decisions=OFFERED,
             )
         case ApplyPatchApprovalRequestEvent():

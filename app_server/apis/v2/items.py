@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from app_server.apis.v2.inbound import shown_inputs
 from app_server.core.session.review_format import findings_block
 from app_server.core.shell import quote
+from app_server.core.shell.script import script_of
 from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
@@ -103,7 +104,14 @@ def command_line(argv: Sequence[str]) -> str:
     return quote.join(argv)
 
 
-def command_actions(parsed: Sequence[commands.ParsedCommand], cwd: str) -> tuple[parts.CommandAction, ...]:
+def command_actions(
+    parsed: Sequence[commands.ParsedCommand], argv: Sequence[str], cwd: str
+) -> tuple[parts.CommandAction, ...]:
+    """What the command does, part by part; one part that is unknown makes the whole an unknown one, so that nothing of
+    it goes unseen.
+    """
+    if any(isinstance(each, commands.UnknownCommand) for each in parsed):
+        return (parts.UnknownCommandAction.model_construct(command=script_of(argv) or command_line(argv)),)
     return tuple(_action(each, cwd) for each in parsed)
 
 
@@ -126,7 +134,7 @@ def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.Comm
         process_id=item.process_id,
         source=_SOURCES[item.source],
         status=_COMMAND_STATUS[item.status],
-        command_actions=command_actions(item.parsed, item.cwd),
+        command_actions=command_actions(item.parsed, item.command, item.cwd),
         aggregated_output=item.output or None if ran else None,
         exit_code=item.exit_code,
         duration_ms=_ms(item.seconds) if ran else None,

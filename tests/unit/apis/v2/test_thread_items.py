@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from app_server.apis.v2.errors import codex_error_info, turn_error
-from app_server.apis.v2.items import NO_REVIEW, thread_item
+from app_server.apis.v2.items import NO_REVIEW, command_actions, thread_item
 from app_server.apis.v2.turns import ended_turn, pending_turn, shown_items, shown_turn
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.base import Json
@@ -42,7 +42,6 @@ COMMAND = engine.CommandExecution(
         commands.ReadCommand(cmd="cat /b", name="b", path="/b"),
         commands.ListFilesCommand(cmd="ls"),
         commands.SearchCommand(cmd="rg x", query="x"),
-        commands.UnknownCommand(cmd="make"),
     ),
 )
 RUNNING = {
@@ -58,7 +57,6 @@ RUNNING = {
         {"type": "read", "command": "cat /b", "name": "b", "path": "/b"},
         {"type": "listFiles", "command": "ls", "path": None},
         {"type": "search", "command": "rg x", "query": "x", "path": None},
-        {"type": "unknown", "command": "make"},
     ],
     "aggregatedOutput": None,
     "exitCode": None,
@@ -362,3 +360,12 @@ def test_an_id_that_another_item_was_given_is_not_given_again() -> None:
         given = [ids.begin_and_end(id) for id in order]
         assert len(set(given)) == len(given)
         assert given[0] == "a"
+
+
+def test_a_script_with_an_unknown_part_is_unknown_as_a_whole() -> None:
+    """`echo` is not among the parsed parts: clients would not see it."""
+    parsed = (commands.ReadCommand(cmd="cat a", name="a", path="a"), commands.UnknownCommand(cmd="make"))
+    [action] = command_actions(parsed, ("bash", "-lc", "echo x; cat a; make"), "/w")
+    assert action.to_value() == {"type": "unknown", "command": "echo x; cat a; make"}
+    [action] = command_actions(parsed[1:], ("make", "a b"), "/w")
+    assert action.to_value() == {"type": "unknown", "command": "make 'a b'"}
