@@ -113,7 +113,13 @@ async def loaded(context: ReadingContext, **params: Json) -> Json:
 
 def test_routes(tmp_path: Path) -> None:
     served = {each.method for each in reading_routes(reader(tmp_path))}
-    assert served == {"thread/read", "thread/turns/list", "thread/items/list", "thread/loaded/list"}
+    assert served == {
+        "thread/list",
+        "thread/read",
+        "thread/turns/list",
+        "thread/items/list",
+        "thread/loaded/list",
+    }
 
 
 def ids(answer: Json) -> list[str]:

@@ -15,6 +15,7 @@ import os
 import socket
 import stat
 import struct
+import time
 from dataclasses import dataclass, field
 
 from app_server.core.sandbox.confine import listening, notify, seccomp
@@ -22,7 +23,9 @@ from app_server.core.sandbox.confine.notify import Call, Caller
 from app_server.core.sandbox.confine.syscalls import MACHINE, X86_64, call
 
 SO_DOMAIN, SO_COOKIE = 39, 57
-MAX_UNANSWERED = 1000
+MAX_CONNECTING = 1000
+REPEATED_WITHIN = 5.0
+"""Seconds in which the kernel repeats a call that a signal interrupted, on a busy machine too."""
 FAMILY = struct.Struct("=H")
 ADDRESS_LIMIT, UNIX_ADDRESS_LIMIT = 128, 110
 
@@ -37,9 +40,9 @@ class NetworkNamespaces:
     inside: socket.socket | None
     outside: socket.socket | None
     """None: the kernel does not list its listening sockets, so nothing can be connected."""
-    unanswered: set[bytes] = field(default_factory=set)
-    """Cookies of sockets that are being connected, and of those where a signal interrupted the call before it was
-    answered; the process will repeat it.
+    connecting: dict[bytes, float] = field(default_factory=dict)
+    """Cookies of sockets that are or were just connected, with the time: the kernel repeats a call that a signal
+    interrupted before its response arrived.
     """
     _lock: _thread.LockType = field(default_factory=_thread.allocate_lock)
 
@@ -95,20 +98,23 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
                 raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
             cookie = sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8)
             # Noted before it is connected: the repeated call may come while this one is still being answered.
-            repeated = cookie in networks.unanswered
-            if len(networks.unanswered) < MAX_UNANSWERED:
-                networks.unanswered.add(cookie)
+            repeated = networks.connecting.pop(cookie, -REPEATED_WITHIN) + REPEATED_WITHIN > time.monotonic()
+            networks.connecting[cookie] = time.monotonic()
+            if len(networks.connecting) > MAX_CONNECTING:
+                with contextlib.suppress(KeyError, StopIteration, RuntimeError):  # other calls do the same
+                    del networks.connecting[next(iter(networks.connecting))]
             try:
                 _connect_to(sock, name, caller, networks)
             except OSError as error:
                 if not notify.is_waiting(listener, notified):
                     return  # a signal interrupted the call: the repeated one may need the note
                 if error.errno != errno.EISCONN or not repeated:
-                    networks.unanswered.discard(cookie)
+                    networks.connecting.pop(cookie, None)
                     raise
-            with contextlib.suppress(OSError):  # a signal interrupted the call: it stays noted
+            # It stays noted: a signal that comes at this moment makes the kernel drop even a response that it took, and
+            # repeat the call.
+            with contextlib.suppress(OSError):
                 notify.respond(listener, notified)
-                networks.unanswered.discard(cookie)
 
 
 def _connect_to(sock: socket.socket, name: bytes, caller: Caller, networks: NetworkNamespaces) -> None:

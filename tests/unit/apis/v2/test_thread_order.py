@@ -159,6 +159,8 @@ def test_whatever_a_turn_emits_is_in_order(
         open_items: dict[str, str] = {}
         for step, id, kind in steps:
             match step:
+                case "start" if any(each == (id, turn.turn_id) for each, _ in detached):
+                    pass  # a model that uses the id of a terminal that goes on: see ADR 31, what is missing
                 case "start":
                     turn.start(item_of(kind, id, over=False))
                     open_items[id] = kind
