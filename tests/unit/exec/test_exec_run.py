@@ -166,7 +166,8 @@ async def test_commands_at_once_hold_nothing_of_one_another(bench: Bench) -> Non
 def pipes_of(pid: int) -> int | None:
     """None where the process has just ended, as helpers do that are one too many."""
     try:
-        return sum(str(link.readlink()).startswith("pipe:") for link in Path(f"/proc/{pid}/fd").iterdir())
+        held = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        return sum(each.startswith("pipe:") for each in held) if held else None
     except FileNotFoundError:
         return None
 
