@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint check bench faults clean
+.PHONY: help venv demo test lint check bench faults mutants coverage clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -36,8 +36,18 @@ bench: $(INSTALLED_DEV) ## run the benchmarks
 faults: $(INSTALLED_DEV) ## run the fault suite at length
 	@FAULTS=long $(BIN)/python -m pytest -q -n auto tests/faults tests/fuzz $(ARGS)
 
+mutants: $(INSTALLED_DEV) ## mutation tests (ARGS="'app_server.rpc.*'" to choose); docs/mutants.md has the results
+	$(BIN)/python -m pip install --quiet --group mutation
+	@$(BIN)/mutmut run --max-children 1 $(ARGS)
+
+coverage: $(INSTALLED_DEV) ## run the tests with coverage, that of other processes included (ARGS as for test)
+	$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -q $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
 clean: ## remove what was built or installed here
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis mutants .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
@@ -50,4 +60,5 @@ $(INSTALLED): pyproject.toml
 # Dependency groups are why pip has to be 25.1 or newer. The extra is tested, too.
 $(INSTALLED_DEV): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[otel]' --group dev
+	@$(BIN)/python -m pip install --quiet --no-deps --group clients || echo 'no openai-codex: its tests are skipped'
 	@touch $@

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,6 +19,7 @@ from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, ProcessSpawner
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.mcp_server import McpRuntime
@@ -36,8 +38,12 @@ from app_server.core.telemetry.export import TelemetryExport, open_export
 from app_server.core.telemetry.telemetry_events import ConversationFacts
 from app_server.core.tools.registry import BUILTIN_NAMES
 from app_server.identity import ClientProfile, UserAgent
+from protocol.engine.events import McpServerStateChanged
 from protocol.ids import ConversationId
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from app_server.core.skills.skill_catalog import SkillCatalog
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
 """The names that dashboards use."""
@@ -111,19 +117,37 @@ class EngineAdapters:
     def elicitation(self) -> bool:
         return self._client.elicitation
 
-    def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
+    def mcp(
+        self,
+        config: Config,
+        elicitations: Elicitations,
+        on_state: Callable[[McpServerStateChanged], None],
+    ) -> McpManager:
         async def elicit(request: ElicitationRequest) -> ElicitationResult:
-            answer = await elicitations.ask(request.server, request.message, request.requested_schema)
+            answer = await elicitations.ask(
+                request.server,
+                request.message,
+                request.requested_schema,
+                request.meta,
+                is_approval=request.is_approval,
+            )
             return ElicitationResult(answer.action, answer.content)
 
-        around = McpRuntime(
+        runtime = self._mcp_runtime(config)
+        runtime = replace(runtime, elicit=elicit if self._client.elicitation else None, on_state=on_state)
+        return McpManager(config.mcp_servers, runtime, BUILTIN_NAMES)
+
+    def mcp_alone(self, config: Config) -> McpManager:
+        """The servers of no conversation: nobody can be asked what they want to know."""
+        return McpManager(config.mcp_servers, self._mcp_runtime(config))
+
+    def _mcp_runtime(self, config: Config) -> McpRuntime:
+        return McpRuntime(
             environment=self._environment,
             cwd=str(config.cwd),
             spawner=self._spawner,
             version=self._user_agent.version,
-            elicit=elicit if self._client.elicitation else None,
         )
-        return McpManager(config.mcp_servers, around, BUILTIN_NAMES)
 
     async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:
         """One export per process, with the configuration of the first conversation that enables it."""
@@ -140,8 +164,8 @@ class EngineAdapters:
                 conversation_id=conversation_id,
                 app_version=self._user_agent.version,
                 terminal_type=self._user_agent.text(),
-                model=config.model,
-                slug=find_family(config.model).name,
+                model=config.model.name,
+                slug=find_family(config.model.name).name,
                 auth_mode=None if method is None else AUTH_MODES[method],
                 account_id=claims.account_id if claims else None,
                 account_email=claims.email if claims else None,
@@ -182,6 +206,7 @@ def assemble(
     user_agent: UserAgent,
     client: ClientProfile,
     background: TaskGroup,
+    skills: Lazy[SkillCatalog],
 ) -> Assembled:
     environment = process.environment
     models = Models(LazyHttp(environment), auth, user_agent, environment)
@@ -194,4 +219,4 @@ def assemble(
         spawner=LauncherSpawner(runner),
         wall_clock=time.time,
     )
-    return Assembled(Engine(process, runner, models, git, adapters), models, adapters)
+    return Assembled(Engine(process, runner, models, git, adapters, skills), models, adapters)

@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--version", action="version", version=f"codex-cli {PROTOCOL_VERSION}")
     commands = out.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("app-server", parents=[common], help="serve stdio; the same as no command")
+    commands.add_parser("acp", parents=[common], help="serve stdio in the Agent Client Protocol")
     demo = commands.add_parser("demo", help="play a conversation with a scripted model: no key, no network")
     demo.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
     login = commands.add_parser("login", help="say whether there is a login")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from app_server import PROTOCOL_VERSION
@@ -46,6 +47,8 @@ class ClientProfile:
     """Supports elicitation requests of MCP servers."""
     experimental_api: bool = False
     """Opted in to experimental methods and fields."""
+    names_capabilities: bool = False
+    """Sent capabilities, whatever is in them, as clients of the thread API do."""
     opted_out: frozenset[str] = frozenset()
     """Methods of notifications that it does not want."""
 
@@ -58,6 +61,8 @@ class EarlyInitialize:
     version: str
     capabilities: Mapping[str, Json] | None = None
     """As sent by the client, already validated."""
+    params: Mapping[str, Json] = field(default_factory=dict)
+    """All parameters as sent, for an API that reads more of them."""
 
 
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:

@@ -15,6 +15,7 @@ from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
+    from app_server.core.mcp.mcp_manager import McpManager
 
 
 class LazyEngine:
@@ -33,6 +34,10 @@ class LazyEngine:
 
     async def names(self, config: Config) -> tuple[str, ...]:
         return await self._ready().models.names(config)
+
+    def mcp_alone(self, config: Config) -> McpManager:
+        """MCP servers of no conversation, not started yet."""
+        return self._ready().adapters.mcp_alone(config)
 
     async def warm_up(self) -> None:
         await run_in_thread(self._assemble.get)

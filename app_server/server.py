@@ -27,8 +27,6 @@ from app_server.apis.logins import Logins
 from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource, ServerServices
-from app_server.apis.v1 import routes as v1
-from app_server.apis.v1.handlers.handshake import adopt_early_initialize
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
@@ -43,7 +41,7 @@ from app_server.core.opening import ProcessEnvironment
 from app_server.identity import ClientProfile, EarlyInitialize, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.limits import Limits
-from app_server.rpc.connection import Connection
+from app_server.rpc.connection import Connection, Router
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.contract import Transport, TransportClosed
 from protocol.ids import new_conversation_id
@@ -51,8 +49,12 @@ from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
+    from app_server.core.skills.skill_catalog import SkillCatalog
 
 log = logging.getLogger(__name__)
+
+IN_BOTH_APIS = ("fuzzyFileSearch",)
+"""Methods of the conversation API that the thread API has in a form of its own."""
 
 GRACE_SECONDS = 1.5
 """Time for conversations to shut down; clients wait two seconds before they kill the process."""
@@ -67,6 +69,8 @@ class ServerSettings:
     environment: Mapping[str, str]
     cli: CliOverrides = CliOverrides()
     limits: Limits = Limits()
+    acp: bool = False
+    """The client speaks the Agent Client Protocol, and nothing else."""
 
 
 async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
@@ -74,7 +78,7 @@ async def serve(transport: Transport, settings: ServerSettings, early: EarlyInit
 
     `early` is an `initialize` that was answered before this server was loaded.
     """
-    outgoing = Outgoing(transport.write, settings.limits.unread_bytes)
+    outgoing = Outgoing(transport.write, settings.limits.unread_bytes, jsonrpc=settings.acp)
     async with anyio.create_task_group() as process:
         process.start_soon(_write, outgoing, process, name="writer")
         try:
@@ -98,21 +102,33 @@ async def _serve_client(
     async with runner, anyio.create_task_group() as background:
         services, engine = _compose(settings, outgoing, runner, background)
 
-        def threads() -> Iterable[Route]:
-            from app_server.apis.v2.routes import routes  # noqa: PLC0415 - only for clients that speak it
-
-            return routes(services)
-
-        router = MethodRouter(v1.routes(services), services.handshake.client, threads)
         try:
-            if early is not None:
-                adopt_early_initialize(services.handshake, early)
+            router = _router(services, settings, early)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await services.conversations.end_all()
                 await engine.aclose()
             background.cancel_scope.cancel()
+
+
+def _router(services: ServerServices, settings: ServerSettings, early: EarlyInitialize | None) -> Router:
+    if settings.acp:
+        from app_server.apis.acp.routes import open_router  # noqa: PLC0415 - only for its own command
+
+        return open_router(services, None if early is None else early.params)
+    from app_server.apis.v1.handlers.handshake import adopt_early_initialize  # noqa: PLC0415 - as above
+    from app_server.apis.v1.routes import routes as conversations  # noqa: PLC0415
+
+    def threads() -> Iterable[Route]:
+        from app_server.apis.v2.routes import routes  # noqa: PLC0415 - only for clients that speak it
+
+        return routes(services)
+
+    router = MethodRouter(conversations(services), services.handshake.client, threads, IN_BOTH_APIS)
+    if early is not None:
+        adopt_early_initialize(services.handshake, early)
+    return router
 
 
 def _compose(
@@ -123,7 +139,7 @@ def _compose(
         settings.home,
         clock=time.time,
         issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
-        env_api_key=environment.get("OPENAI_API_KEY"),
+        env_api_key=_api_key(settings),
     )
     client, user_agent = ClientProfile(), own_user_agent(environment)
     git = Git(scratch=settings.home / "tmp")
@@ -131,8 +147,14 @@ def _compose(
     def load() -> Callable[[], Assembled]:
         from app_server.assembly import assemble  # noqa: PLC0415 - slow to import
 
-        return lambda: assemble(process, runner, git, auth, user_agent, client, background)
+        return lambda: assemble(process, runner, git, auth, user_agent, client, background, skills)
 
+    def load_skills() -> SkillCatalog:
+        from app_server.core.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
+
+        return SkillCatalog(settings.home, environment.get("HOME"))
+
+    skills = Lazy(load_skills)
     engine = LazyEngine(Lazy(load))
     services = ServerServices(
         config=ConfigSource(home=settings.home, cwd=settings.cwd, cli=settings.cli, environment=environment),
@@ -142,12 +164,21 @@ def _compose(
         auth=auth,
         logins=Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),
         models=engine,
+        mcp_alone=engine.mcp_alone,
         runner=runner,
         git=git,
         search=FileSearch(time.time_ns),
+        skills=skills,
+        background=background,
         new_id=process.new_id,
     )
     return services, engine
+
+
+def _api_key(settings: ServerSettings) -> str | None:
+    environment = settings.environment
+    own = environment.get("CODEX_API_KEY") if settings.acp else None
+    return own or environment.get("OPENAI_API_KEY")
 
 
 def _process_environment(settings: ServerSettings) -> ProcessEnvironment:

@@ -7,8 +7,9 @@ Validators are built on first use, so importing a module of models stays cheap.
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Set
+from functools import cache
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -23,6 +24,24 @@ class Model(BaseModel):
 
     # Unknown fields are ignored, pydantic's default; `RootModel` does not accept an explicit `extra` setting.
     model_config = ConfigDict(frozen=True, defer_build=True)
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
+        """As pydantic has it, several times as fast for what is built here: names of fields with sound values.
+
+        Histories of thousands of turns are built this way.
+        """
+        required, fields = _constructed_fields(cls)
+        names = values.keys()
+        if _fields_set is not None or not (required <= names <= fields.keys()):
+            return super().model_construct(_fields_set, **values)
+        made = cls.__new__(cls)
+        # In the order of the fields, which is that of the JSON.
+        object.__setattr__(made, "__dict__", {**fields, **values})
+        object.__setattr__(made, "__pydantic_fields_set__", set(values))
+        object.__setattr__(made, "__pydantic_extra__", None)
+        object.__setattr__(made, "__pydantic_private__", None)
+        return made
 
     def to_json(self) -> bytes:
         """Compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
@@ -41,6 +60,20 @@ class Model(BaseModel):
 
     def _fields_as_written(self) -> Json:
         return self.__pydantic_serializer__.to_python(self, by_alias=True, warnings=False)
+
+
+@cache
+def _constructed_fields(model: type[Model]) -> tuple[Set[str], Mapping[str, Any]]:
+    """The required fields, and all fields with their defaults; none where instances are more than their fields."""
+    fields = model.model_fields
+    if (
+        any(field.default_factory is not None for field in fields.values())
+        or model.__private_attributes__
+        or model.__pydantic_root_model__
+    ):
+        return frozenset(), {}
+    required = frozenset(name for name, field in fields.items() if field.is_required())
+    return required, {name: None if name in required else field.default for name, field in fields.items()}
 
 
 class EngineModel(Model):

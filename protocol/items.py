@@ -69,9 +69,33 @@ class LocalImageInput(EngineModel):
     path: PathText
 
 
+class SkillInput(EngineModel):
+    """A skill that the model shall use, by the path of its SKILL.md."""
+
+    type: Literal["skill"] = "skill"
+    name: str
+    path: PathText
+
+
+class MentionInput(EngineModel):
+    """A file or another thing that the words speak of."""
+
+    type: Literal["mention"] = "mention"
+    name: str
+    path: PathText
+
+
 UserInput = TypeAliasType(
     "UserInput", Annotated[TextInput | ImageInput | LocalImageInput, Field(discriminator="type")]
 )
+
+SentInput = TypeAliasType(
+    "SentInput",
+    Annotated[
+        TextInput | ImageInput | LocalImageInput | SkillInput | MentionInput, Field(discriminator="type")
+    ],
+)
+"""What a client of an API that knows more kinds sends."""
 
 
 class UserMessageItem(EngineModel):

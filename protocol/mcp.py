@@ -150,7 +150,7 @@ class ToolOutputSchema(TypedMcpModel):
     type: str = "object"
 
 
-class Tool(McpModel):
+class McpToolDefinition(McpModel):
     annotations: ToolAnnotations | None = omit_none()
     description: str | None = omit_none()
     input_schema: ToolInputSchema

@@ -9,3 +9,6 @@ INITIALIZED: Final = "initialized"
 
 LIST_CONVERSATIONS: Final = "listConversations"
 """Often the second; see `app_server.startup.early_list`."""
+
+THREAD_LIST: Final = "thread/list"
+"""The same over the thread API; see `app_server.startup.early_threads`."""

@@ -46,6 +46,27 @@ class AskForApproval(_Spelled):
         return super()._missing_(value)
 
 
+class TurnMode(StrEnum):
+    """How the model works with the user."""
+
+    DEFAULT = "default"
+    PLAN = "plan"
+    """It finds out and asks, proposes a plan, and changes no files."""
+
+
+class QuestionKinds(EngineModel):
+    """Which kinds of questions reach the user under `on-request`; what would need one of another kind is refused."""
+
+    sandbox_approval: bool = True
+    """Commands and patches that need more than the sandbox gives."""
+    rules: bool = True
+    """Commands that the user's rules ask about."""
+    skill_approval: bool = False
+    request_permissions: bool = False
+    mcp_elicitations: bool = True
+    """Questions of MCP servers."""
+
+
 class SandboxMode(_Spelled):
     """The three sandboxes by name, without their settings."""
 

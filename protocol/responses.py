@@ -288,6 +288,18 @@ ResponseItem = TypeAliasType(
 )
 
 
+class _Tagged(EngineModel):
+    type: str
+
+
+def checked_response_item(raw: Json) -> ResponseItem:
+    """The item that a client gave. An unknown type comes back as an `OtherItem`; raises ValidationError for what is
+    damaged.
+    """
+    model = _KINDS.get(_Tagged.model_validate(raw).type)
+    return parse_response_item(raw) if model is None else model.model_validate(raw)
+
+
 def parse_response_item(raw: Json) -> ResponseItem:
     """The item that `raw` describes. What is unknown or damaged comes back as an `OtherItem`; nothing
     raises."""

@@ -12,10 +12,18 @@ from pydantic import ValidationError
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, omit_none
+from protocol.engine.client_tools import ClientTool
 from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
 from protocol.ids import ConversationId
 from protocol.origins import SessionOrigin
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
+from protocol.policy import (
+    AskForApproval,
+    QuestionKinds,
+    ReasoningEffort,
+    ReasoningSummary,
+    SandboxPolicy,
+    TurnMode,
+)
 from protocol.records import dataclass
 from protocol.responses import ResponseItem, parse_response_item
 
@@ -58,12 +66,16 @@ class SessionMeta(EngineModel):
     instructions: str | None = None
     source: SessionSource = SessionOrigin.VSCODE
     model_provider: str | None = None
+    client_tools: tuple[ClientTool, ...] | None = omit_none()
+    """Tools that the client brought, for the model of this conversation."""
 
 
 class SessionMetaLine(SessionMeta):
     """The first line of a stored conversation: the meta data, with git's where there is a repository."""
 
     git: GitInfo | None = omit_none()
+    forked_from_id: str | None = omit_none()
+    """The conversation that it began as a copy of."""
 
 
 class CompactedItem(EngineModel):
@@ -78,10 +90,17 @@ class TurnContextItem(EngineModel):
 
     cwd: str
     approval_policy: AskForApproval
+    granular: QuestionKinds | None = omit_none()
+    """Of `on-request`: which kinds of its questions reach the user."""
+    permission_profile: str | None = omit_none()
+    """The name under which the sandbox policy was chosen."""
     sandbox_policy: SandboxPolicy
     model: str
     effort: ReasoningEffort | None = omit_none()
     summary: ReasoningSummary = ReasoningSummary.AUTO
+    mode: TurnMode | None = omit_none()
+    mode_instructions: str | None = omit_none()
+    """The client's own for the mode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ class Api(Enum):
     """Conversations."""
     V2 = "v2"
     """Threads."""
+    ACP = "acp"
+    """The Agent Client Protocol: sessions."""
 
 
 class NoParams(WireModel):

@@ -37,8 +37,9 @@ CORE = (
     {"session"},
     {"turn"},
     {"tools"},
+    {"goals", "skills"},
     {"approvals", "context", "mcp", "rollout"},
-    {"exec", "model"},
+    {"exec", "model", "client_files"},
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
@@ -58,24 +59,53 @@ PURE_FOLDERS = {"protocol", "app_server.core.shell"}
 
 PURE_MODULES = {
     "app_server": {"identity", "limits"},
-    "app_server.apis": {"result", "route"},
+    "app_server.apis": {"answers", "result", "route"},
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
+    "app_server.apis.acp": {
+        *("approvals", "calls", "changes", "client", "commands", "diffs", "inbound", "mcp_servers"),
+        *("options", "outbound", "review", "session_view", "text", "updates"),
+    },
     "app_server.apis.v2": {
-        *("approvals", "errors", "gate", "inbound", "item_lines", "items", "lines", "news", "open_items"),
+        *(
+            "approvals",
+            "errors",
+            "gate",
+            "goals",
+            "inbound",
+            "item_lines",
+            "items",
+            "lines",
+            "news",
+            "open_items",
+        ),
         *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
+        *("client_tools", "permissions", "tool_questions"),
     },
     "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},
     "app_server.core": {"bounds", "errors", "lazy"},
-    "app_server.core.approvals": {"consent", "decide", "memory"},
+    "app_server.core.approvals": {
+        *("consent", "decide", "memory", "prefix_rules", "rule_proposals", "rules_text"),
+    },
     "app_server.core.config": {
-        *("built_in_providers", "effective", "features", "layers", "resolve", "settings_reader", "types"),
+        *(
+            "built_in_providers",
+            "credentials",
+            "edit",
+            "effective",
+            "features",
+            "key_path",
+            "layers",
+            "resolve",
+        ),
+        *("settings_reader", "toml_text", "types"),
     },
     "app_server.core.context": {
         *("command_output", "compacted_history", "environment_context", "history", "opening_messages"),
     },
     "app_server.core.files": {"fuzzy", "wildmatch"},
-    "app_server.core.http": {"address", "content", "proxies", "sse", "types"},
+    "app_server.core.goals": {"goal_keeper", "goal_texts"},
+    "app_server.core.http": {"address", "content", "exchange", "proxies", "sse"},
     "app_server.core.mcp": {"tool_names"},
     "app_server.core.model": {
         *("api_failures", "chat_api", "chat_request", "families", "model_events", "payload"),
@@ -85,10 +115,13 @@ PURE_MODULES = {
         *("changes", "diff", "hunks", "line_diff", "parse", "patch_error", "patch_plan", "planner", "safety"),
         *("seek", "shell_forms", "text", "turn_diff"),
     },
-    "app_server.core.rollout": {"persistence_policy", "rollout_names", "stored_lines"},
+    "app_server.core.rollout": {
+        *("persistence_policy", "rollout_names", "stored_calls", "stored_lines", "thread_query"),
+    },
     "app_server.core.sandbox": {"denial", "macos", "plan"},
+    "app_server.core.skills": {"appearance", "front_matter", "skill", "skills_block"},
     "app_server.core.session": {"review_format", "state"},
-    "app_server.core.turn": {"assemble", "coalesce", "items", "settings", "token_counts"},
+    "app_server.core.turn": {"assemble", "coalesce", "items", "proposed_plan", "settings", "token_counts"},
 }
 
 PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODULES.items() for name in names})
@@ -98,7 +131,11 @@ LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
     "app_server.core.auth.storage": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
+    "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
     "app_server.core.http.httpx_options": "imports httpx",
+    "app_server.apis.acp.routes": "only for the command that speaks this protocol",
+    "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
+    "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
     "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
@@ -107,13 +144,14 @@ LATE_IMPORTS = {
     "app_server.demo": "a command of its own",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
+    "hashlib": "OpenSSL, which the first lists do without",
     "httpx": "logins and refreshes of tokens",
     "jsonschema": "only to say what is wrong with a call",
     "opentelemetry": "an extra, not always installed",
     "protocol.export": "a tool for building",
     "socket": "few servers have one for stderr",
     "tempfile": "most servers never write such a file",
-    "tomlkit": "most servers never edit a file",
+    "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "with the first command",
 }
@@ -127,11 +165,27 @@ LARGE = {
     "Config": "every setting",
     "ModelFamily": "a table",
     "ProviderConfig": "every setting of a provider",
+    "RequestOverrides": "every setting that a request may give",
     "ModelCall": "one request to the model",
+    "ServerServices": "what all APIs are made of",
     "Services": "what a session is made of",
     "ToolTurn": "what tools see of a turn",
     "TurnLoop": "one turn",
 }
+
+
+SAME_NAME = {
+    "GitInfo": "a commit and a branch",
+    "McpAuthStatus": "of one server",
+    "RateLimitSnapshot": "of an account",
+    "RateLimitWindow": "of an account",
+    "Resource": "of an MCP server",
+    "ResourceTemplate": "of an MCP server",
+    "Turn": "what a client is shown of a turn, and what the engine needs to run one",
+    "TurnError": "why a turn failed",
+    "TurnStatus": "how a turn ended",
+}
+"""Classes of the engine whose name the wire prescribes for a class of an API, and what both are."""
 
 
 @cache
@@ -330,6 +384,18 @@ def test_imports_are_at_the_top_but_for_what_is_loaded_late() -> None:
 def test_constructors_are_small() -> None:
     sizes = [pair for module in modules() if inside(module, "app_server") for pair in constructors(module)]
     assert {name for name, size in sizes if size > MOST_FIELDS} <= LARGE.keys()
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    """Each API has its own names, which the wire prescribes; besides them a name is taken once."""
+    homes: dict[str, set[str]] = {}
+    for module in modules():
+        api = next((api for api in APIS if f".{api}." in f"{module}."), "shared")
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ClassDef):
+                assert api not in homes.setdefault(node.name, set()), f"{module}: {node.name} is taken"
+                homes[node.name].add(api)
+    assert {name for name, taken in homes.items() if len(taken) > 1 and "shared" in taken} == set(SAME_NAME)
 
 
 def test_only_a_session_looks_into_its_services() -> None:

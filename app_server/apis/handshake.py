@@ -23,6 +23,7 @@ class Handshake:
         *,
         elicitation: bool = False,
         experimental_api: bool = False,
+        names_capabilities: bool = False,
         opted_out: Collection[str] = (),
     ) -> None:
         """Accept an `initialize`. Raises RpcError if the client has initialized already."""
@@ -31,6 +32,7 @@ class Handshake:
         self.client.initialized = True
         self.client.elicitation = elicitation
         self.client.experimental_api = experimental_api
+        self.client.names_capabilities = names_capabilities
         self.client.opted_out = frozenset(opted_out)
         self.user_agent.set_client(name, version)
         self.warm_up.start()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from app_server.apis.services import ConfigSource
 from app_server.apis.warm_up import ProviderModels
+from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import CoreError
 from app_server.core.model.catalogue import KNOWN_MODELS, KnownModel
 from app_server.rpc.errors import invalid_request
@@ -20,15 +21,19 @@ class ModelContext:
     config: ConfigSource
     models: ProviderModels
 
-    async def offered(self) -> Sequence[KnownModel]:
-        """The first is the default. A provider that does not answer costs only its own models."""
+    async def offered(self, provider: str | None = None) -> Sequence[KnownModel]:
+        """The first is the default. A provider that does not answer costs only its own models.
+
+        A `provider` that is named must be one. Raises ConfigError.
+        """
+        config = None if provider is None else self.config.load(RequestOverrides(model_provider=provider))
         names = {model.name for model in KNOWN_MODELS}
-        own = [_named(name) for name in await self._provider_models() if name not in names]
+        own = [_named(name) for name in await self._provider_models(config) if name not in names]
         return [*KNOWN_MODELS, *own]
 
-    async def _provider_models(self) -> Sequence[str]:
+    async def _provider_models(self, config: Config | None) -> Sequence[str]:
         try:
-            return await self.models.names(self.config.load())
+            return await self.models.names(config or self.config.load())
         except CoreError:
             return ()
 

@@ -6,13 +6,14 @@ and their errors worded, and requests of one conversation are kept in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from pydantic import ValidationError
 
 from app_server.apis.errors import to_rpc_error
 from app_server.apis.result import HandlerResult
 from app_server.apis.route import Route
+from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply
 from app_server.rpc.errors import RpcError, invalid_request
@@ -31,11 +32,15 @@ class MethodRouter:
         routes: Iterable[Route],
         client: ClientProfile,
         more: Callable[[], Iterable[Route]] = lambda: (),
+        in_both: Collection[str] = (),
     ) -> None:
-        """`more` gives the routes of APIs that are loaded when a client first speaks one of them."""
-        self._routes = dict(by_method(routes))
+        """`more` gives the routes of APIs that are loaded when a client first speaks one of them. Clients that name
+        capabilities are served methods `in_both` by those.
+        """
+        self._routes = by_method(routes)
         self._client = client
-        self._more: Callable[[], Iterable[Route]] | None = more
+        self._more = Lazy(lambda: by_method(more()))
+        self._in_both = in_both
 
     def lane(self, request: Request) -> str | None:
         """The id of the conversation whose requests are served in order with this one; each API names the parameter."""
@@ -63,11 +68,10 @@ class MethodRouter:
 
     def _route(self, method: str) -> Route | None:
         route = self._routes.get(method)
-        if route is None and self._more is not None and "/" in method:
-            more, self._more = self._more, None
-            self._routes |= by_method(more())
-            route = self._routes.get(method)
-        return route
+        elsewhere = (
+            "/" in method if route is None else method in self._in_both and self._client.names_capabilities
+        )
+        return self._more.get().get(method, route) if elsewhere else route
 
     async def receive_notification(self, method: str, params: Json) -> None:
         """Nothing depends on `initialized`, and notifications of newer clients are ignored."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio.abc import TaskGroup
 
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
@@ -16,8 +19,13 @@ from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
+from app_server.core.lazy import Lazy
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from app_server.core.mcp.mcp_manager import McpManager
+    from app_server.core.skills.skill_catalog import SkillCatalog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +37,8 @@ class ConfigSource:
     """The server's own working directory, for conversations that name none."""
     cli: CliOverrides
     environment: Mapping[str, str] = field(repr=False)
+    switches: dict[str, bool] = field(default_factory=dict)
+    """Features that the client has switched for as long as this server runs; the settings count more."""
 
     def load(self, request: RequestOverrides | None = None) -> Config:
         """The current configuration. Raises ConfigError."""
@@ -38,6 +48,7 @@ class ConfigSource:
             cli=self.cli,
             request=request or RequestOverrides(),
             env=self.environment,
+            switches=self.switches,
         )
 
 
@@ -50,7 +61,12 @@ class ServerServices:
     auth: AuthManager
     logins: Logins
     models: ProviderModels
+    mcp_alone: Callable[[Config], McpManager]
+    """MCP servers of no conversation, for a single request."""
     runner: CommandRunner
     git: Git
     search: FileSearch
+    skills: Lazy[SkillCatalog]
+    background: TaskGroup
+    """For tasks that last until the client has left."""
     new_id: Callable[[], str]

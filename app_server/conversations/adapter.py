@@ -6,13 +6,25 @@ Each API implements it. Nothing in this folder imports one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Protocol
 
 from app_server.conversations.status import ConversationStatus
 from protocol.base import Json
 from protocol.engine.events import SessionEvent
+from protocol.engine.questions import ClientAnswer
 from protocol.ops import Op
 from protocol.records import dataclass
+
+
+class QuestionKind(Enum):
+    """What the thread waits for while the question is open."""
+
+    APPROVAL = "approval"
+    INPUT = "input"
+    """Of the user."""
+    CALL = "call"
+    """The client does something; that is no state of the thread, and its end is that of the item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +33,9 @@ class ClientQuestion:
 
     method: str
     params: bytes
-    to_op: Callable[[Json], Op]
+    to_op: Callable[[Json], Op | ClientAnswer]
     """The operation that carries the client's result; of None where it answered with an error."""
-    is_approval: bool = True
-    """False: it asks for input and not for consent."""
+    kind: QuestionKind = QuestionKind.APPROVAL
 
 
 class ApiAdapter(Protocol):
@@ -45,8 +56,8 @@ class ApiAdapter(Protocol):
         """What the client is asked after the lines of `event`, if the event asks for something."""
         ...
 
-    def question_closed(self, request_id: int) -> Sequence[bytes]:
-        """Sent to subscribers when a question was answered, or needs no answer any more."""
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
+        """Sent to subscribers when a question was answered, or needs no answer any more (`answered` False)."""
         ...
 
     def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
@@ -60,9 +71,3 @@ class ApiAdapter(Protocol):
 
 AdapterFactory = Callable[[str], ApiAdapter]
 """Makes the adapter of the conversation with that id. An API has one, by which its adapters are told from others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subscriber:
-    adapter: ApiAdapter
-    raw: bool

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import AdapterFactory, ApiAdapter
+from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientQuestion
 from app_server.conversations.questions import OpenQuestion, Questions
-from app_server.conversations.status import ConversationStatus
+from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.errors import CoreError
 from app_server.rpc.outgoing import Outgoing
-from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
+from protocol.engine.events import SessionEvent, ToolQuestion, TurnEnded, TurnStarted
+from protocol.engine.questions import ClientAnswer
 from protocol.ops import InterruptOp, Op, ShutdownOp
 from protocol.records import dataclass
 
@@ -54,10 +55,17 @@ class LiveConversation:
     """Alive from opening to shutdown."""
 
     def __init__(
-        self, id: str, session: Session, outgoing: Outgoing, new_operation_id: Callable[[], str]
+        self,
+        id: str,
+        session: Session,
+        outgoing: Outgoing,
+        new_operation_id: Callable[[], str],
+        forked_from: str | None = None,
     ) -> None:
-        self.id, self.session = id, session
+        self.id, self.session, self.forked_from = id, session, forked_from
         self.opened_at = time.time()
+        self.unloads = False
+        """Whether it may be ended once it has been idle for long."""
         self._outgoing = outgoing
         self._new_operation_id = new_operation_id
         self._outlets: dict[AdapterFactory, Outlet] = {}
@@ -72,7 +80,7 @@ class LiveConversation:
         self.gone = anyio.Event()
 
     @property
-    def rollout_path(self) -> Path:
+    def rollout_path(self) -> Path | None:
         return self.session.rollout_path
 
     # --- subscribers
@@ -102,6 +110,18 @@ class LiveConversation:
         outlet = self._outlets.get(make_adapter)
         return outlet is not None and bool(outlet.subscribers)
 
+    @property
+    def idle(self) -> bool:
+        """Nobody is subscribed, nothing runs or is about to, and no command of it goes on."""
+        if any(outlet.subscribers for outlet in self._outlets.values()):
+            return False
+        return self.status.activity is not Activity.ACTIVE and not self.session.busy
+
+    def wants_raw(self, make_adapter: AdapterFactory) -> bool:
+        """Whether a subscriber of that API wants the model's items as they came, too."""
+        outlet = self._outlets.get(make_adapter)
+        return outlet is not None and outlet.raw
+
     def mute(self) -> None:
         """The client has left: nobody is sent anything more."""
         for outlet in self._outlets.values():
@@ -129,7 +149,7 @@ class LiveConversation:
             self._follows = anyio.Event()
 
     # --- operations
-    def submit(self, op: Op, *, via: AdapterFactory | None = None) -> str:
+    def submit(self, op: Op | ClientAnswer, *, via: AdapterFactory | None = None) -> str:
         """The id that the operation's events carry. Raises CoreError once the session has ended.
 
         `via` is the API whose request it is: what the operation makes the engine ask is asked there.
@@ -222,9 +242,24 @@ class LiveConversation:
         if adapter is None:
             adapter = next(iter(self._outlets.values())).adapter
         question = adapter.question(event)
+        if question is None and isinstance(event.event, ToolQuestion):
+            adapter, question = self._who_has_words_for(event, adapter)
+            if question is None:
+                self.submit(ClientAnswer(event.operation_id, event.event.call_id, None))
         if question is not None:
-            opened = self._questions.open(question, adapter, send=self._asked() is not None)
+            asks = any(each.adapter is adapter and each.subscribers for each in self._outlets.values())
+            opened = self._questions.open(question, adapter, send=asks)
             group.start_soon(self._round_trip, opened, name="question")
+
+    def _who_has_words_for(
+        self, event: SessionEvent, adapter: ApiAdapter
+    ) -> tuple[ApiAdapter, ClientQuestion | None]:
+        """Another API that can ask this; None where there is none."""
+        for outlet in self._outlets.values():
+            question = outlet.adapter.question(event)
+            if question is not None:
+                return outlet.adapter, question
+        return adapter, None
 
     def _asked(self) -> ApiAdapter | None:
         """Where the client is asked: the API that began the turn, else the one that was subscribed to last."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 import anyio
@@ -52,11 +52,16 @@ class ConversationManager:
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
         opened = await self._open(config, origin)
-        live = self._live[opened.conversation_id] = LiveConversation(
-            opened.conversation_id, opened.session, self._outgoing, new_operation_id
+        id = opened.conversation_id
+        live = self._live[id] = LiveConversation(
+            id, opened.session, self._outgoing, new_operation_id, opened.forked_from
         )
         self._group.start_soon(self._run, live, name=f"conversation {live.id}")
         return live, opened
+
+    def in_background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
+        """Work that goes on as long as the connection does."""
+        self._group.start_soon(work, name=name)
 
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)
@@ -73,9 +78,8 @@ class ConversationManager:
 
     def _of_rollout(self, path: Path) -> LiveConversation | None:
         real = os.path.realpath(path)
-        return next(
-            (live for live in self._live.values() if os.path.realpath(live.rollout_path) == real), None
-        )
+        stored = (live for live in self._live.values() if live.rollout_path is not None)
+        return next((live for live in stored if os.path.realpath(live.rollout_path or "") == real), None)
 
     def subscribe(
         self, live: LiveConversation, subscription: str, make_adapter: AdapterFactory, *, raw: bool

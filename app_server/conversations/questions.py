@@ -13,7 +13,7 @@ from dataclasses import field
 
 import anyio
 
-from app_server.conversations.adapter import ApiAdapter, ClientQuestion
+from app_server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
 from app_server.rpc.outgoing import Outgoing, describe
 from app_server.rpc.pending import Waiter
 from protocol.base import Json
@@ -45,11 +45,14 @@ class Questions:
 
     @property
     def approvals(self) -> int:
-        return sum(each.question.is_approval for each in self._open)
+        return self._count(QuestionKind.APPROVAL)
 
     @property
     def inputs(self) -> int:
-        return len(self._open) - self.approvals
+        return self._count(QuestionKind.INPUT)
+
+    def _count(self, kind: QuestionKind) -> int:
+        return sum(each.question.kind is kind for each in self._open)
 
     def open(self, question: ClientQuestion, adapter: ApiAdapter, *, send: bool) -> OpenQuestion:
         """Registers it; `send` False: nobody is there to be asked yet."""
@@ -106,8 +109,9 @@ class Questions:
             return
         self._open.remove(opened)
         self._outgoing.pending.forget(opened.waiter)
-        if opened.sent:
-            for line in opened.adapter.question_closed(opened.request_id):
+        if opened.sent and opened.question.kind is not QuestionKind.CALL:
+            answered = not opened.closing.cancel_called
+            for line in opened.adapter.question_closed(opened.request_id, answered=answered):
                 self._outgoing.send(line)
         self._changed()
 

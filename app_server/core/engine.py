@@ -7,12 +7,13 @@ the session. It waits neither for the network nor for MCP servers or git.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.config.types import Config
 from app_server.core.context.compacted_history import (
     build_compacted_history,
@@ -24,6 +25,7 @@ from app_server.core.context.project_docs import find_instructions
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.info import read_git_info
 from app_server.core.git.snapshot import Git
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_client import ModelClient
 from app_server.core.opening import (
@@ -35,9 +37,12 @@ from app_server.core.opening import (
     ProcessEnvironment,
     StoredRollout,
 )
+from app_server.core.rollout.disk import REAL_DISK
 from app_server.core.rollout.history_file import MessageHistory
-from app_server.core.rollout.resume import Rebuild, append_all, read_for_fork, rebuild_history, reopen
+from app_server.core.rollout.resume import Rebuild, copy_lines, read_for_fork, rebuild_history, reopen
+from app_server.core.rollout.reverts import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
+from app_server.core.rollout.unstored import NoRollout
 from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import Instructions, Services, TurnCompleted
@@ -45,13 +50,21 @@ from app_server.core.session.session import Session
 from app_server.core.session.state import SessionState
 from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from app_server.core.threads import run_in_thread
+from app_server.core.tools.client_tool import checked_tools
+from app_server.core.tools.registry import RESERVED_NAMES
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
+from protocol.engine.client_tools import ClientTool
+from protocol.engine.events import McpServerStateChanged
 from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
+from protocol.policy import AskForApproval
 from protocol.responses import ResponseItem
 from protocol.rollout import CompactedItem, SessionMetaLine
+
+if TYPE_CHECKING:
+    from app_server.core.skills.skill_catalog import SkillCatalog
 
 OPENING_ID = "auto-compact-0"
 """The id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
@@ -72,7 +85,12 @@ class EnginePorts(Protocol):
         """Whether the client supports elicitation requests of MCP servers."""
         ...
 
-    def mcp(self, config: Config, elicitations: Elicitations) -> McpManager: ...
+    def mcp(
+        self,
+        config: Config,
+        elicitations: Elicitations,
+        on_state: Callable[[McpServerStateChanged], None],
+    ) -> McpManager: ...
 
     async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry: ...
 
@@ -89,6 +107,7 @@ class Engine:
         models: ModelClients,
         git: Git,
         ports: EnginePorts,
+        skills: Lazy[SkillCatalog],
     ) -> None:
         self._process, self._runner, self._models, self._git, self._ports = (
             process,
@@ -97,58 +116,96 @@ class Engine:
             git,
             ports,
         )
+        self._skills = skills
 
     async def open(self, config: Config, origin: Origin) -> Opened:
         """Raises ConversationError if the stored one cannot be read, or another process writes it."""
         match origin:
-            case NewConversation():
-                return await self._begin(config, None)
+            case NewConversation(ephemeral=ephemeral):
+                tools = checked_tools(origin.client_tools, RESERVED_NAMES)
+                return await self._begin(config, None, tools, ephemeral=ephemeral)
             case GivenHistory():
                 return await self._begin(config, origin.items)
             case Fork():
-                return await self._fork(config, origin.path)
+                return await self._fork(config, origin)
             case StoredRollout():
-                return await self._resume(config, origin.path)
+                return await self._resume(config, origin)
 
     # --- the four origins
-    async def _begin(self, config: Config, given: Sequence[ResponseItem] | None) -> Opened:
-        conversation_id, instructions, writer = self._new_rollout(config)
+    async def _begin(
+        self,
+        config: Config,
+        given: Sequence[ResponseItem] | None,
+        client_tools: tuple[ClientTool, ...] = (),
+        *,
+        ephemeral: bool = False,
+    ) -> Opened:
+        conversation_id, instructions, writer = self._new_rollout(config, client_tools, ephemeral=ephemeral)
         telemetry = await self._ports.telemetry(config, conversation_id)
-        opened = self._session(config, conversation_id, writer, instructions, (), telemetry)
+        opened = self._session(
+            config, conversation_id, writer, instructions, (), telemetry, client_tools=client_tools
+        )
         items = given if given is not None else self._opening(config, instructions)
         opened.session.begin_with(OPENING_ID, items)
         return opened
 
-    async def _fork(self, config: Config, path: Path) -> Opened:
+    async def _fork(self, config: Config, origin: Fork) -> Opened:
         """The new file gets every line of the old one, so it is listed and resumed like any other."""
-        stored, lines = await run_in_thread(read_for_fork, path)
-        conversation_id, instructions, writer = self._new_rollout(config)
-        await run_in_thread(append_all, writer, lines)
-        telemetry = await self._ports.telemetry(config, conversation_id)
-        opened = self._session(
-            config, conversation_id, writer, instructions, stored.initial_messages, telemetry
+        stored = await run_in_thread(read_for_fork, origin.path, origin.keeps)
+        client_tools = stored.meta.client_tools or ()
+        conversation_id, instructions, writer = self._new_rollout(
+            config, client_tools, ephemeral=origin.ephemeral, forked_from=stored.meta.id
         )
-        opened.session.restore(rebuild_history(stored.items, self._rebuild(config, instructions)))
-        return opened
+        if isinstance(writer, RolloutWriter):
+            await run_in_thread(copy_lines, stored, writer)
+        telemetry = await self._ports.telemetry(config, conversation_id)
+        messages = stored.initial_messages
+        opened = self._session(
+            config, conversation_id, writer, instructions, messages, telemetry, client_tools=client_tools
+        )
+        items = (*stored.items, *stored.leftover)
+        opened.session.restore(rebuild_history(items, self._rebuild(config, instructions)))
+        opened.session.restore_goal(stored.goal)
+        return replace(opened, forked_from=stored.meta.id)
 
-    async def _resume(self, config: Config, path: Path) -> Opened:
-        reopened = await run_in_thread(reopen, path, self._process.now)
+    async def _resume(self, config: Config, origin: StoredRollout) -> Opened:
+        revert = origin.revert
+        line = None if revert is None else revert_line(revert.keeps, revert.turns)
+        reopened = await run_in_thread(reopen, origin.path, self._process.now, REAL_DISK, line)
         stored, instructions = reopened.stored, self._instructions(config)
         telemetry = await self._ports.telemetry(config, stored.meta.id)
         opened = self._session(
-            config, stored.meta.id, reopened.writer, instructions, stored.initial_messages, telemetry
+            config,
+            stored.meta.id,
+            reopened.writer,
+            instructions,
+            stored.initial_messages,
+            telemetry,
+            client_tools=stored.meta.client_tools or (),
         )
         opened.session.restore(rebuild_history(stored.items, self._rebuild(config, instructions)))
-        if stored.last_model is not None and stored.last_model != config.model:
-            opened.session.warn(OPENING_ID, _other_model(stored.last_model, config.model))
+        opened.session.restore_goal(stored.goal)
+        if revert is not None:
+            opened.session.state.settings = revert.settings
+        elif stored.last_model is not None and stored.last_model != config.model.name:
+            opened.session.warn(OPENING_ID, _other_model(stored.last_model, config.model.name))
         return opened
 
     # --- parts of a session
-    def _new_rollout(self, config: Config) -> tuple[ConversationId, Instructions, RolloutWriter]:
+    def _new_rollout(
+        self,
+        config: Config,
+        client_tools: tuple[ClientTool, ...],
+        *,
+        ephemeral: bool = False,
+        forked_from: str | None = None,
+    ) -> tuple[ConversationId, Instructions, RolloutWriter | NoRollout]:
         conversation_id = self._process.new_conversation_id()
         instructions = self._instructions(config)
+        if ephemeral:
+            return conversation_id, instructions, NoRollout()
         path = new_rollout_path(self._process.home, self._process.now(), conversation_id)
-        meta = self._meta(config, conversation_id, instructions)
+        meta = self._meta(config, conversation_id, instructions, client_tools, forked_from)
         writer = RolloutWriter.create(path, self._process.now, [meta])
         return conversation_id, instructions, writer
 
@@ -156,16 +213,22 @@ class Engine:
         self,
         config: Config,
         conversation_id: ConversationId,
-        writer: RolloutWriter,
+        writer: RolloutWriter | NoRollout,
         instructions: Instructions,
         messages: tuple[EventMsg, ...],
         telemetry: ConversationTelemetry,
+        *,
+        client_tools: tuple[ClientTool, ...],
     ) -> Opened:
-        outbox = Outbox(writer)
+        outbox, rules = Outbox(writer), RuleBook(self._process.home)
         state = SessionState(Settings.of(config))
         roots = self._runner.roots.open()
         roots.learn(state.settings.sandbox_policy, state.settings.cwd)
-        elicitations = Elicitations(lambda event: outbox.emit("", event), supported=self._ports.elicitation())
+        elicitation = self._ports.elicitation()
+        elicitations = Elicitations(
+            lambda event: outbox.emit("", event),
+            may_ask=lambda is_approval: elicitation and _may_elicit(state.settings, is_approval=is_approval),
+        )
         services = Services(
             conversation_id=conversation_id,
             config=config,
@@ -175,9 +238,10 @@ class Engine:
             outbox=outbox,
             broker=ApprovalBroker(),
             approved=ApprovalMemory(),
+            rules=rules,
             runner=self._runner,
             roots=roots,
-            mcp=self._ports.mcp(config, elicitations),
+            mcp=self._ports.mcp(config, elicitations, lambda change: outbox.emit("", change)),
             clock=self._process.clock,
             now=self._process.now,
             new_id=self._process.new_id,
@@ -187,43 +251,60 @@ class Engine:
             turn_completed=self._ports.turn_completed(config, conversation_id),
             git=self._git,
             elicitations=elicitations,
+            client_tools=client_tools,
+            skills=self._skills,
         )
         telemetry.conversation_starts(config)
-        for warning in (*config.warnings, *instructions.refusals):
+        for warning in (*config.notices.warnings, *instructions.refusals, *rules.problems):
             outbox.emit("", WarningEvent(message=warning))
-        for old, present in config.old_names:
+        for old, present in config.notices.old_names:
             outbox.emit("", _old_name_notice(old, present))
         session = Session(services, state, writer.close)
         return Opened(
             conversation_id=conversation_id,
             session=session,
-            model=config.model,
-            effort=config.model_reasoning_effort,
+            model=config.model.name,
+            effort=config.model.effort,
             rollout_path=writer.path,
             initial_messages=messages,
         )
 
     def _instructions(self, config: Config) -> Instructions:
         refusals: list[str] = []
+        sources: list[str] = []
         agents = find_instructions(
             self._process.home,
             config.cwd,
-            config.project_doc_max_bytes,
-            config.project_doc_fallback_filenames,
+            config.instructions.project_doc_max_bytes,
+            config.instructions.project_doc_fallback_filenames,
             refusals.append,
+            sources,
         )
         shell = self._process.shell_path
         name = os.path.basename(shell)
-        return Instructions(agents=agents, shell=name, shell_path=shell, refusals=tuple(refusals))
+        return Instructions(
+            agents=agents,
+            sources=tuple(sources),
+            shell=name,
+            shell_path=shell,
+            refusals=tuple(refusals),
+        )
 
     def _opening(self, config: Config, instructions: Instructions) -> list[ResponseItem]:
         return opening_messages(
             Settings.of(config).environment(instructions.shell),
-            developer=config.developer_instructions,
+            developer=config.instructions.developer,
             agents=instructions.agents,
         )
 
-    def _meta(self, config: Config, id: ConversationId, instructions: Instructions) -> SessionMetaLine:
+    def _meta(
+        self,
+        config: Config,
+        id: ConversationId,
+        instructions: Instructions,
+        client_tools: tuple[ClientTool, ...],
+        forked_from: str | None,
+    ) -> SessionMetaLine:
         return SessionMetaLine(
             id=id,
             timestamp=utc_timestamp(self._process.now()),
@@ -231,8 +312,10 @@ class Engine:
             originator=self._ports.originator(),
             cli_version=self._process.version,
             instructions=instructions.agents,
-            model_provider=config.model_provider_id,
+            model_provider=config.provider.id,
+            client_tools=client_tools or None,
             git=read_git_info(config.cwd),
+            forked_from_id=forked_from,
         )
 
     def _rebuild(self, config: Config, instructions: Instructions) -> Rebuild:
@@ -259,3 +342,9 @@ def _other_model(before: str, now: str) -> str:
         f"This session was recorded with model `{before}` but is resuming with `{now}`. "
         f"Consider switching back to `{before}` as it may affect Codex performance."
     )
+
+
+def _may_elicit(settings: Settings, *, is_approval: bool) -> bool:
+    if is_approval and settings.approval_policy is AskForApproval.NEVER:
+        return False
+    return settings.asks(lambda kinds: kinds.mcp_elicitations)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import errno
 
+from protocol.engine.errors import ErrorClass
+from protocol.records import dataclass
+
 SHORTAGES = frozenset(
     {
         *(errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT),
@@ -24,9 +27,36 @@ def retry_hint(code: int | None) -> str:
 class CoreError(Exception):
     """Base class. `str(error)` may be shown to the client."""
 
+    error_class = ErrorClass.OTHER
+    """The class of a turn that ends with this error."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """Line and column count from 1."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
 
 class ConfigError(CoreError):
     """The configuration cannot be used as written; the message names file, line and key where known."""
+
+    def __init__(self, text: str, position: FilePosition | None = None) -> None:
+        super().__init__(text)
+        self.position = position
+
+
+class InvalidSettings(ConfigError):
+    """Settings that a client wants to write are no settings."""
+
+
+class VersionConflict(ConfigError):
+    """The settings are not those any more that a client has read."""
 
 
 class ConversationError(CoreError):
@@ -39,6 +69,8 @@ class RolloutNotFound(ConversationError):
 
 class SandboxUnavailable(CoreError):
     """The sandbox that a command needs cannot be built here; the command was not run."""
+
+    error_class = ErrorClass.SANDBOX_ERROR
 
     def __init__(self, text: str, code: int | None = None) -> None:
         super().__init__(text)
@@ -84,6 +116,7 @@ class ModelError(CoreError):
 class StreamDisconnected(ModelError):
     """The stream broke, went idle or ended before the response was complete."""
 
+    error_class = ErrorClass.RESPONSE_STREAM_DISCONNECTED
     retryable = True
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -93,3 +126,5 @@ class StreamDisconnected(ModelError):
 
 class ContextWindowExceeded(ModelError):
     """The conversation no longer fits into the model's context window."""
+
+    error_class = ErrorClass.CONTEXT_WINDOW_EXCEEDED

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from protocol.engine.client_tools import ClientTool
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
@@ -19,11 +20,27 @@ from protocol.responses import ResponseItem
 
 if TYPE_CHECKING:
     from app_server.core.session.session import Session
+    from app_server.core.turn.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class NewConversation:
     """Starts with the initial messages only."""
+
+    client_tools: tuple[ClientTool, ...] = ()
+    """What the client brings for the model."""
+    ephemeral: bool = False
+    """It is not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revert:
+    """What is stored behind so many lines is taken back; the settings stay."""
+
+    keeps: int
+    turns: int
+    """That are behind these lines."""
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +48,7 @@ class StoredRollout:
     """Continues a stored conversation."""
 
     path: Path
+    revert: Revert | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +63,9 @@ class Fork:
     """Starts, with a new id, from the state of a stored conversation."""
 
     path: Path
+    keeps: int | None = None
+    """From so many lines of its file; None: from all."""
+    ephemeral: bool = False
 
 
 Origin = NewConversation | StoredRollout | GivenHistory | Fork
@@ -58,7 +79,9 @@ class Opened:
     session: Session
     model: str
     effort: ReasoningEffort | None
-    rollout_path: Path
+    rollout_path: Path | None
+    """None: it is not stored."""
+    forked_from: str | None = None
     initial_messages: tuple[EventMsg, ...] = ()
 
 

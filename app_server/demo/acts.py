@@ -16,7 +16,7 @@ from app_server.demo.client import Client, spawned
 from app_server.demo.expectations import Expectations
 from app_server.demo.person import Person
 from app_server.demo.screen import Screen
-from app_server.demo.turn import TurnRecord, TurnRecorder
+from app_server.demo.turn import PlayedTurn, TurnRecorder
 from app_server.demo.workspace import MODEL, SERVER, DemoWorkspace
 from protocol.base import Json
 from protocol.records import dataclass
@@ -109,7 +109,7 @@ class Acts:
         await client.request(ADD_CONVERSATION_LISTENER.method, {"conversationId": self.conversation})
         self.screen.exchange(ADD_CONVERSATION_LISTENER.method, "events follow")
 
-    async def _turn(self, client: Client, text: str, approval: str | None = None) -> TurnRecord:
+    async def _turn(self, client: Client, text: str, approval: str | None = None) -> PlayedTurn:
         """With settings of its own, or with those of the configuration."""
         self.screen.user(text)
         params: Json = {

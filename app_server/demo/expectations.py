@@ -7,7 +7,7 @@ from app_server.demo.checks import Checks
 from app_server.demo.client import ServerMessage
 from app_server.demo.screen import Screen
 from app_server.demo.scripted_model import ScriptedModel
-from app_server.demo.turn import TurnRecord
+from app_server.demo.turn import PlayedTurn
 from app_server.demo.workspace import DemoWorkspace
 from protocol.records import dataclass
 
@@ -32,7 +32,7 @@ class Expectations:
             text = self._greeting()
             self.checks.expect("nothing is written before the answer", text == script.FILES["greet.sh"], text)
 
-    def answer(self, seen: TurnRecord) -> None:
+    def answer(self, seen: PlayedTurn) -> None:
         streamed, whole = "".join(seen.deltas), "".join(seen.messages)
         ended = bool(seen.messages) and seen.last_message == seen.messages[-1]
         self.checks.expect(
@@ -42,7 +42,7 @@ class Expectations:
         )
         self._tokens(seen)
 
-    def _tokens(self, seen: TurnRecord) -> None:
+    def _tokens(self, seen: PlayedTurn) -> None:
         charged = self.script.usages
         usage = seen.usage or {}
         last, total = usage.get("last_token_usage"), usage.get("total_token_usage")
@@ -53,7 +53,7 @@ class Expectations:
         found = last and total and (last["total_tokens"], total["total_tokens"])
         self.checks.expect("the tokens are counted", found == expected, (found, expected))
 
-    def repair(self, seen: TurnRecord) -> None:
+    def repair(self, seen: PlayedTurn) -> None:
         read = seen.commands.get("call-read", {})
         self.checks.expect(
             "a command that only reads ran unasked",
@@ -63,7 +63,7 @@ class Expectations:
         self._command(seen, "call-check", 1, "failed: expected")
         self._patch(seen, "call-patch")
 
-    def _command(self, seen: TurnRecord, call: str, exit_code: int, words: str) -> None:
+    def _command(self, seen: PlayedTurn, call: str, exit_code: int, words: str) -> None:
         ended = seen.commands.get(call, {})
         asked = seen.asked.get(call, {}).get("command") == list(script.CHECK)
         self.checks.expect("a command that could do more was asked about", asked, seen.asked.get(call))
@@ -74,7 +74,7 @@ class Expectations:
             self.checks.denied += 1
             self.checks.expect("it did not run, because it was denied", ended.get("exit_code") == -1, ended)
 
-    def _patch(self, seen: TurnRecord, call: str) -> None:
+    def _patch(self, seen: PlayedTurn, call: str) -> None:
         path, text = str(self.workspace.repository / "greet.sh"), self._greeting()
         asked = list(seen.asked.get(call, {}).get("fileChanges", {})) == [path]
         self.checks.expect("the patch was asked about", asked, seen.asked.get(call))
@@ -89,7 +89,7 @@ class Expectations:
                 "the file is as it was, because it was denied", text == script.FILES["greet.sh"], text
             )
 
-    def confinement(self, seen: TurnRecord) -> None:
+    def confinement(self, seen: PlayedTurn) -> None:
         ended, outside = seen.commands.get("call-note", {}), self.workspace.outside
         self.checks.expect("nobody was asked", not seen.asked, seen.asked)
         self.checks.expect("the command failed", ended.get("exit_code", 0) != 0, ended)
@@ -97,7 +97,7 @@ class Expectations:
             "the sandbox kept it from writing outside of the workspace", not outside.exists(), str(outside)
         )
 
-    def memory(self, seen: TurnRecord) -> None:
+    def memory(self, seen: PlayedTurn) -> None:
         texts = [
             part.get("text")
             for item in self.model.requests[-1]["input"]

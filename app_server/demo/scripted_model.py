@@ -1,4 +1,4 @@
-"""A scripted model: an HTTP server on loopback that implements the Responses API with server-sent events.
+"""A scripted model: a loopback server that implements the Responses API with server-sent events.
 
 An author, a function from the request to the reply, supplies the content, so that a script can react to the server.
 `reply`, `says`, `calls` and `runs` build the events. All requests are recorded.
@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import field
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
-from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.abc import SocketStream
 
+from app_server.demo.loopback import (
+    EVENT_STREAM,
+    LAST_CHUNK,
+    LoopbackServer,
+    ReceivedRequest,
+    event_chunk,
+    response_head,
+    whole_response,
+)
 from protocol.base import Json
 from protocol.records import dataclass
-
-LARGEST_HEAD = 1 << 16
-LARGEST_BODY = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,43 +92,30 @@ def in_order(*replies: Reply) -> Author:
 
 
 @dataclass(slots=True)
-class ScriptedModel:
+class ScriptedModel(LoopbackServer):
     """`async with model.serving() as base_url` serves until the block is left."""
 
     author: Author
     requests: list[Json] = field(default_factory=list)
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        async with (
-            await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(listener.serve, self._connection, name="scripted model")
-            yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/v1"
-            group.cancel_scope.cancel()
-
-    async def _connection(self, stream: SocketStream) -> None:
-        """Requests of one connection until the other side leaves, in whatever way."""
-        async with stream:
-            received = BufferedByteReceiveStream(stream)
-            try:
-                while True:
-                    await self._exchange(received, stream)
-            except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
-                return
-
-    async def _exchange(self, received: BufferedByteReceiveStream, stream: SocketStream) -> None:
-        method, path, body = await _read_request(received)
-        if method != "POST" or not path.endswith("/responses"):
-            return await _send_json(stream, 404, {"error": {"message": f"nothing is at {method} {path}"}})
-        request = json.loads(body)
-        self.requests.append(request)
+    async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
+        if request.method != "POST" or not request.path.endswith("/responses"):
+            await _send_error(stream, 404, f"nothing is at {request.method} {request.path}")
+            return True
+        body = json.loads(request.body)
+        self.requests.append(body)
         try:
-            answer = self.author(request)
+            answer = self.author(body)
         except IndexError:
-            return await _send_json(stream, 500, {"error": {"message": "the script has ended"}})
-        return await _send_events(stream, answer)
+            await _send_error(stream, 500, "the script has ended")
+            return True
+        await stream.send(response_head(200, EVENT_STREAM))
+        for event in answer.events:
+            await stream.send(event_chunk(event))
+            if answer.gap:
+                await anyio.sleep(answer.gap)
+        await stream.send(LAST_CHUNK)
+        return True
 
 
 def _message(text: str, item_id: str) -> Json:
@@ -132,35 +123,5 @@ def _message(text: str, item_id: str) -> Json:
     return {"type": "message", "role": "assistant", "id": item_id, "content": content}
 
 
-async def _read_request(received: BufferedByteReceiveStream) -> tuple[str, str, bytes]:
-    head = (await received.receive_until(b"\r\n\r\n", LARGEST_HEAD)).decode("latin-1")
-    first, *lines = head.split("\r\n")
-    headers = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-    }
-    method, path, _ = first.split(" ", 2)
-    length = min(int(headers.get("content-length", "0")), LARGEST_BODY)
-    return method, path, await received.receive_exactly(length) if length else b""
-
-
-async def _send_json(stream: SocketStream, status: int, value: Json) -> None:
-    body = json.dumps(value).encode()
-    head = (
-        f"HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    await stream.send(head.encode() + body)
-
-
-async def _send_events(stream: SocketStream, answer: Reply) -> None:
-    await stream.send(
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    )
-    for event in answer.events:
-        await stream.send(_chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()))
-        if answer.gap:
-            await anyio.sleep(answer.gap)
-    await stream.send(_chunk(b""))
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
+async def _send_error(stream: SocketStream, status: int, message: str) -> None:
+    await stream.send(whole_response(status, json.dumps({"error": {"message": message}}).encode()))

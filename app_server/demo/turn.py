@@ -22,7 +22,7 @@ LIMIT = 60.0
 
 
 @dataclass(slots=True)
-class TurnRecord:
+class PlayedTurn:
     """What happened in a turn."""
 
     deltas: list[str] = field(default_factory=list)
@@ -51,9 +51,9 @@ class TurnRecorder:
     screen: Screen
     person: Person
     before_answer: Before
-    seen: TurnRecord = field(default_factory=TurnRecord)
+    seen: PlayedTurn = field(default_factory=PlayedTurn)
 
-    async def record(self) -> TurnRecord:
+    async def record(self) -> PlayedTurn:
         """Raises ClientError if the turn fails, is aborted or takes too long."""
         try:
             with anyio.fail_after(LIMIT) as limit:

@@ -14,6 +14,7 @@ import anyio
 
 from app_server.rpc.errors import RpcError
 from app_server.rpc.pending import ClientReply, PendingRequests, Waiter
+from app_server.rpc.version import with_version
 from protocol.base import Json
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
 
@@ -23,10 +24,15 @@ log = logging.getLogger(__name__)
 class Outgoing:
     """The sending half of a connection."""
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]], high_water: int) -> None:
-        """Producers wait while more than `high_water` bytes are queued."""
+    def __init__(
+        self, write: Callable[[bytes], Awaitable[None]], high_water: int, *, jsonrpc: bool = False
+    ) -> None:
+        """Producers wait while more than `high_water` bytes are queued. `jsonrpc`: messages name their version, which
+        clients of some APIs require.
+        """
         self._write = write
         self._high_water = high_water
+        self._jsonrpc = jsonrpc
         self._queue: list[bytes] = []
         self._queued = 0
         self._sent = self._written = 0
@@ -66,6 +72,8 @@ class Outgoing:
         """Queue one message, without its line end."""
         if self._closed:
             return
+        if self._jsonrpc:
+            line = with_version(line)
         self._queue.append(line)
         self._sent += 1
         self._queued += len(line) + 1

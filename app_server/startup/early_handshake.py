@@ -1,6 +1,6 @@
 """Answers `initialize` while the server is being loaded, so that no client waits for imports. Fast to import.
 
-It answers the forms of that request that need no further validation, one request that follows at once and needs no
+It answers the forms of that request that need no further validation, requests that follow at once and need no
 engine, and a first request that fails because the client has not initialized. The full server serves everything else.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from app_server.apis.capabilities import InvalidCapability, initialize_result, parse_capabilities
 from app_server.core.lazy import Lazy
-from app_server.identity import EarlyInitialize, UserAgent, own_user_agent
+from app_server.identity import EarlyInitialize, own_user_agent
 from app_server.startup.inbox import Inbox, readable, write_all
 from protocol.jsonrpc import (
     INVALID_REQUEST,
@@ -41,6 +41,9 @@ MAX_UNREAD = 1 << 20
 PAUSE_SECONDS = 0.01
 """How long to wait after `initialize` for a request that can be answered before the server is loaded."""
 
+MAX_EARLY = 64
+"""Requests that are answered before the server is loaded."""
+
 EarlyResponder = Callable[[Request], bytes | None]
 """Returns the response to a request that needs no engine, or None."""
 
@@ -55,11 +58,23 @@ class Handover:
     """Bytes that were read but not served."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweredInitialize:
+    """The answer to a first request."""
+
+    response: bytes
+    initialize: EarlyInitialize | None = None
+    """None: it was refused, or nothing came of it."""
+
+
+InitializeResponder = Callable[[Message | None], AnsweredInitialize | None]
+"""Answers the first message, None being an invalid one, or returns None to leave it to the full server."""
+
+
 def early_handshake(
     read_fd: int,
     write_fd: int,
-    environment: Mapping[str, str],
-    home: Path,
+    respond: InitializeResponder,
     server: Lazy[object],
     responder: Lazy[EarlyResponder] | None = None,
 ) -> Handover | None:
@@ -72,7 +87,7 @@ def early_handshake(
     inbox, loading = Inbox(read_fd), _Loading(server)
     if not inbox.ready(0):
         loading.start()
-    early = _answer_first_line(inbox, write_fd, own_user_agent(environment), home)
+    early = _answer_first_line(inbox, write_fd, respond)
     if early is not None and responder is not None and not loading.started:
         _answer_early(inbox, write_fd, responder.get())
     loading.start()
@@ -104,47 +119,61 @@ class _Loading:
         os.close(self._ended)
 
 
-def _answer_first_line(inbox: Inbox, write_fd: int, agent: UserAgent, home: Path) -> EarlyInitialize | None:
+def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder) -> EarlyInitialize | None:
     """The client's `initialize`, if its first line is one that can be answered here."""
     line = inbox.take_line(MAX_FIRST_LINE)
     if line is None:
         return None
-    first = _message(line)
-    if isinstance(first, Request) and (early := plain_initialize(first)) is not None:
-        agent.set_client(early.name, early.version)
-        result = initialize_result(agent.text(), home, capabilities=early.capabilities is not None)
-        response = dump_response(first.id, result)
-        # Smaller than the capacity of a pipe, so this does not block.
-        inbox.ended |= not write_all(write_fd, response + b"\n")
-        return early
-    if (error := _error_response(first)) is not None:
-        inbox.ended |= not write_all(write_fd, error + b"\n")
-    else:
+    answered = respond(_message(line))
+    if answered is None:
         inbox.put_back(line)
-    return None
+        return None
+    # Smaller than the capacity of a pipe, so this does not block.
+    inbox.ended |= not write_all(write_fd, answered.response + b"\n")
+    return answered.initialize
+
+
+def initialize_responder(environment: Mapping[str, str], home: Path) -> InitializeResponder:
+    """For clients of the conversation and the thread API."""
+    agent = own_user_agent(environment)
+
+    def respond(first: Message | None) -> AnsweredInitialize | None:
+        if isinstance(first, Request) and (early := plain_initialize(first)) is not None:
+            agent.set_client(early.name, early.version)
+            result = initialize_result(agent.text(), home, capabilities=early.capabilities is not None)
+            return AnsweredInitialize(dump_response(first.id, result), early)
+        error = _error_response(first)
+        return None if error is None else AnsweredInitialize(error)
+
+    return respond
 
 
 def _answer_early(inbox: Inbox, write_fd: int, respond: EarlyResponder) -> None:
-    """Answer one request, if it arrives at once and `respond` supports it."""
-    deadline = time.monotonic() + PAUSE_SECONDS
+    """Answer requests that arrive at once, as long as `respond` supports them: a client may read page after page."""
     initialized = b""
+    for _ in range(MAX_EARLY):
+        message, line, rest = _next_message(inbox)
+        if isinstance(message, Notification) and message.method == INITIALIZED and not initialized:
+            initialized, inbox.unread = line, rest  # for the full server
+            message, line, rest = _next_message(inbox)
+        if not isinstance(message, Request) or (response := respond(message)) is None:
+            break
+        inbox.unread = rest
+        inbox.ended |= not write_all(write_fd, response + b"\n")
+    inbox.unread = initialized + inbox.unread
+
+
+def _next_message(inbox: Inbox) -> tuple[Message | None, bytes, bytes]:
+    """A message that arrives at once, its line, and what is behind it. The line is not taken."""
+    deadline = time.monotonic() + PAUSE_SECONDS
     while True:
         line, end, rest = inbox.unread.partition(b"\n")
-        if not end:
-            too_long = len(inbox.unread) > MAX_FIRST_LINE
-            if too_long or inbox.ended or not inbox.ready(max(0.0, deadline - time.monotonic())):
-                break
-            inbox.read()
-            continue
-        message = _message(line)
-        if isinstance(message, Notification) and message.method == INITIALIZED and not initialized:
-            initialized, inbox.unread = line + end, rest  # for the full server
-            continue
-        if isinstance(message, Request) and (response := respond(message)) is not None:
-            inbox.unread = rest
-            inbox.ended |= not write_all(write_fd, response + b"\n")
-        break
-    inbox.unread = initialized + inbox.unread
+        if end:
+            return _message(line), line + end, rest
+        too_long = len(inbox.unread) > MAX_FIRST_LINE
+        if too_long or inbox.ended or not inbox.ready(max(0.0, deadline - time.monotonic())):
+            return None, b"", b""
+        inbox.read()
 
 
 def _message(line: bytes) -> Message | None:

@@ -39,7 +39,7 @@ class _ListQuery:
 def early_list(request: Request, home: Path) -> bytes | None:
     """The response, or None to leave it to the full server. Call it only without overrides on the command line."""
     query = _parse_query(request)
-    provider = _provider(home) if query is not None else None
+    provider = plain_provider(home) if query is not None else None
     if query is None or provider is None:
         return None
     providers = frozenset((provider,)) if query.providers is None else frozenset(query.providers) or None
@@ -72,7 +72,7 @@ def _parse_query(request: Request) -> _ListQuery | None:
     return _ListQuery(size, cursor, providers) if plain else None
 
 
-def _provider(home: Path) -> str | None:
+def plain_provider(home: Path) -> str | None:
     """The provider whose conversations are listed by default; None if the configuration is not simple."""
     try:
         text = read_regular_file(home / CONFIG_FILE, MAX_CONFIG_BYTES) or b""

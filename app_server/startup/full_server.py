@@ -62,6 +62,7 @@ def settings_of(launch: Launch) -> ServerSettings:
         cwd=launch.cwd,
         environment=launch.environment,
         limits=launch.limits,
+        acp=launch.acp,
         cli=CliOverrides(
             settings=launch.settings,
             profile=launch.profile,

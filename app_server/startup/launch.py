@@ -25,6 +25,13 @@ class Launch:
     enable: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
     limits: Limits = Limits()
+    acp: bool = False
+    """The client speaks the Agent Client Protocol."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the configuration is that of the file alone."""
+        return not self.settings and self.profile is None
 
 
 def parse_launch(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:
@@ -48,6 +55,7 @@ def parse_launch(args: argparse.Namespace, environment: Mapping[str, str]) -> La
         enable=tuple(given.get("enable", ())),
         disable=tuple(given.get("disable", ())),
         limits=limits_of(environment),
+        acp=given.get("command") == "acp",
     )
 
 

@@ -16,10 +16,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app_server.core.lazy import Lazy
-from app_server.startup.early_handshake import EarlyResponder, Handover, early_handshake
+from app_server.startup.early_handshake import (
+    EarlyResponder,
+    Handover,
+    InitializeResponder,
+    early_handshake,
+    initialize_responder,
+)
 from app_server.startup.launch import Launch, parse_launch
 from app_server.transport.claim import claim_stdout
 from protocol.jsonrpc import Request
+from protocol.names import THREAD_LIST
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +44,10 @@ def serve_stdio(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Until the full server handles them, there is nothing to store.
         signal.signal(number, lambda *_: os._exit(0))
-    server = Lazy(_full_server)
-    plain = not launch.settings and launch.profile is None
-    responder = Lazy(lambda: _early_responder(launch.home)) if plain else None
-    handover = early_handshake(0, write_fd, launch.environment, launch.home, server, responder)
+    server = Lazy(lambda: _full_server(acp=launch.acp))
+    respond = _acp_responder(launch) if launch.acp else initialize_responder(launch.environment, launch.home)
+    responder = Lazy(lambda: _early_responder(launch.home)) if launch.plain and not launch.acp else None
+    handover = early_handshake(0, write_fd, respond, server, responder)
     if handover is not None:
         server.get()(write_fd, launch, handover)
     # A normal exit would wait for threads that are blocked on a disk or a name server.
@@ -48,7 +55,8 @@ def serve_stdio(args: argparse.Namespace) -> int:
     os._exit(0)
 
 
-def _full_server() -> Callable[[int, Launch, Handover], None]:
+def _full_server(*, acp: bool) -> Callable[[int, Launch, Handover], None]:
+    """With the API that the client speaks, as far as that is known."""
     refuse_inspection()
     # Searching for pydantic plugins takes longer than a request, and the server has none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -56,23 +64,42 @@ def _full_server() -> Callable[[int, Launch, Handover], None]:
     gc.disable()
     try:
         from app_server.startup.full_server import run  # noqa: PLC0415  nearly all imports hang on it
+
+        if acp:
+            importlib.import_module("app_server.apis.acp.routes")
+        else:
+            importlib.import_module("app_server.apis.v1.routes")
     finally:
         gc.freeze()
         gc.enable()
     return run
 
 
+def _acp_responder(launch: Launch) -> InitializeResponder:
+    from app_server.startup.early_acp import acp_responder  # noqa: PLC0415  only for clients of that protocol
+
+    return acp_responder(launch)
+
+
 def _early_responder(home: Path) -> EarlyResponder:
     from app_server.startup.early_list import early_list  # noqa: PLC0415  only for early requests
 
+    threads = Lazy(lambda: _early_threads(home))
+
     def answer(request: Request) -> bytes | None:
         try:
-            return early_list(request, home)
+            return threads.get()(request) if request.method == THREAD_LIST else early_list(request, home)
         except Exception:  # the full server then serves the request, and reports the error
             log.exception("a list could not be answered early")
             return None
 
     return answer
+
+
+def _early_threads(home: Path) -> EarlyResponder:
+    from app_server.startup.early_threads import EarlyThreads  # noqa: PLC0415  only for early requests
+
+    return EarlyThreads(home).answer
 
 
 def refuse_inspection() -> None:

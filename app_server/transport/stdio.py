@@ -35,7 +35,6 @@ class StdioTransport:
         self._socket: socket.socket | None = None
         self._write_fd = write_fd
         mode = os.fstat(write_fd).st_mode
-        self._write_waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
         if stat.S_ISSOCK(mode):
             self._socket = socket.socket(fileno=os.dup(write_fd))
         elif stat.S_ISFIFO(mode):

@@ -10,12 +10,16 @@ from pydantic import TypeAdapter, ValidationError
 from protocol.base import Json
 from protocol.engine.items import Item
 
+NOT_STORED: Final = ("texts",)
+"""Fields that are known of live items only."""
+
 KINDS: Final = {model.__name__: model for model in get_args(Item)}
 
 
 def item_to_value(item: Item) -> Json:
     """`{"kind": CLASS, …fields}`"""
-    return {"kind": type(item).__name__, **_adapter(type(item)).dump_python(item, mode="json")}
+    fields = _adapter(type(item)).dump_python(item, mode="json", exclude={*NOT_STORED})
+    return {"kind": type(item).__name__, **fields}
 
 
 def item_from_value(value: Json) -> Item | None:

@@ -23,6 +23,10 @@ class ErrorClass(StrEnum):
     RESPONSE_STREAM_CONNECTION_FAILED = "response_stream_connection_failed"
     RESPONSE_STREAM_DISCONNECTED = "response_stream_disconnected"
     RESPONSE_TOO_MANY_FAILED_ATTEMPTS = "response_too_many_failed_attempts"
+    OUTPUT_LIMIT = "output_limit"
+    """The model's answer reached its greatest length."""
+    REFUSED = "refused"
+    """The provider's filter withheld the answer."""
     OTHER = "other"
 
 

@@ -11,7 +11,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from protocol.engine.errors import TurnError
+from protocol.engine.goals import Goal
 from protocol.engine.items import FileChange, Item
+from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.mcp import ElicitationRequestEvent, McpListToolsResponseEvent
@@ -28,6 +30,14 @@ from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEven
 from protocol.events.tokens import TokenCountEvent
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
+from protocol.policy import (
+    AskForApproval,
+    QuestionKinds,
+    ReasoningEffort,
+    ReasoningSummary,
+    SandboxPolicy,
+    TurnMode,
+)
 from protocol.records import dataclass
 
 
@@ -152,6 +162,13 @@ class TerminalInput:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandRunning:
+    """The command was allowed and is being run now; once more where it is run again without the sandbox."""
+
+    item_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class PatchWriting:
     """The patch was allowed and is being written now; `asked` says that the user was asked."""
 
@@ -170,8 +187,65 @@ class AttemptFailed:
     """At most so many."""
 
 
+@dataclass(frozen=True, slots=True)
+class GoalUpdated:
+    goal: Goal
+
+
+@dataclass(frozen=True, slots=True)
+class GoalCleared:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged:
+    """What the next turn starts from, after a change."""
+
+    cwd: str
+    approval_policy: AskForApproval
+    granular: QuestionKinds | None = None
+    sandbox_policy: SandboxPolicy
+    permission_profile: str | None = None
+    model: str
+    model_provider: str
+    effort: ReasoningEffort | None
+    summary: ReasoningSummary
+    mode: TurnMode = TurnMode.DEFAULT
+    mode_instructions: str | None = None
+
+
+class McpServerState(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    """It is started anew before it was ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerStateChanged:
+    """An MCP server of the conversation starts, has started, or failed to."""
+
+    server: str
+    state: McpServerState
+    error: str | None = None
+    """Set where, and only where, it failed; for the user."""
+    login_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class McpServersSettled:
+    """Every MCP server has started or failed to. What is said here, `McpServerStateChanged` has told one by one."""
+
+    failures: tuple[str, ...]
+
+
 Delta = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta
-Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
+UserQuestion = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
+"""What every API can ask."""
+ToolQuestion = ToolCallQuestion | UserInputQuestion
+"""What only APIs can ask that have words for it."""
+Question = UserQuestion | ToolQuestion
 Notice = (
     BackgroundEventEvent
     | DeprecationNoticeEvent
@@ -197,9 +271,15 @@ EngineEvent = (
     | ReasoningSummaryPart
     | CommandOutput
     | TerminalInput
+    | CommandRunning
     | PatchWriting
     | AttemptFailed
+    | SettingsChanged
+    | McpServerStateChanged
+    | McpServersSettled
     | Question
+    | GoalUpdated
+    | GoalCleared
     | Notice
 )
 

@@ -6,13 +6,14 @@ Ids are the provider's item id, the model's call id, or a UUIDv7 where neither n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 
 from protocol.base import Json
 from protocol.events.commands import ParsedCommand
 from protocol.events.patches import FileChange as ChangedFile
 from protocol.events.review import ReviewOutputEvent
-from protocol.items import UserInput
+from protocol.items import SentInput, UserInput
 from protocol.mcp import McpInvocation, McpResult
 from protocol.records import dataclass
 from protocol.responses import WebSearchAction
@@ -43,7 +44,7 @@ class UserMessage:
     """As the model sees it: local images are read and encoded."""
     client_id: str | None = None
     """The id that the client gave the message, if it did."""
-    sent: tuple[UserInput, ...] | None = None
+    sent: tuple[SentInput, ...] | None = None
     """As the client sent it, where that differs from `content`."""
 
 
@@ -100,6 +101,14 @@ class CommandExecution:
     seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FileTexts:
+    """A file before and after a patch; None: there is no such file."""
+
+    old: str | None
+    new: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
     """One patch: keys of `changes` are absolute paths."""
@@ -109,6 +118,8 @@ class FileChange:
     status: ItemStatus = ItemStatus.IN_PROGRESS
     stdout: str = ""
     stderr: str = ""
+    texts: Mapping[str, FileTexts] = field(default_factory=dict, repr=False)
+    """By the same keys, while the patch is live: these are not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,14 @@ class EndedItem:
     cut: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TurnRenamed:
+    """A stored turn whose first lines do not name it: its id was `before` to whoever read them."""
+
+    before: str
+    after: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
     id: str

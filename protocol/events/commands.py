@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, omit_none
@@ -87,6 +88,8 @@ class ExecApprovalRequestEvent(EngineModel):
     reason: str | None = omit_none()
     risk: SandboxCommandAssessment | None = omit_none()
     parsed_cmd: tuple[ParsedCommand, ...]
+    proposed_rule: SkipJsonSchema[tuple[str, ...] | None] = Field(default=None, exclude=True)
+    """First words of commands that the user may allow for good with the answer. This API has no words for it."""
 
 
 class ExecCommandBeginEvent(EngineModel):

@@ -2,9 +2,19 @@
 
 from typing import Literal
 
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
 from protocol.base import EngineModel, Json
 from protocol.events.commands import Duration
-from protocol.mcp import McpAuthStatus, McpInvocation, McpResult, Resource, ResourceTemplate, Tool
+from protocol.mcp import (
+    McpAuthStatus,
+    McpInvocation,
+    McpResult,
+    McpToolDefinition,
+    Resource,
+    ResourceTemplate,
+)
 
 
 class McpToolCallBeginEvent(EngineModel):
@@ -30,7 +40,7 @@ class McpListToolsResponseEvent(EngineModel):
     (tools) or by server (the rest)."""
 
     type: Literal["mcp_list_tools_response"] = "mcp_list_tools_response"
-    tools: dict[str, Tool]
+    tools: dict[str, McpToolDefinition]
     resources: dict[str, tuple[Resource, ...]]
     resource_templates: dict[str, tuple[ResourceTemplate, ...]]
     auth_statuses: dict[str, McpAuthStatus]
@@ -45,3 +55,5 @@ class ElicitationRequestEvent(EngineModel):
     id: str
     message: str
     requested_schema: Json = None
+    meta: SkipJsonSchema[Json] = Field(default=None, exclude=True)
+    """What the question is about. This API has no words for it."""

@@ -28,7 +28,15 @@ REF: Final = "#/definitions/"
 
 Schema = dict[str, Json]
 
-_PUBLISHED_AS: Final = {"McpResult": "Result_of_CallToolResult_or_String", "ModelEntry": "Model"}
+_PUBLISHED_AS: Final = {
+    "McpResult": "Result_of_CallToolResult_or_String",
+    "ModelEntry": "Model",
+    "ListedModel": "Model",
+    "ShownConfig": "Config",
+    "CollaborationSettings": "Settings",
+    "McpToolDefinition": "Tool",
+    "ListedTool": "Tool",
+}
 """Names that are spelled differently in the code."""
 
 _NOT_PUBLISHED: Final = frozenset({"NoParams"})

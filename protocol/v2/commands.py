@@ -1,8 +1,12 @@
 """Commands that a client runs outside of any thread: in the sandbox, with or without a terminal."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated
 
-from protocol.base import WireModel
+from pydantic import BeforeValidator
+
+from protocol.base import Json, WireModel
 from protocol.fields import Count, Flag, PathText
 from protocol.v2.fields import Integer, Small, experimental
 from protocol.v2.policy import SandboxPolicy
@@ -11,6 +15,13 @@ from protocol.v2.policy import SandboxPolicy
 class CommandExecTerminalSize(WireModel):
     rows: Small
     cols: Small
+
+
+def _tagged(raw: Json) -> Json:
+    """Other spellings of a policy are not guessed here: the command would run before anybody could notice."""
+    if isinstance(raw, Mapping) and "type" not in raw:
+        raise ValueError("expected a policy with a `type`")
+    return raw
 
 
 class CommandExecParams(WireModel):
@@ -28,7 +39,7 @@ class CommandExecParams(WireModel):
     cwd: PathText | None = None
     env: dict[str, str | None] | None = None
     size: CommandExecTerminalSize | None = None
-    sandbox_policy: SandboxPolicy | None = None
+    sandbox_policy: Annotated[SandboxPolicy | None, BeforeValidator(_tagged)] = None
     permission_profile: str | None = experimental()
 
 

@@ -73,7 +73,7 @@ class WebSearchMode(StrEnum):
     LIVE = "live"
 
 
-class Config(EngineModel):
+class ShownConfig(EngineModel):
     """The settings in force. Settings without a field here are kept as they are."""
 
     model_config = ConfigDict(extra="allow")
@@ -157,7 +157,7 @@ class ConfigReadParams(WireModel):
 class ConfigReadResponse(WireModel):
     """The settings, and for each that is set where it comes from."""
 
-    config: Config
+    config: ShownConfig
     origins: dict[str, ConfigLayerMetadata]
     layers: tuple[ConfigLayer, ...] | None = None
 

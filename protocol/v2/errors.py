@@ -30,7 +30,7 @@ class CodexErrorKind(StrEnum):
     OTHER = "other"
 
 
-class HttpFailure(WireModel):
+class HttpErrorStatus(WireModel):
     """The status that the provider answered with; null where there was no answer."""
 
     http_status_code: int | None = None
@@ -40,28 +40,28 @@ class HttpConnectionFailedCodexErrorInfo(WireModel):
     """The provider could not be reached, or refused the request."""
 
     model_config = ConfigDict(extra="forbid")
-    http_connection_failed: HttpFailure
+    http_connection_failed: HttpErrorStatus
 
 
 class ResponseStreamConnectionFailedCodexErrorInfo(WireModel):
     """The stream of the answer could not be opened."""
 
     model_config = ConfigDict(extra="forbid")
-    response_stream_connection_failed: HttpFailure
+    response_stream_connection_failed: HttpErrorStatus
 
 
 class ResponseStreamDisconnectedCodexErrorInfo(WireModel):
     """The stream of the answer ended before the answer did."""
 
     model_config = ConfigDict(extra="forbid")
-    response_stream_disconnected: HttpFailure
+    response_stream_disconnected: HttpErrorStatus
 
 
 class ResponseTooManyFailedAttemptsCodexErrorInfo(WireModel):
     """The retries are used up."""
 
     model_config = ConfigDict(extra="forbid")
-    response_too_many_failed_attempts: HttpFailure
+    response_too_many_failed_attempts: HttpErrorStatus
 
 
 class ActiveTurnNotSteerable(WireModel):

@@ -8,62 +8,74 @@ from protocol.v2 import commands, files, mcp, search
 _SESSION: Final = "sessionId"
 """Requests about the same search are served one after another."""
 
-_PROCESS: Final = "processId"
-"""What is done to the same process is done in order."""
+_PATH: Final = "path"
+"""What is done to the same path is done in order."""
+
+_WATCH: Final = "watchId"
+"""A watch begins before it ends."""
 
 FS_READ_FILE: Final = ClientRequest(
     "fs/readFile",
     files.FsReadFileParams,
     files.FsReadFileResponse,
     "The bytes of a file.",
+    ordered_by=_PATH,
 )
 FS_WRITE_FILE: Final = ClientRequest(
     "fs/writeFile",
     files.FsWriteFileParams,
     files.FsWriteFileResponse,
     "Writes a file, whole.",
+    ordered_by=_PATH,
 )
 FS_CREATE_DIRECTORY: Final = ClientRequest(
     "fs/createDirectory",
     files.FsCreateDirectoryParams,
     files.FsCreateDirectoryResponse,
     "Makes a directory, by default with those above it.",
+    ordered_by=_PATH,
 )
 FS_GET_METADATA: Final = ClientRequest(
     "fs/getMetadata",
     files.FsGetMetadataParams,
     files.FsGetMetadataResponse,
     "What a path leads to, and its times.",
+    ordered_by=_PATH,
 )
 FS_READ_DIRECTORY: Final = ClientRequest(
     "fs/readDirectory",
     files.FsReadDirectoryParams,
     files.FsReadDirectoryResponse,
     "The names in a directory.",
+    ordered_by=_PATH,
 )
 FS_REMOVE: Final = ClientRequest(
     "fs/remove",
     files.FsRemoveParams,
     files.FsRemoveResponse,
     "Removes a file or, by default, a directory with all that is in it.",
+    ordered_by=_PATH,
 )
 FS_COPY: Final = ClientRequest(
     "fs/copy",
     files.FsCopyParams,
     files.FsCopyResponse,
     "Copies a file or, if asked to, a directory.",
+    ordered_by="destinationPath",
 )
 FS_WATCH: Final = ClientRequest(
     "fs/watch",
     files.FsWatchParams,
     files.FsWatchResponse,
     "Tells of changes at a path by `fs/changed`.",
+    ordered_by=_WATCH,
 )
 FS_UNWATCH: Final = ClientRequest(
     "fs/unwatch",
     files.FsUnwatchParams,
     files.FsUnwatchResponse,
     "Ends a watch.",
+    ordered_by=_WATCH,
 )
 FUZZY_FILE_SEARCH: Final = ClientRequest(
     "fuzzyFileSearch",
@@ -106,21 +118,18 @@ COMMAND_EXEC_WRITE: Final = ClientRequest(
     commands.CommandExecWriteParams,
     commands.CommandExecWriteResponse,
     "Writes to the input of a command, or closes it.",
-    ordered_by=_PROCESS,
 )
 COMMAND_EXEC_RESIZE: Final = ClientRequest(
     "command/exec/resize",
     commands.CommandExecResizeParams,
     commands.CommandExecResizeResponse,
     "Sets the size of a command's terminal.",
-    ordered_by=_PROCESS,
 )
 COMMAND_EXEC_TERMINATE: Final = ClientRequest(
     "command/exec/terminate",
     commands.CommandExecTerminateParams,
     commands.CommandExecTerminateResponse,
     "Ends a command and all that it started.",
-    ordered_by=_PROCESS,
 )
 MCP_SERVER_STATUS_LIST: Final = ClientRequest(
     "mcpServerStatus/list",

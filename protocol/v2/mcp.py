@@ -18,7 +18,7 @@ class McpAuthStatus(StrEnum):
     O_AUTH = "oAuth"
 
 
-class Tool(WireModel):
+class ListedTool(WireModel):
     name: str
     title: str | None = omit_none()
     description: str | None = omit_none()
@@ -101,7 +101,7 @@ class McpServerStatus(WireModel):
     server_info: McpServerInfo | None = None
     server_capabilities: Json = None
     tool_list_meta: Json = None
-    tools: dict[str, Tool]
+    tools: dict[str, ListedTool]
     tools_error: str | None = None
     resources: tuple[Resource, ...]
     resource_templates: tuple[ResourceTemplate, ...]

@@ -9,6 +9,7 @@ from protocol import names
 from protocol.table import AnyServerRequest, Api, ClientNotification, ServerRequest, Table, by_method
 from protocol.v2 import (
     approval,
+    extension_methods,
     host_methods,
     notifications,
     permission,
@@ -74,6 +75,7 @@ TABLE: Final = Table(
             *thread_methods.REQUESTS,
             *turn_methods.REQUESTS,
             *host_methods.REQUESTS,
+            *extension_methods.REQUESTS,
         )
     ),
     client_notifications=by_method((INITIALIZED,)),

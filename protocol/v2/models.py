@@ -40,7 +40,7 @@ class ModelUpgradeInfo(WireModel):
     retirement_at: int | None = None
 
 
-class Model(WireModel):
+class ListedModel(WireModel):
     """One model. `model` is what a thread is given, `id` tells entries of this list apart."""
 
     id: str
@@ -68,7 +68,7 @@ class ModelListParams(WireModel):
 
 
 class ModelListResponse(WireModel):
-    data: tuple[Model, ...]
+    data: tuple[ListedModel, ...]
     next_cursor: str | None = None
 
 

@@ -1,6 +1,6 @@
 """What a thread may do: when it asks, in which sandbox it works, who reviews.
 
-Other spellings that clients send (kebab-case names, the tag `mode`) are understood when read and never written.
+Other spellings that clients send (kebab-case names) are understood when read and never written.
 """
 
 from collections.abc import Mapping
@@ -110,12 +110,12 @@ class WorkspaceWriteSandboxPolicy(WireModel):
 
 
 def _usual_spelling(raw: Json) -> Json:
-    """A policy as some client wrote it, with its tag and its fields as this API spells them."""
+    """A policy as some client wrote it, with its type and its fields as this API spells them. One that has the tag of
+    the conversation API is none: a policy that is not understood grants nothing."""
     if not isinstance(raw, Mapping):
         return raw
     fields = {to_camel(snake(key)): value for key, value in raw.items() if isinstance(key, str)}
-    mode = fields.pop("mode", None)
-    tag = fields.get("type", mode)
+    tag = fields.get("type")
     return {**fields, "type": to_camel(snake(tag)) if isinstance(tag, str) else tag}
 
 

@@ -20,7 +20,7 @@ class ModeKind(StrEnum):
     DEFAULT = "default"
 
 
-class Settings(EngineModel):
+class CollaborationSettings(EngineModel):
     """The settings that a mode brings along."""
 
     model: str
@@ -30,7 +30,7 @@ class Settings(EngineModel):
 
 class CollaborationMode(WireModel):
     mode: ModeKind
-    settings: Settings
+    settings: CollaborationSettings
 
 
 class CollaborationModeMask(EngineModel):

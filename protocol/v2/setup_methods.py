@@ -60,6 +60,12 @@ SKILLS_LIST: Final = ClientRequest(
     skills.SkillsListResponse,
     "The skills that there are for each working directory.",
 )
+SKILLS_EXTRA_ROOTS_SET: Final = ClientRequest(
+    "skills/extraRoots/set",
+    skills.SkillsExtraRootsSetParams,
+    skills.SkillsExtraRootsSetResponse,
+    "Names further folders with skills.",
+)
 SKILLS_CONFIG_WRITE: Final = ClientRequest(
     "skills/config/write",
     skills.SkillsConfigWriteParams,
@@ -131,6 +137,7 @@ REQUESTS: Final[tuple[AnyClientRequest, ...]] = (
     PERMISSION_PROFILE_LIST,
     COLLABORATION_MODE_LIST,
     SKILLS_LIST,
+    SKILLS_EXTRA_ROOTS_SET,
     SKILLS_CONFIG_WRITE,
     ACCOUNT_READ,
     ACCOUNT_LOGIN_START,

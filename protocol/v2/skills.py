@@ -72,6 +72,16 @@ class SkillsListResponse(WireModel):
     data: tuple[SkillsListEntry, ...]
 
 
+class SkillsExtraRootsSetParams(WireModel):
+    """Folders with further skills, for as long as this server runs; they replace those of before."""
+
+    extra_roots: tuple[AbsolutePath, ...]
+
+
+class SkillsExtraRootsSetResponse(WireModel):
+    pass
+
+
 class SkillsConfigWriteParams(WireModel):
     path: AbsolutePath | None = None
     name: str | None = None

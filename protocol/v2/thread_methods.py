@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from protocol import names
 from protocol.table import AnyClientRequest, ClientRequest
 from protocol.v2 import settings, thread_edit, thread_open, thread_store, thread_work
 
@@ -54,7 +55,7 @@ THREAD_ITEMS_LIST: Final = ClientRequest(
     "The items of a thread or of one turn, by pages.",
 )
 THREAD_LIST: Final = ClientRequest(
-    "thread/list",
+    names.THREAD_LIST,
     thread_store.ThreadListParams,
     thread_store.ThreadListResponse,
     "Stored threads, by pages.",

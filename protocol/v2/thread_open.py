@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
@@ -54,9 +54,17 @@ class NamespaceDynamicToolSpec(WireModel):
     tools: tuple[DynamicToolNamespaceTool, ...]
 
 
+def _with_type(raw: Json) -> Json:
+    """Without a type it is a function."""
+    return {"type": "function", **raw} if isinstance(raw, dict) else raw
+
+
 DynamicToolSpec = TypeAliasType(
     "DynamicToolSpec",
-    Annotated[FunctionDynamicToolSpec | NamespaceDynamicToolSpec, Field(discriminator="type")],
+    Annotated[
+        Annotated[FunctionDynamicToolSpec | NamespaceDynamicToolSpec, Field(discriminator="type")],
+        BeforeValidator(_with_type),
+    ],
 )
 
 
@@ -87,7 +95,7 @@ class ThreadStartParams(WireModel):
     experimental_raw_events: Flag = experimental(False)
 
 
-class ThreadStartResponse(WireModel):
+class OpenedThread(WireModel):
     """The thread and the settings in force."""
 
     thread: Thread
@@ -102,6 +110,10 @@ class ThreadStartResponse(WireModel):
     sandbox: SandboxPolicy
     active_permission_profile: ActivePermissionProfile | None = experimental()
     reasoning_effort: ReasoningEffort | None = None
+
+
+class ThreadStartResponse(OpenedThread):
+    """The thread and the settings in force."""
 
 
 class TurnsPage(WireModel):
@@ -142,21 +154,9 @@ class ThreadResumeParams(WireModel):
     initial_turns_page: ThreadResumeInitialTurnsPageParams | None = experimental()
 
 
-class ThreadResumeResponse(WireModel):
+class ThreadResumeResponse(OpenedThread):
     """The thread, the settings in force, and its turns unless they were not wanted."""
 
-    thread: Thread
-    model: str
-    model_provider: str
-    service_tier: str | None = None
-    cwd: AbsolutePathBuf
-    runtime_workspace_roots: tuple[AbsolutePathBuf, ...] = experimental(())
-    instruction_sources: tuple[LegacyAppPathString, ...] = ()
-    approval_policy: AskForApproval
-    approvals_reviewer: ApprovalsReviewer
-    sandbox: SandboxPolicy
-    active_permission_profile: ActivePermissionProfile | None = experimental()
-    reasoning_effort: ReasoningEffort | None = None
     collaboration_mode: CollaborationMode | None = None
     initial_turns_page: TurnsPage | None = experimental()
     turns_backwards_cursor: str | None = None
@@ -187,19 +187,8 @@ class ThreadForkParams(WireModel):
     exclude_turns: Flag = False
 
 
-class ThreadForkResponse(WireModel):
-    thread: Thread
-    model: str
-    model_provider: str
-    service_tier: str | None = None
-    cwd: AbsolutePathBuf
-    runtime_workspace_roots: tuple[AbsolutePathBuf, ...] = experimental(())
-    instruction_sources: tuple[LegacyAppPathString, ...] = ()
-    approval_policy: AskForApproval
-    approvals_reviewer: ApprovalsReviewer
-    sandbox: SandboxPolicy
-    active_permission_profile: ActivePermissionProfile | None = experimental()
-    reasoning_effort: ReasoningEffort | None = None
+class ThreadForkResponse(OpenedThread):
+    """The copy and the settings in force."""
 
 
 class ThreadUnsubscribeParams(WireModel):

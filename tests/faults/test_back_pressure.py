@@ -95,7 +95,7 @@ async def test_requests_of_a_client_that_reads_nothing_wait_in_its_own_pipe(tmp_
         assert (await server.client.answer_to("q0"))["error"]["code"] in (-32600, -32601)
 
 
-async def test_limits_are_set_by_the_environment_and_told_by_name(tmp_path: Path) -> None:
+async def test_limits_are_set_by_the_environment_and_errors_name_them(tmp_path: Path) -> None:
     small = {"CONVERSATIONS": "2", "LINE_BYTES": "70000", "OUTPUT_BYTES": "2000"}
     place = Place(tmp_path, environment={f"APP_SERVER_MAX_{name}": value for name, value in small.items()})
     model = ScriptedModel([reply(script("seq 1 100000")), reply(says("done"))])

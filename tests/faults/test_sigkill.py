@@ -247,7 +247,7 @@ async def one_home(root: Path) -> AsyncIterator[Lives]:
         yield Lives(root, model, environment)
 
 
-async def test_what_was_told_survives_sigkill_at_any_moment(tmp_path: Path) -> None:
+async def test_what_a_client_received_survives_sigkill_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     async with one_home(tmp_path) as lives:
         ended: list[tuple[str, Told]] = []

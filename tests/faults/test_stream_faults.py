@@ -102,7 +102,7 @@ def _ran_at_most_once(w: World, call_id: str, fault: Fault) -> None:
         trace.unlink()
 
 
-async def test_a_cut_stream_is_told_of_and_asked_for_again(world: MakeWorld) -> None:
+async def test_a_broken_stream_is_reported_and_requested_again(world: MakeWorld) -> None:
     cut = FAULTS[0]
     async with world(provider=PROVIDER) as w:
         conversation = await w.open()

@@ -234,6 +234,6 @@ def test_what_expands_lets_others_run(bomb: Bomb, chat: bool) -> None:
 @some
 @given(bombs, st.booleans())
 @pytest.mark.usefixtures("small_bounds")
-def test_what_expands_costs_little_memory(bomb: Bomb, chat: bool) -> None:
+def test_expanding_input_takes_little_memory(bomb: Bomb, chat: bool) -> None:
     _, work = watched(bomb, chat=chat, memory=True)
     assert work.peak <= 8 * MEGABYTE

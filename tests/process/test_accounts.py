@@ -182,7 +182,7 @@ async def test_a_second_login_ends_the_first(tmp_path: Path, issuer: ScriptedIss
         assert (done["loginId"], done["success"]) == (second["loginId"], True)
 
 
-async def test_a_login_that_the_issuer_refuses_is_told(tmp_path: Path, issuer: ScriptedIssuer) -> None:
+async def test_a_login_that_the_issuer_refuses_is_reported(tmp_path: Path, issuer: ScriptedIssuer) -> None:
     issuer.login = (400, {"error": "invalid_grant", "error_description": "access-secret"})
     async with place_with(tmp_path, issuer) as place, place.server() as server:
         begun = await server.client.call("loginChatGpt")
@@ -243,3 +243,18 @@ async def test_credentials_reach_neither_log_nor_events_nor_files_nor_commands(
             assert secret not in asked, "what the model is told"
             assert [str(path) for path, text in kept.items() if secret in text] == []
         assert id_token() not in told + asked + "".join(kept.values())
+
+
+async def test_a_login_over_the_thread_api_tells_the_plan(tmp_path: Path, issuer: ScriptedIssuer) -> None:
+    async with place_with(tmp_path, issuer) as place, place.server() as server:
+        client = server.client
+        begun = await client.call("account/login/start", {"type": "chatgpt"})
+        assert await browse(begun["authUrl"], code="code-1") == 200
+        done = (await client.expect("account/login/completed"))["params"]
+        assert done == {"loginId": begun["loginId"], "success": True, "error": None}
+        updated = (await client.expect("account/updated"))["params"]
+        assert updated == {"authMode": "chatgpt", "planType": "pro"}
+        account = (await client.call("account/read"))["account"]
+        assert {"type": "chatgpt", "email": "user@example.com", "planType": "pro"}.items() <= account.items()
+        limits = await client.call("account/rateLimits/read")
+        assert (limits["accountId"], limits["rateLimits"]["primary"]) == ("acct-1", None)

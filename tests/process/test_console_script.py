@@ -255,7 +255,7 @@ async def depart(client: Client, how: str) -> int:
 
 @pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("served", [False, True], ids=["at once", "after a while"])
-async def test_it_leaves_when_told_to(how: str, served: bool, world: World) -> None:
+async def test_it_exits_on_request(how: str, served: bool, world: World) -> None:
     """Also while it is still being loaded behind its first answer."""
     async with world.server() as client:
         await greet(client)

@@ -29,7 +29,9 @@ def stored_warnings(client: Client) -> list[str]:
     return [w["message"] for w in client.events("warning") if "cannot be stored" in w["message"]]
 
 
-async def test_what_was_said_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+async def test_stored_conversations_are_readable_by_their_owner_only_whatever_the_umask(
+    tmp_path: Path,
+) -> None:
     async with place_in(tmp_path) as place, place.server(shell="umask 0") as server:
         place.model.replies[:] = [reply(says("one"))]
         conversation = await place.open(server.client)
@@ -106,7 +108,7 @@ async def remembered(place: Place, path: Path) -> list[str]:
     return place.model.requests[-1].texts()[:-1]
 
 
-async def test_a_home_that_takes_no_conversations_costs_a_warning(tmp_path: Path) -> None:
+async def test_a_home_that_cannot_store_conversations_causes_a_warning(tmp_path: Path) -> None:
     async with place_in(tmp_path) as place:
         (place.home / "sessions").write_text("in the way")
         async with place.server() as server:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.startup.early_list import early_list
+from app_server.startup.early_threads import EarlyThreads
 from protocol.base import Json
 from protocol.jsonrpc import Request
 from tests.support.world import PATH, SCRIPT
@@ -149,3 +151,66 @@ def test_what_comes_before_a_greeting_is_refused_alike_early_and_late(
     assert {**again, "id": first["id"]} == refused
     assert refused["error"]["message"].startswith(message)
     assert "userAgent" in greeted["result"]
+
+
+def ask_threads(**params: Json) -> Json:
+    return {"id": 2, "method": "thread/list", "params": params}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ask_threads(),
+        ask_threads(limit=1),
+        ask_threads(limit=1, cursor="2025-10-20T10-00-02|0199f0a0-0000-7000-8000-000000000002"),
+        ask_threads(cursor="2025-10-20T10-00-02|0199f0a0-0000-7000-8000-000000000002|=", sortDirection="asc"),
+        ask_threads(limit=0, modelProviders=[], sortKey="created_at"),
+        ask_threads(modelProviders=["other", "none"], archived=False),
+        ask_threads(archived=True),
+        ask_threads(sortKey="updated_at", cwd="/w"),
+        ask_threads(cursor="no cursor"),
+        ask_threads(limit=-1),
+        ask_threads(unknown=1),
+        {"id": "x", "method": "thread/list"},
+    ],
+    ids=lambda request: json.dumps(request.get("params", request["method"]))[:40],
+)
+def test_early_and_late_pages_of_threads_are_the_same(home: Path, request_: Json) -> None:
+    ThreadNotes(home, lambda: 0.0).set_name("0199f0a0-0000-7000-8000-000000000001", "a name")
+    early = served(home, [GREETING, READY, request_])
+    late = served(home, [GREETING, READY, request_], *SLOW)
+    assert early == late
+
+
+def test_pages_are_read_one_after_another(home: Path) -> None:
+    threads = EarlyThreads(home)
+    cursor, seen = None, list[Json]()
+    for _ in range(3):
+        response = threads.answer(
+            Request(2, "thread/list", {"limit": 1, "modelProviders": [], "cursor": cursor})
+        )
+        assert response is not None
+        page = json.loads(response)["result"]
+        seen += [each["preview"] for each in page["data"]]
+        cursor = page["nextCursor"]
+    assert (seen, cursor) == (["hello", "do it", "hello"], None)
+
+
+def test_only_plain_requests_for_threads_are_answered_early(home: Path) -> None:
+    def answered(**params: Json) -> bool:
+        return EarlyThreads(home).answer(Request(2, "thread/list", params)) is not None
+
+    assert answered(
+        limit=1, sortKey="created_at", sortDirection="asc", modelProviders=["mock"], archived=None
+    )
+    assert not any((answered(limit=True), answered(cursor=1), answered(cwd="/"), answered(searchTerm="x")))
+    assert not any((answered(sortKey="updated_at"), answered(cursor="x"), answered(archived=1)))
+
+
+def test_pages_before_the_server_is_loaded_and_after_it_follow_one_another(home: Path) -> None:
+    answers = served(
+        home, [GREETING, READY, *({**ask_threads(), "id": n} for n in range(2, 5)), {**ask(), "id": 5}]
+    )
+    by_id = {answer["id"]: answer.get("result") for answer in answers}
+    assert by_id[2] == by_id[3] == by_id[4]
+    assert [item["preview"] for item in by_id[5]["items"]] == ["do it", "hello"]

@@ -1,9 +1,10 @@
 """Conversations go from Codex to this server and back.
 
 `tests/data/codex-0.58-rollout.jsonl` was recorded by Codex 0.58.0: two turns, the first with reasoning and a command.
-Where REFERENCE_CODEX names the program itself, conversations are handed over both ways:
+Where REFERENCE_CODEX names the program itself, conversations are handed over both ways. Where REFERENCE_CODEX_THREADS
+names one that speaks the thread API (0.169), it reads threads that were recorded here:
 
-    REFERENCE_CODEX=/path/to/codex make test ARGS="-k interchange"
+    REFERENCE_CODEX=/path/to/codex REFERENCE_CODEX_THREADS=/path/to/newer/codex make test ARGS="-k interchange"
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ pytestmark = [pytest.mark.process, pytest.mark.anyio]
 RECORDED = Path(__file__).parent.parent / "data" / "codex-0.58-rollout.jsonl"
 REFERENCE = os.environ.get("REFERENCE_CODEX", "")
 
+REFERENCE_THREADS = os.environ.get("REFERENCE_CODEX_THREADS", "")
+
 OURS = (SCRIPT, "app-server")
 CODEX = (REFERENCE, "app-server")
 
 needs_codex = pytest.mark.skipif(not REFERENCE, reason="REFERENCE_CODEX names no program")
+needs_codex_threads = pytest.mark.skipif(
+    not REFERENCE_THREADS, reason="REFERENCE_CODEX_THREADS names no program"
+)
 
 
 @pytest.fixture
@@ -156,6 +162,49 @@ async def test_codex_lists_what_was_recorded_here(tmp_path: Path) -> None:
                 answers.append(await server.client.call("listConversations", {}))
         assert [item["conversationId"] for item in answers[0]["items"]] == [conversation]
         assert answers[0] == answers[1]
+
+
+@needs_codex
+async def test_a_thread_recorded_here_goes_on_in_codex_and_here_again(tmp_path: Path) -> None:
+    async with place_in(tmp_path) as place:
+        async with place.server() as ours:
+            await begin_thread(place, ours.client)
+        (path,) = place.rollouts()
+        await hand_over(place, path, there=CODEX, back=OURS)
+
+
+@needs_codex_threads
+async def test_codex_reads_a_thread_recorded_here_with_its_turns(tmp_path: Path) -> None:
+    codex = (REFERENCE_THREADS, "app-server")
+    async with place_in(tmp_path) as place:
+        async with place.server() as ours:
+            thread, turn = await begin_thread(place, ours.client)
+        params = {"threadId": thread, "includeTurns": True}
+        read = []
+        for command in (OURS, codex):
+            async with place.server(command=command) as server:
+                read.append((await server.client.call("thread/read", params))["thread"])
+    for each in read:
+        assert [(t["id"], t["status"], t["error"]) for t in each["turns"]] == [(turn, "completed", None)]
+    here, there = (each["turns"][0] for each in read)
+    times = ("startedAt", "completedAt", "durationMs")
+    assert [here[time] for time in times] == [there[time] for time in times]
+    said = [[i for i in t["items"] if i["type"] in ("userMessage", "agentMessage")] for t in (here, there)]
+    assert [i.get("text") for i in said[0]] == [i.get("text") for i in said[1]]
+
+
+async def begin_thread(place: Place, client: Client) -> tuple[str, str]:
+    """A thread with one turn, as `begin` makes it; the ids of both."""
+    started = await client.call("thread/start", {"cwd": str(place.workspace)})
+    place.model.replies[:] = [
+        reply(says("I look."), script("echo found", "call-1")),
+        reply(says("first answer")),
+    ]
+    thread = started["thread"]["id"]
+    words = [{"type": "text", "text": "first question"}]
+    turn = (await client.call("turn/start", {"threadId": thread, "input": words}))["turn"]["id"]
+    await client.expect("turn/completed")
+    return thread, turn
 
 
 async def hand_over(place: Place, path: Path, *, there: tuple[str, str], back: tuple[str, str]) -> None:

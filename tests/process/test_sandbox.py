@@ -179,7 +179,7 @@ async def test_a_server_that_is_killed_leaves_no_command(tmp_path: Path, nap: st
         await until_asleep(nap, 0)
 
 
-async def test_one_command_is_told_apart_in_output_status_and_failure(world: MakeWorld) -> None:
+async def test_output_status_and_failure_of_a_command_are_distinguished(world: MakeWorld) -> None:
     async with world(transport="process") as w:
         assert await ran(w, "echo out; echo err >&2; exit 4") == {
             "exitCode": 4,

@@ -133,7 +133,7 @@ async def test_one_command_outside_of_conversations_does_not_choose_for_the_next
     assert os.listdir(out / "ws") == []
 
 
-async def test_a_whole_disk_that_is_refused_takes_no_other_root_away_and_is_told(
+async def test_the_whole_disk_as_a_root_is_refused_and_reported_and_other_roots_remain(
     world: MakeWorld, tmp_path: Path
 ) -> None:
     async with world(

@@ -98,7 +98,7 @@ async def test_what_a_provider_needs_is_sent(world: MakeWorld) -> None:
     assert (request.headers["x-mine"], request.headers["x-from-env"]) == ("yes", "extra")
 
 
-async def test_a_key_that_is_missing_is_said_with_how_to_get_one(world: MakeWorld) -> None:
+async def test_a_missing_key_is_reported_with_its_instructions(world: MakeWorld) -> None:
     provider = {"env_key": "MY_KEY", "env_key_instructions": "Get one at the desk."}
     async with world(provider=provider) as w:
         turn = await w.client.turn(await w.open())
@@ -121,7 +121,7 @@ async def test_a_key_that_is_missing_is_said_with_how_to_get_one(world: MakeWorl
         ),
     ],
 )
-async def test_what_goes_wrong_at_the_model_is_told_and_the_next_turn_works(
+async def test_a_failure_of_the_model_is_reported_and_the_next_turn_works(
     world: MakeWorld, bad: Reply, word: str
 ) -> None:
     async with world(bad, reply(says("again"))) as w:

@@ -16,8 +16,9 @@ from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.mcp_server import McpRuntime
+from app_server.core.mcp.mcp_server import McpRuntime, OnState
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.request_settings import ClientIdentity
@@ -25,6 +26,7 @@ from app_server.core.opening import Fork, Opened, ProcessEnvironment
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
+from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from protocol.ids import ConversationId
 from protocol.ops import ShutdownOp
@@ -52,7 +54,7 @@ class Alone:
     def elicitation(self) -> bool:
         return False
 
-    def mcp(self, config: Config, elicitations: Elicitations) -> McpManager:
+    def mcp(self, config: Config, elicitations: Elicitations, on_state: OnState) -> McpManager:
         around = McpRuntime(
             environment={},
             cwd=str(config.cwd),
@@ -67,6 +69,10 @@ class Alone:
 
     def turn_completed(self, config: Config, conversation_id: ConversationId) -> TurnCompleted:
         return lambda *_: None
+
+
+def no_skills() -> SkillCatalog:
+    raise AssertionError("a fork asks for no skills")
 
 
 async def fork(world: World, path: Path) -> Opened:
@@ -91,7 +97,7 @@ async def fork(world: World, path: Path) -> Opened:
     )
     runner = CommandRunner(python=sys.executable, home=str(world.home), tmpdir=None, environment={})
     alone = Alone(runner)
-    engine = Engine(around, runner, alone, Git(scratch=world.home / "tmp"), alone)
+    engine = Engine(around, runner, alone, Git(scratch=world.home / "tmp"), alone, Lazy(no_skills))
     opened = await engine.open(config, Fork(path))
     opened.session.submit("0", ShutdownOp())
     await opened.session.run()

@@ -110,7 +110,7 @@ async def test_only_the_conversation_that_was_meant_is_interrupted(world: MakeWo
         assert (await w.client.rest_of_turn(one, start=0)).last_message == "goes on"
 
 
-async def test_what_is_said_while_a_command_runs_joins_the_turn(world: MakeWorld) -> None:
+async def test_a_message_while_a_command_runs_joins_the_turn(world: MakeWorld) -> None:
     async with world(reply(script("echo begun; read line < gate")), reply(says("both"))) as w:
         w.fifo("gate")
         conversation = await w.open()
@@ -128,7 +128,7 @@ async def test_what_is_said_while_a_command_runs_joins_the_turn(world: MakeWorld
     assert kinds[-3:] == ["function_call", "function_call_output", "user"]
 
 
-async def test_what_is_said_during_the_last_reply_is_not_lost(world: MakeWorld) -> None:
+async def test_a_message_during_the_last_reply_is_not_lost(world: MakeWorld) -> None:
     hold = Hold()
     async with world(reply(hold, says("first")), reply(says("second"))) as w:
         conversation = await w.open()
@@ -145,7 +145,7 @@ async def test_what_is_said_during_the_last_reply_is_not_lost(world: MakeWorld) 
     assert w.model.requests[1].texts("assistant") == ["first"]
 
 
-async def test_what_was_said_to_a_turn_that_was_interrupted_is_not_lost(world: MakeWorld) -> None:
+async def test_a_message_to_an_interrupted_turn_is_not_lost(world: MakeWorld) -> None:
     hold = Hold()
     async with world(reply(hold), reply(says("next"))) as w:
         conversation = await w.open()
@@ -161,7 +161,7 @@ async def test_what_was_said_to_a_turn_that_was_interrupted_is_not_lost(world: M
     assert w.model.requests[-1].texts() == ["start", "listen to this", "well?"]
 
 
-async def test_a_hundred_messages_without_waiting_are_all_said_in_order(world: MakeWorld) -> None:
+async def test_a_hundred_messages_without_waiting_are_all_sent_in_order(world: MakeWorld) -> None:
     many = [reply(says(str(n))) for n in range(101)]
     async with world(*many) as w:
         conversation = await w.open()

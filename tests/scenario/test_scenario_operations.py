@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app_server.core.rollout.locks import history_lock
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, failure, patches, reply, says, script
@@ -266,6 +267,19 @@ async def test_lines_of_the_message_history_are_kept_and_found(world: MakeWorld)
             texts.append(answer["entry"]["text"] if "entry" in answer else None)
     assert texts[2] is None
     assert set(texts[:2]) == {"first", "second"}
+
+
+async def test_messages_for_the_history_are_kept_though_the_conversation_ends(world: MakeWorld) -> None:
+    texts = [f"message {n}" for n in range(5)]
+    async with world() as w:
+        conversation = await w.open()
+        with history_lock(w.home, seconds=1):  # another server appends
+            for text in texts:
+                await w.client.submit(conversation, {"type": "add_to_history", "text": text})
+            await w.client.submit(conversation, {"type": "shutdown"})
+            await w.client.expect("shutdown_complete")
+    lines = (w.home / "history.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["text"] for line in lines) == texts
 
 
 async def test_custom_prompts_are_listed(world: MakeWorld) -> None:

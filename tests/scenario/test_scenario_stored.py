@@ -97,6 +97,7 @@ async def test_settings_of_a_resumed_conversation_can_be_given(world: MakeWorld)
     assert w.model.requests[1].body["model"] == "another"
 
 
+@pytest.mark.isolated
 async def test_a_call_that_was_cut_off_is_answered_when_the_conversation_goes_on(world: MakeWorld) -> None:
     async with world(reply(script("echo begun; sleep 1000"))) as w:
         conversation = await w.open()

@@ -6,6 +6,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.scripted_model import Hold, calls, failure, reply, says
+from tests.support.thread_client import items, say, start
 from tests.support.world import MakeWorld
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +61,24 @@ async def test_a_session_may_end_with_the_conversation(world: MakeWorld) -> None
         turn = await w.client.turn(await w.open())
     assert turn.kinds().count("exec_command_begin") == 1
     assert turn.of("exec_command_end") == []
+
+
+async def test_an_id_that_comes_again_while_its_command_goes_on(world: MakeWorld) -> None:
+    """Each item has its own end, and the model's history the ids that the model chose."""
+    script = [
+        reply(opens("read line; echo said:$line")),
+        reply(opens("echo second")),
+        reply(types("hello\n", "c2")),
+        reply(says("both have ended")),
+    ]
+    async with world(*script, tables=UNIFIED) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
+        outputs = [item for item in items(w) if item["type"] == "commandExecution"]
+        assert len({item["id"] for item in outputs}) == 2
+        assert [item["aggregatedOutput"] for item in outputs] == ["second\r\n", "hello\r\nsaid:hello\r\n"]
+    sent = [item["call_id"] for item in w.model.requests[-1].input if item["type"] == "function_call"]
+    assert sent == ["c1", "c1", "c2"]
 
 
 async def test_an_interrupt_ends_what_goes_on(world: MakeWorld) -> None:

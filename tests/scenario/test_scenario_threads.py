@@ -7,33 +7,12 @@ from pathlib import Path
 import pytest
 
 from protocol.base import Json
-from tests.support.client import Client, Refused
+from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, failure, reply, says, script, word
+from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.anyio
-
-
-def words(text: str) -> list[Json]:
-    return [{"type": "text", "text": text}]
-
-
-async def start(client: Client, **params: Json) -> str:
-    thread: str = (await client.call("thread/start", params))["thread"]["id"]
-    return thread
-
-
-async def turn(client: Client, thread: str, text: str = "hi") -> str:
-    started = await client.call("turn/start", {"threadId": thread, "input": words(text)})
-    id: str = started["turn"]["id"]
-    return id
-
-
-async def ended(client: Client, turn_id: str) -> Json:
-    found = await client.expect(
-        lambda m: m.get("method") == "turn/completed" and m["params"]["turn"]["id"] == turn_id
-    )
-    return found["params"]["turn"]
 
 
 def seen(w: World) -> list[str]:
@@ -104,6 +83,19 @@ async def test_an_interrupt_ends_the_turn_and_closes_the_question(world: MakeWor
         assert not (w.workspace / "made").exists(), "a yes that comes too late"
         with pytest.raises(Refused, match="no active turn"):
             await w.client.call("turn/interrupt", {"threadId": thread, "turnId": after})
+
+
+async def test_words_of_a_turn_that_was_ended_before_it_began_are_kept(world: MakeWorld) -> None:
+    slow = '[mcp_servers.slow]\ncommand = "sleep"\nargs = ["100"]\nstartup_timeout_sec = 0.5\n'
+    async with world(reply(says("a")), tables=slow) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread, "first words")
+        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
+        assert (await ended(w.client, id))["status"] == "interrupted"
+        await ended(w.client, await turn(w.client, thread, "second words"))
+        assert "first words" in str(w.model.requests[0].body["input"])
+        rows = (await w.client.call("thread/items/list", {"threadId": thread, "turnId": id}))["data"]
+        assert [row["item"]["content"][0]["text"] for row in rows] == ["first words"]
 
 
 async def test_words_join_the_turn_that_runs(world: MakeWorld) -> None:
@@ -208,6 +200,34 @@ async def test_two_apis_follow_one_conversation(world: MakeWorld) -> None:
         await w.client.expect("turn/completed")
         await w.client.expect("task_complete")
         assert [e["message"] for e in w.client.events("agent_message")] == ["hello", "again"]
+
+
+@pytest.mark.parametrize("begun_by", ["turn/start", "sendUserMessage"])
+async def test_of_two_apis_the_one_that_began_the_turn_is_asked(world: MakeWorld, begun_by: str) -> None:
+    replies = reply(script("echo > made")), reply(says("done"))
+    questions = {
+        "turn/start": ("item/commandExecution/requestApproval", "accept"),
+        "sendUserMessage": ("execCommandApproval", "approved"),
+    }
+    async with world(*replies, config={"approval_policy": "untrusted"}) as w:
+        thread = await start(w.client)
+        await w.client.listen(thread)
+        for method, (asks, decision) in questions.items():
+            w.client.decide(asks, decision if method == begun_by else "decline")
+        if begun_by == "turn/start":
+            await turn(w.client, thread)
+        else:
+            await w.client.say(thread, "hi")
+        await w.client.expect("turn/completed")
+        await w.client.anywhere("task_complete")
+        asked = [m["method"] for m in w.client.received() if "id" in m and "method" in m]
+        assert asked == [questions[begun_by][0]]
+        assert (w.workspace / "made").exists()
+        ends = [
+            m["params"]["item"]["type"] for m in w.client.received() if m.get("method") == "item/completed"
+        ]
+        assert ends == ["userMessage", "commandExecution", "agentMessage"]
+        assert len(w.client.events("exec_command_end")) == len(w.client.events("agent_message")) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("method", ["sendUserMessage", "sendUserTurn"])
-async def test_where_nothing_is_said_no_model_is_asked(world: MakeWorld, method: str) -> None:
+async def test_an_empty_message_starts_no_request(world: MakeWorld, method: str) -> None:
     async with world(reply(says("ok"))) as w:
         conversation = await w.open()
         params = w.user_turn(conversation, items=[])
@@ -168,7 +168,7 @@ async def test_raw_reasoning_is_shown_where_the_user_wants_it(world: MakeWorld) 
     assert [each["text"] for each in turn.of("agent_reasoning_raw_content")] == ["raw"]
 
 
-async def test_a_plan_is_told_and_a_bad_one_is_the_models_to_mend(world: MakeWorld) -> None:
+async def test_a_plan_is_shown_and_an_invalid_one_is_returned_to_the_model(world: MakeWorld) -> None:
     plan = {"explanation": "why", "plan": [{"step": "a", "status": "in_progress"}]}
     bad = calls("update_plan", {"plan": "nonsense"}, "p2")
     async with world(reply(calls("update_plan", plan, "p1")), reply(bad), reply(says("ok"))) as w:
@@ -282,7 +282,7 @@ async def test_project_documents_are_part_of_the_opening(world: MakeWorld) -> No
     assert places == sorted(places)
 
 
-async def test_settings_of_a_turn_stay_and_the_model_is_told_what_changed(world: MakeWorld) -> None:
+async def test_settings_of_a_turn_persist_and_the_model_is_informed_of_changes(world: MakeWorld) -> None:
     replies = reply(runs("pwd")), reply(says("one")), reply(says("two"))
     async with world(*replies, files={"sub/a.txt": ""}, config=REASONS) as w:
         conversation = await w.open()

@@ -50,7 +50,7 @@ def violated_invariants(
     broken += [] if client.left_early else unanswered(log)
     broken += too_early(log)
     broken += unasked(received)
-    broken += violated_thread_invariants(received)
+    broken += violated_thread_invariants(log, left_early=client.left_early)
     open_calls = terminals(requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))

@@ -1,23 +1,29 @@
-"""The model of a scenario: an HTTP server on loopback that speaks the Responses API and says what it was given.
+"""The model of a scenario: a loopback server that speaks the Responses API and records what it was sent.
 
-A reply is a list of events, with `Hold`s between them where a scenario wants to act while the model is speaking.
-Statuses, headers, broken connections and endless streams are said in `Reply`; every request is kept.
+A reply is a list of events, with `Hold`s between them where a scenario wants to act while the model is answering.
+`Reply` also has statuses, headers, broken connections and endless streams; every request is recorded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
-from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.abc import SocketStream
 
+from app_server.demo.loopback import (
+    EVENT_STREAM,
+    LAST_CHUNK,
+    LoopbackServer,
+    ReceivedRequest,
+    chunk,
+    event_chunk,
+    response_head,
+    whole_response,
+)
 from protocol.base import Json
-
-LARGEST = 1 << 26
 
 
 class Hold:
@@ -74,10 +80,10 @@ def failure(status: int, body: Json, **headers: str) -> Reply:
     return Reply(status=status, body=json.dumps(body).encode(), headers=tuple(headers.items()))
 
 
-def says(text: str) -> Json:
+def says(text: str, item_id: str = "msg-1") -> Json:
     """A message, whole."""
     content = [{"type": "output_text", "text": text}]
-    return done({"type": "message", "role": "assistant", "id": "msg-1", "content": content})
+    return done({"type": "message", "role": "assistant", "id": item_id, "content": content})
 
 
 def begins_to_say() -> Json:
@@ -147,84 +153,36 @@ def _text(content: Json) -> str:
 
 
 @dataclass(slots=True)
-class ScriptedModel:
+class ScriptedModel(LoopbackServer):
     """`async with model.serving() as url` serves until the block is left."""
 
     replies: list[Reply] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        async with (
-            await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(listener.serve, self._connection, name="scripted model")
-            yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/v1"
-            group.cancel_scope.cancel()
-
-    async def _connection(self, stream: SocketStream) -> None:
-        received = BufferedByteReceiveStream(stream)
-        async with stream:
-            try:
-                while await self._exchange(received, stream):
-                    pass
-            except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
-                return
-
-    async def _exchange(self, received: BufferedByteReceiveStream, stream: SocketStream) -> bool:
-        """One request and its reply; False: the connection ends here."""
-        method, path, headers, body = await _read_request(received)
-        if method == "GET":
-            await _send_whole(stream, Reply(body=b'{"models": [], "data": []}'))
+    async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
+        if request.method == "GET":
+            await stream.send(whole_response(200, b'{"models": [], "data": []}'))
             return True
-        self.requests.append(ModelRequest(path, headers, json.loads(body)))
+        self.requests.append(ModelRequest(request.path, request.headers, json.loads(request.body)))
         answer = (
             self.replies.pop(0) if self.replies else failure(500, {"error": {"message": "the script ended"}})
         )
         if answer.status != 200:
-            await _send_whole(stream, answer)
+            await stream.send(whole_response(answer.status, answer.body or b"", dict(answer.headers)))
             return True
         await _send_events(stream, answer)
         return not answer.cut
 
 
-async def _read_request(received: BufferedByteReceiveStream) -> tuple[str, str, dict[str, str], bytes]:
-    head = (await received.receive_until(b"\r\n\r\n", LARGEST)).decode("latin-1")
-    first, *lines = head.split("\r\n")
-    pairs = (line.partition(":") for line in lines)
-    headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    method, path, _ = first.split(" ", 2)
-    length = int(headers.get("content-length", "0"))
-    return method, path, headers, await received.receive_exactly(length) if length else b""
-
-
-def _head(answer: Reply, **more: str) -> bytes:
-    fields = {**more, **dict(answer.headers)}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"HTTP/1.1 {answer.status} Scripted\r\n{lines}\r\n".encode()
-
-
-async def _send_whole(stream: SocketStream, answer: Reply) -> None:
-    body = answer.body or b""
-    length = {"content-type": "application/json", "content-length": str(len(body))}
-    await stream.send(_head(answer, **length) + body)
-
-
 async def _send_events(stream: SocketStream, answer: Reply) -> None:
-    frame = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
-    pending = _head(answer, **frame)
+    pending = response_head(200, EVENT_STREAM | dict(answer.headers))
     if answer.body is not None:
-        pending += _chunk(answer.body)
+        pending += chunk(answer.body)
     for event in answer.events:
         if isinstance(event, Hold):
             await stream.send(pending)
             pending = b""
             await event.wait()
         else:
-            pending += _chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
-    await stream.send(pending + (b"" if answer.cut else _chunk(b"")))
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
+            pending += event_chunk(event)
+    await stream.send(pending + (b"" if answer.cut else LAST_CHUNK))

@@ -29,6 +29,7 @@ from tests.support.client import Client
 from tests.support.invariants import violated_invariants
 from tests.support.leftovers import leaks, look
 from tests.support.scripted_model import Reply, ScriptedModel
+from tests.support.session_invariants import violated_session_invariants
 from tests.support.transcript import client_lines, model_lines
 from tests.support.wires import MemoryWire, ProcessWire
 
@@ -133,6 +134,7 @@ class Plan:
     tables: str
     environment: Mapping[str, str]
     initialize: bool
+    acp: bool
 
     def write_config(self, url: str) -> None:
         settings: dict[str, Json] = {
@@ -178,6 +180,7 @@ class MakeWorld(Protocol):
         git: bool = ...,
         environment: Mapping[str, str] = ...,
         initialize: bool = ...,
+        acp: bool = ...,
         before: Callable[[World], None] | None = ...,
     ) -> AbstractAsyncContextManager[World]: ...
 
@@ -196,11 +199,15 @@ def worlds_in(root: Path) -> MakeWorld:
         git: bool = False,
         environment: Mapping[str, str] | None = None,
         initialize: bool = True,
+        acp: bool = False,
         before: Callable[[World], None] | None = None,
     ) -> AsyncIterator[World]:
-        """`before` changes the folders before the server starts."""
+        """`before` changes the folders before the server starts. `acp`: the server speaks the Agent Client Protocol,
+        and `initialize` is left to the test."""
         given = environment or {}
-        plan = Plan(root, replies, transport, config or {}, provider or {}, tables, given, initialize)
+        plan = Plan(
+            root, replies, transport, config or {}, provider or {}, tables, given, initialize and not acp, acp
+        )
         with anyio.fail_after(WHOLE_SCENARIO):
             async with _lived(plan, files or {}, git, before) as lived:
                 yield lived
@@ -235,7 +242,7 @@ async def _lived(
         if before is not None:
             before(world)
         start = _in_memory if plan.transport == "memory" else _as_process
-        async with start(world, group):
+        async with start(world, group, acp=plan.acp):
             try:
                 if plan.initialize:
                     await world.client.initialize()
@@ -245,15 +252,19 @@ async def _lived(
         group.cancel_scope.cancel()
     if failure is not None:
         raise failure
-    broken = violated_invariants(world.client, model.requests, world.rollouts())
+    broken = (
+        violated_session_invariants(world.client)
+        if plan.acp
+        else violated_invariants(world.client, model.requests, world.rollouts())
+    )
     broken += await leaks(seen, f"{MARK}={plan.root}")
     assert not broken, "\n".join([*broken, *world.client_saw()])
 
 
 @asynccontextmanager
-async def _in_memory(world: World, group: TaskGroup) -> AsyncIterator[None]:
+async def _in_memory(world: World, group: TaskGroup, *, acp: bool) -> AsyncIterator[None]:
     server_end, client_end = memory_pair()
-    settings = ServerSettings(home=world.home, cwd=world.workspace, environment=world.environment)
+    settings = ServerSettings(home=world.home, cwd=world.workspace, environment=world.environment, acp=acp)
     world.client.wire = MemoryWire(client_end)
     ended = anyio.Event()
 
@@ -274,10 +285,10 @@ async def _in_memory(world: World, group: TaskGroup) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _as_process(world: World, group: TaskGroup) -> AsyncIterator[None]:
+async def _as_process(world: World, group: TaskGroup, *, acp: bool) -> AsyncIterator[None]:
     with (world.root / "server.log").open("ab") as log:
         process = await anyio.open_process(
-            (SCRIPT, "app-server"), stderr=log, env=world.environment, cwd=world.workspace
+            (SCRIPT, "acp" if acp else "app-server"), stderr=log, env=world.environment, cwd=world.workspace
         )
     world.client.wire = ProcessWire(process)
     ended = anyio.Event()

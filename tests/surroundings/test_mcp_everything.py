@@ -5,20 +5,17 @@ over both transports. Where there is no npm, or no registry, there is nothing to
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import socket
-import subprocess
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import anyio
 import pytest
 
 from tests.support.scripted_model import calls, reply, says
 from tests.support.world import MakeWorld
+from tests.surroundings.npm import npm_packages
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
@@ -28,28 +25,9 @@ START_SECONDS = 30
 
 @pytest.fixture(scope="session")
 def program(pytestconfig: pytest.Config) -> tuple[str, ...]:
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        pytest.skip("there is no npm")
-    folder = Path(pytestconfig.cache.mkdir("mcp-everything"))
-    script = folder / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be at it
-        if not script.exists():
-            command = [
-                npm,
-                "install",
-                "--silent",
-                "--no-audit",
-                "--no-fund",
-                "--prefix",
-                str(folder),
-                PACKAGE,
-            ]
-            done = subprocess.run(command, capture_output=True, timeout=180, check=False)
-            if done.returncode != 0:
-                pytest.skip("the npm registry does not answer")
-    return node, str(script)
+    script = "@modelcontextprotocol/server-everything/dist/index.js"
+    node, (path,) = npm_packages(pytestconfig, "mcp-everything", [PACKAGE], [script])
+    return node, path
 
 
 def free_port() -> int:

@@ -49,7 +49,7 @@ def test_who_needs_it_waits_for_the_thread_that_loads_it() -> None:
     assert by == ["load"]
 
 
-def test_a_loading_that_fails_ends_and_is_told_of() -> None:
+def test_a_failed_load_ends_and_is_reported() -> None:
     tries: list[int] = []
     ended = threading.Event()
 

@@ -207,12 +207,12 @@ def test_a_granular_approval_policy_is_an_object() -> None:
     ("raw", "written"),
     [
         ({"type": "dangerFullAccess"}, {"type": "dangerFullAccess"}),
-        ({"mode": "danger-full-access"}, {"type": "dangerFullAccess"}),
-        ({"mode": "read-only"}, {"type": "readOnly", "networkAccess": False}),
+        ({"type": "danger-full-access"}, {"type": "dangerFullAccess"}),
+        ({"type": "read-only"}, {"type": "readOnly", "networkAccess": False}),
         ({"type": "read_only", "network_access": True}, {"type": "readOnly", "networkAccess": True}),
         ({"type": "externalSandbox"}, {"type": "externalSandbox", "networkAccess": "restricted"}),
         (
-            {"mode": "workspace-write", "writable_roots": ["/a"], "exclude_slash_tmp": True},
+            {"type": "workspace-write", "writable_roots": ["/a"], "exclude_slash_tmp": True},
             {
                 "type": "workspaceWrite",
                 "writableRoots": ["/a"],
@@ -228,6 +228,14 @@ def test_a_sandbox_policy_is_understood_in_every_usual_spelling(raw: Json, writt
     parsed = adapter.validate_python(raw)
     assert parsed.to_value() == written
     assert adapter.validate_python(parsed) == parsed
+
+
+@pytest.mark.parametrize(
+    "raw", [{"mode": "danger-full-access"}, {"mode": "read-only"}, "dangerFullAccess", {}]
+)
+def test_a_sandbox_policy_of_another_api_is_none(raw: Json) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(SandboxPolicy).validate_python(raw)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from app_server.apis.answers import approval_op, elicitation_op
 from app_server.conversations.adapter import ClientQuestion
 from protocol.base import Json, WireModel
 from protocol.engine.events import EngineEvent
@@ -14,7 +15,7 @@ from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.ids import ConversationId
-from protocol.ops import ElicitationAction, ExecApprovalOp, Op, PatchApprovalOp, ResolveElicitationOp
+from protocol.ops import Op
 from protocol.policy import ReviewDecision
 from protocol.table import AnyServerRequest
 from protocol.v1.approval import (
@@ -74,29 +75,10 @@ def _request(id: ConversationId, event: RequestEvent) -> tuple[AnyServerRequest,
 
 def _op(turn_id: str, event: RequestEvent, result: Json) -> Op:
     """The operation for the client's response; `result` is None if it responded with an error."""
-    match event:
-        case ExecApprovalRequestEvent():
-            return ExecApprovalOp(id=turn_id, call_id=event.call_id, decision=decision(result))
-        case ApplyPatchApprovalRequestEvent():
-            return PatchApprovalOp(id=turn_id, call_id=event.call_id, decision=decision(result))
-        case ElicitationRequestEvent():
-            action, content = _parse_elicitation(result)
-            return ResolveElicitationOp(
-                server_name=event.server_name, request_id=event.id, decision=action, content=content
-            )
-        case _:
-            assert_never(event)
+    if isinstance(event, ElicitationRequestEvent):
+        return elicitation_op(event, result)
+    return approval_op(turn_id, event, decision(result))
 
 
 def decision(result: Json) -> ReviewDecision:
     return parse_decision(result) or ReviewDecision.DENIED
-
-
-def _parse_elicitation(result: Json) -> tuple[ElicitationAction, Json]:
-    match result:
-        case {"action": "accept", **rest}:
-            return ElicitationAction.ACCEPT, rest.get("content")
-        case {"action": "cancel"}:
-            return ElicitationAction.CANCEL, None
-        case _:
-            return ElicitationAction.DECLINE, None

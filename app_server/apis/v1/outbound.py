@@ -20,14 +20,20 @@ from protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,
     CommandOutput,
+    CommandRunning,
     Delta,
+    GoalCleared,
+    GoalUpdated,
     ItemCompleted,
     ItemStarted,
+    McpServersSettled,
+    McpServerStateChanged,
     PatchWriting,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
     ReasoningTextDelta,
     SessionEvent,
+    SettingsChanged,
     TerminalInput,
     TurnEnded,
     TurnKind,
@@ -47,6 +53,7 @@ from protocol.engine.items import (
     WebSearch,
 )
 from protocol.engine.legacy import legacy_events
+from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.events.commands import ExecCommandBeginEvent, ExecCommandOutputDeltaEvent, ExecOutputStream
 from protocol.events.deltas import (
     AgentMessageContentDeltaEvent,
@@ -118,7 +125,7 @@ class ConversationAdapter:
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         return approvals.question(self._conversation_id, event.operation_id, event.event)
 
-    def question_closed(self, request_id: int) -> Sequence[bytes]:
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         return ()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
@@ -149,8 +156,19 @@ class ConversationAdapter:
                 yield from _turn_end(ended)
             case AttemptFailed(attempt=attempt, attempts=attempts):
                 yield StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
-            case TerminalInput():
-                pass
+            case McpServersSettled(failures=failures):
+                yield from (ErrorEvent(message=message) for message in failures)
+            case (
+                TerminalInput()
+                | CommandRunning()
+                | GoalUpdated()
+                | GoalCleared()
+                | SettingsChanged()
+                | McpServerStateChanged()
+                | ToolCallQuestion()
+                | UserInputQuestion()
+            ):
+                pass  # this API has no words for them
             case notice:
                 yield notice
 

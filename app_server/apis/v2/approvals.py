@@ -7,20 +7,33 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+from app_server.apis.answers import approval_op, elicitation_op
 from app_server.apis.v2.items import command_actions, command_line
-from app_server.conversations.adapter import ClientQuestion
+from app_server.apis.v2.tool_questions import (
+    TOOL_CALL,
+    USER_INPUT,
+    tool_call_answer,
+    tool_call_params,
+    user_input_answer,
+    user_input_params,
+)
+from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from protocol.base import Json, WireModel
 from protocol.engine.events import Question, SessionEvent
 from protocol.engine.items import CommandExecution, CommandSource, Item
+from protocol.engine.questions import ClientAnswer, KeepRule, ToolCallQuestion, UserInputQuestion
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
-from protocol.ops import ElicitationAction, ExecApprovalOp, Op, PatchApprovalOp, ResolveElicitationOp
+from protocol.ops import Op
 from protocol.policy import ReviewDecision
 from protocol.table import AnyServerRequest
 from protocol.v2.approval import (
+    AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
+    CommandExecutionApprovalDecision,
     CommandExecutionApprovalKind,
     CommandExecutionRequestApprovalParams,
+    ExecpolicyAmendment,
     FileChangeApprovalDecision,
     FileChangeRequestApprovalParams,
     parse_decision,
@@ -33,7 +46,6 @@ FILE_CHANGE_APPROVAL: Final = TABLE.server_requests["item/fileChange/requestAppr
 ELICITATION: Final = TABLE.server_requests["mcpServer/elicitation/request"]
 
 OFFERED: Final = tuple(FileChangeApprovalDecision)
-"""Rules that outlast the thread are not kept, so that none is offered."""
 
 _DECISIONS: Final = {
     FileChangeApprovalDecision.ACCEPT: ReviewDecision.APPROVED,
@@ -52,17 +64,48 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
         return None
     row, params = _request(thread_id, event.turn_id, asking, item, now_ms)
 
-    def to_op(result: Json) -> Op:
+    def to_op(result: Json) -> Op | ClientAnswer:
         return _op(event.operation_id, asking, result)
 
-    return ClientQuestion(row.method, params.to_json(), to_op)
+    return ClientQuestion(row.method, params.to_json(), to_op, _kind(asking))
+
+
+def _kind(event: Question) -> QuestionKind:
+    match event:
+        case ToolCallQuestion():
+            return QuestionKind.CALL
+        case UserInputQuestion():
+            return QuestionKind.INPUT
+        case _:
+            return QuestionKind.APPROVAL
 
 
 def decision(result: Json) -> ReviewDecision:
-    """Of the result that the client answered with, or None for an error. A rule in place of a plain yes was not
-    offered, and saying yes to this once is not what it says."""
+    """Of the result that the client answered with, or None for an error."""
     parsed = parse_decision(result)
     return _DECISIONS[parsed] if isinstance(parsed, FileChangeApprovalDecision) else ReviewDecision.DENIED
+
+
+def accepts_rule(result: Json, proposed: tuple[str, ...] | None) -> bool:
+    """Whether the client says yes for good, in the very words that were proposed: other words were not offered."""
+    parsed = parse_decision(result)
+    return (
+        proposed is not None
+        and isinstance(parsed, AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision)
+        and parsed.accept_with_execpolicy_amendment.execpolicy_amendment == proposed
+    )
+
+
+def _offered(proposed: tuple[str, ...] | None) -> tuple[CommandExecutionApprovalDecision, ...]:
+    """Everything that is taken as an answer, and nothing else."""
+    if proposed is None:
+        return OFFERED
+    amendment = ExecpolicyAmendment(execpolicy_amendment=proposed)
+    rule = AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
+        accept_with_execpolicy_amendment=amendment
+    )
+    yes, for_session, *no = OFFERED
+    return (yes, for_session, rule, *no)
 
 
 def _request(
@@ -83,7 +126,8 @@ def _request(
                 command="".join(event.command) if typed else command_line(event.command),
                 cwd=event.cwd,
                 command_actions=command_actions(event.parsed_cmd, event.command, event.cwd),
-                available_decisions=OFFERED,
+                proposed_execpolicy_amendment=event.proposed_rule,
+                available_decisions=_offered(event.proposed_rule),
             )
         case ApplyPatchApprovalRequestEvent():
             return FILE_CHANGE_APPROVAL, FileChangeRequestApprovalParams.model_construct(
@@ -101,8 +145,13 @@ def _request(
                 server_name=event.server_name,
                 message=event.message,
                 requested_schema=_NO_FIELDS if event.requested_schema is None else event.requested_schema,
+                meta=event.meta,
             )
             return ELICITATION, McpServerElicitationRequestParams.model_construct(form)
+        case ToolCallQuestion():
+            return TOOL_CALL, tool_call_params(thread_id, turn_id or "", event)
+        case UserInputQuestion():
+            return USER_INPUT, user_input_params(thread_id, turn_id or "", event)
         case _:
             assert_never(event)
 
@@ -116,26 +165,19 @@ def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
     )
 
 
-def _op(operation_id: str, event: Question, result: Json) -> Op:
+def _op(operation_id: str, event: Question, result: Json) -> Op | ClientAnswer:
     match event:
-        case ExecApprovalRequestEvent():
-            return ExecApprovalOp(id=operation_id, call_id=event.call_id, decision=decision(result))
-        case ApplyPatchApprovalRequestEvent():
-            return PatchApprovalOp(id=operation_id, call_id=event.call_id, decision=decision(result))
+        case ExecApprovalRequestEvent(call_id=call_id, proposed_rule=proposed) if accepts_rule(
+            result, proposed
+        ):
+            return ClientAnswer(operation_id, call_id, KeepRule())
+        case ExecApprovalRequestEvent() | ApplyPatchApprovalRequestEvent():
+            return approval_op(operation_id, event, decision(result))
         case ElicitationRequestEvent():
-            action, content = _elicited(result)
-            return ResolveElicitationOp(
-                server_name=event.server_name, request_id=event.id, decision=action, content=content
-            )
+            return elicitation_op(event, result)
+        case ToolCallQuestion(call_id=call_id):
+            return ClientAnswer(operation_id, call_id, tool_call_answer(result))
+        case UserInputQuestion(call_id=call_id):
+            return ClientAnswer(operation_id, call_id, user_input_answer(result))
         case _:
             assert_never(event)
-
-
-def _elicited(result: Json) -> tuple[ElicitationAction, Json]:
-    match result:
-        case {"action": "accept", **rest}:
-            return ElicitationAction.ACCEPT, rest.get("content")
-        case {"action": "cancel"}:
-            return ElicitationAction.CANCEL, None
-        case _:
-            return ElicitationAction.DECLINE, None

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.v2 import errors as wire
-from protocol.v2.errors import CodexErrorInfo, CodexErrorKind, HttpFailure
+from protocol.v2.errors import CodexErrorInfo, CodexErrorKind, HttpErrorStatus
 
 
 def turn_error(error: TurnError) -> wire.TurnError:
@@ -29,7 +29,7 @@ def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnErr
 
 def codex_error_info(error: TurnError) -> CodexErrorInfo | None:  # noqa: C901 - one case for each class
     """None where nothing but the text is known."""
-    http = HttpFailure(http_status_code=error.http_status)
+    http = HttpErrorStatus(http_status_code=error.http_status)
     match error.error_class:
         case None:
             return None
@@ -55,7 +55,7 @@ def codex_error_info(error: TurnError) -> CodexErrorInfo | None:  # noqa: C901 -
             return wire.ResponseStreamDisconnectedCodexErrorInfo(response_stream_disconnected=http)
         case ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS:
             return wire.ResponseTooManyFailedAttemptsCodexErrorInfo(response_too_many_failed_attempts=http)
-        case ErrorClass.OTHER:
+        case ErrorClass.OTHER | ErrorClass.OUTPUT_LIMIT | ErrorClass.REFUSED:
             return CodexErrorKind.OTHER
         case _:
             assert_never(error.error_class)

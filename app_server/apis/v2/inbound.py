@@ -13,17 +13,16 @@ class UnsupportedInput(ValueError):
     """Input of a kind that no model here takes."""
 
 
-def user_inputs(items: Sequence[wire.UserInput]) -> tuple[engine.UserInput, ...]:
-    """Raises UnsupportedInput for sounds. A skill or a mention becomes a link in the text, which the model may follow;
-    how a client shows parts of the text (`text_elements`) is not kept."""
+def user_inputs(items: Sequence[wire.UserInput]) -> tuple[engine.SentInput, ...]:
+    """Raises UnsupportedInput for sounds. How a client shows parts of the text (`text_elements`) is not kept."""
     return tuple(_engine_input(item) for item in items)
 
 
-def shown_inputs(items: Sequence[engine.UserInput]) -> tuple[wire.UserInput, ...]:
+def shown_inputs(items: Sequence[engine.SentInput]) -> tuple[wire.UserInput, ...]:
     return tuple(_shown_input(item) for item in items)
 
 
-def _engine_input(item: wire.UserInput) -> engine.UserInput:
+def _engine_input(item: wire.UserInput) -> engine.SentInput:
     match item:
         case wire.TextUserInput():
             return engine.TextInput(text=item.text)
@@ -32,16 +31,16 @@ def _engine_input(item: wire.UserInput) -> engine.UserInput:
         case wire.LocalImageUserInput():
             return engine.LocalImageInput(path=item.path)
         case wire.SkillUserInput():
-            return engine.TextInput(text=f"[${item.name}]({item.path})")
+            return engine.SkillInput(name=item.name, path=item.path)
         case wire.MentionUserInput():
-            return engine.TextInput(text=f"[@{item.name}]({item.path})")
+            return engine.MentionInput(name=item.name, path=item.path)
         case wire.AudioUserInput() | wire.LocalAudioUserInput():
             raise UnsupportedInput(f"input of type `{item.type}` is not supported")
         case _:
             assert_never(item)
 
 
-def _shown_input(item: engine.UserInput) -> wire.UserInput:
+def _shown_input(item: engine.SentInput) -> wire.UserInput:
     """Not validated: what is stored must not keep an item from being shown."""
     match item:
         case engine.TextInput():
@@ -50,5 +49,9 @@ def _shown_input(item: engine.UserInput) -> wire.UserInput:
             return wire.ImageUserInput.model_construct(url=item.image_url)
         case engine.LocalImageInput():
             return wire.LocalImageUserInput.model_construct(path=item.path)
+        case engine.SkillInput():
+            return wire.SkillUserInput.model_construct(name=item.name, path=item.path)
+        case engine.MentionInput():
+            return wire.MentionUserInput.model_construct(name=item.name, path=item.path)
         case _:
             assert_never(item)

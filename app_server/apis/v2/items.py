@@ -75,7 +75,7 @@ def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | N
         case engine.CommandExecution():
             return _command(item, at)
         case engine.FileChange():
-            changes = tuple(_file_change(path, change) for path, change in item.changes.items())
+            changes = tuple(_file_change(path, change) for path, change in sorted(item.changes.items()))
             return wire.FileChangeThreadItem.model_construct(
                 **at, changes=changes, status=_PATCH_STATUS[item.status]
             )

@@ -50,7 +50,7 @@ class LoadedThreads:
         return ThreadSummary(
             id=live.id,
             path=live.rollout_path,
-            preview="",
+            preview=live.session.first_words if live.rollout_path is None else "",
             created_at=opened_at,
             updated_at=opened_at,
             origin=ThreadOrigin(
@@ -58,10 +58,12 @@ class LoadedThreads:
                 cli_version=STORED_VERSION,
                 originator=self.agent.originator,
                 source=SessionOrigin.VSCODE,
+                forked_from=live.forked_from,
             ),
             model=ModelInUse(
                 live.session.model_provider, settings.model, spelling.shown_effort(settings.effort)
             ),
+            ephemeral=live.rollout_path is None,
         )
 
     def adapter(self, live: LiveConversation) -> ThreadAdapter:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import assert_never
 
+from app_server.apis.v2.goals import shown_goal
 from app_server.apis.v2.lines import NotificationLines
+from app_server.apis.v2.settings import shown_settings
+from app_server.apis.v2.told_once import ToldOnce
 from app_server.apis.v2.usage import rate_limits, token_usage
-from protocol.engine.events import Notice
+from protocol.engine.events import GoalCleared, GoalUpdated, McpServerStateChanged, Notice, SettingsChanged
 from protocol.events import notices
 from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.mcp import McpListToolsResponseEvent
@@ -17,8 +20,18 @@ from protocol.events.tools import PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent
 from protocol.v2 import notifications as methods
 from protocol.v2.errors import DeprecationNoticeNotification, WarningNotification
-from protocol.v2.limits import AccountRateLimitsUpdatedNotification, RateLimitSnapshot
-from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
+from protocol.v2.limits import AccountRateLimitsUpdatedNotification
+from protocol.v2.mcp import (
+    McpServerStartupFailureReason,
+    McpServerStartupState,
+    McpServerStatusUpdatedNotification,
+)
+from protocol.v2.settings import ThreadSettingsUpdatedNotification
+from protocol.v2.thread_events import (
+    ThreadGoalClearedNotification,
+    ThreadGoalUpdatedNotification,
+    ThreadTokenUsageUpdatedNotification,
+)
 from protocol.v2.turn import (
     TurnDiffUpdatedNotification,
     TurnPlanStep,
@@ -39,11 +52,13 @@ _STEPS = {
 class ThreadNews:
     """Says only what is new: the engine repeats the diff, the usage and the limits."""
 
-    def __init__(self, thread_id: str, lines: NotificationLines) -> None:
-        self._thread_id, self._lines = thread_id, lines
+    def __init__(self, thread_id: str, lines: NotificationLines, once: ToldOnce) -> None:
+        """`once` is shared by all threads of the client."""
+        self._thread_id, self._lines, self._once = thread_id, lines, once
+        self.heard = True
+        """Whether the client follows the thread."""
         self._diff = ""
         self._usage: TokenUsageInfo | None = None
-        self._limits = RateLimitSnapshot()
 
     def turn_started(self) -> None:
         """A new turn has changed nothing yet."""
@@ -85,7 +100,37 @@ class ThreadNews:
             case _:
                 assert_never(event)
 
+    def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
+        if isinstance(event, GoalCleared):
+            cleared = ThreadGoalClearedNotification(thread_id=self._thread_id)
+            self._lines.add(methods.THREAD_GOAL_CLEARED, cleared)
+        else:
+            shown = shown_goal(self._thread_id, event.goal)
+            updated = ThreadGoalUpdatedNotification.model_construct(
+                thread_id=self._thread_id, turn_id=turn_id, goal=shown
+            )
+            self._lines.add(methods.THREAD_GOAL_UPDATED, updated)
+
+    def settings(self, event: SettingsChanged) -> None:
+        updated = ThreadSettingsUpdatedNotification(
+            thread_id=self._thread_id, thread_settings=shown_settings(event)
+        )
+        self._lines.add(methods.THREAD_SETTINGS_UPDATED, updated)
+
+    def server_state(self, event: McpServerStateChanged) -> None:
+        reason = McpServerStartupFailureReason.REAUTHENTICATION_REQUIRED if event.login_required else None
+        update = McpServerStatusUpdatedNotification(
+            thread_id=self._thread_id,
+            name=event.server,
+            status=McpServerStartupState(event.state.value),
+            error=event.error,
+            failure_reason=reason,
+        )
+        self._lines.add(methods.MCP_SERVER_STARTUP_STATUS_UPDATED, update)
+
     def _warn(self, message: str) -> None:
+        if self._once.told(message):
+            return
         self._lines.add(methods.WARNING, WarningNotification(thread_id=self._thread_id, message=message))
 
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
@@ -95,9 +140,10 @@ class ThreadNews:
                 thread_id=self._thread_id, turn_id=turn_id, token_usage=token_usage(event.info)
             )
             self._lines.add(methods.THREAD_TOKEN_USAGE_UPDATED, usage)
-        limits = self._limits if event.rate_limits is None else rate_limits(event.rate_limits)
-        if limits != self._limits:
-            self._limits = limits
+        if event.rate_limits is None:
+            return
+        limits = rate_limits(event.rate_limits)
+        if self._once.limits.learn(limits, heard=self.heard):
             update = AccountRateLimitsUpdatedNotification(rate_limits=limits)
             self._lines.add(methods.ACCOUNT_RATE_LIMITS_UPDATED, update)
 

@@ -21,7 +21,7 @@ WIDEST = 4
 
 
 @dataclass(slots=True)
-class OutputText:
+class OutputDecoder:
     """The text of one stream of output, whose characters may be cut in two between the chunks."""
 
     _decoder: codecs.IncrementalDecoder = field(
@@ -46,12 +46,12 @@ class OpenItem:
     """Deltas of a message."""
     heads: dict[str, bytes] = field(default_factory=dict)
     """By method: all that comes before the text of a delta."""
-    _outputs: dict[OutputStream, OutputText] = field(default_factory=dict)
+    _outputs: dict[OutputStream, OutputDecoder] = field(default_factory=dict)
 
-    def output(self, stream: OutputStream) -> OutputText:
+    def output(self, stream: OutputStream) -> OutputDecoder:
         text = self._outputs.get(stream)
         if text is None:
-            text = self._outputs[stream] = OutputText()
+            text = self._outputs[stream] = OutputDecoder()
         return text
 
     def rest_of_output(self) -> Iterator[str]:

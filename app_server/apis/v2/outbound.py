@@ -20,6 +20,7 @@ from app_server.apis.v2.lines import NotificationLines
 from app_server.apis.v2.news import ThreadNews
 from app_server.apis.v2.open_items import OpenItems
 from app_server.apis.v2.spelling import thread_status
+from app_server.apis.v2.told_once import ToldOnce
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientQuestion
 from app_server.conversations.status import ConversationStatus
@@ -28,25 +29,36 @@ from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,
+    CommandRunning,
+    GoalCleared,
+    GoalUpdated,
     ItemCompleted,
     ItemStarted,
+    McpServersSettled,
+    McpServerStateChanged,
     Notice,
     PatchWriting,
     Question,
     SessionEvent,
+    SettingsChanged,
     TurnEnded,
     TurnKind,
     TurnStarted,
     TurnStatus,
 )
+from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.tokens import TokenCountEvent
 from protocol.v2 import errors, turn
 from protocol.v2 import notifications as methods
 from protocol.v2.item_events import ServerRequestResolvedNotification
 from protocol.v2.thread_events import ThreadStatusChangedNotification
+
+Unshown = Question | PatchWriting | CommandRunning | McpServersSettled
+"""Questions have a way of their own; the others say what is shown already."""
 
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
@@ -55,7 +67,7 @@ class ThreadAdapter:
     """One thread in the words of this API.
 
     `now` gives seconds since 1970, `opted_out` are methods of notifications that the client does not want, `ids` those
-    that stored items of the thread have already.
+    that stored items of the thread have already, `once` is shared by the threads of the client.
     """
 
     needs_identity = True
@@ -66,10 +78,11 @@ class ThreadAdapter:
         now: Callable[[], float] = time.time,
         opted_out: Collection[str] = (),
         ids: ItemIds | None = None,
+        once: ToldOnce | None = None,
     ) -> None:
         self._thread_id = thread_id
         self._lines = NotificationLines(thread_id, now, opted_out)
-        self._news = ThreadNews(thread_id, self._lines)
+        self._news = ThreadNews(thread_id, self._lines, once or ToldOnce())
         self._open = OpenItems(ItemIds() if ids is None else ids)
         self._items = ItemLines(thread_id, self._lines, self._open)
         self._fold = TurnFold()
@@ -91,15 +104,21 @@ class ThreadAdapter:
         ]
         return shown_turn(record, turn.TurnItemsView.FULL, going_on)
 
+    def item_id(self, turn_id: str, engine_id: str) -> str:
+        """The id under which clients know an item that goes on."""
+        opened = self._open.latest(turn_id, engine_id)
+        return engine_id if opened is None else opened.item.id
+
     # --- what a live conversation asks of an API
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+        self._news.heard = subscribed
         self._take(event, raw=raw)
         lines = self._lines.take()
         return lines if subscribed else ()
 
     def question(self, event: SessionEvent) -> ClientQuestion | None:
         match event.event:
-            case ElicitationRequestEvent():
+            case ElicitationRequestEvent() | ToolCallQuestion() | UserInputQuestion():
                 opened = None
             case ExecApprovalRequestEvent(call_id=id) | ApplyPatchApprovalRequestEvent(call_id=id):
                 opened = self._open.latest(event.turn_id, id)
@@ -108,7 +127,7 @@ class ThreadAdapter:
         item = None if opened is None else opened.item
         return approvals.question(self._thread_id, event, item, self._lines.now_ms())
 
-    def question_closed(self, request_id: int) -> Sequence[bytes]:
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         resolved = ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)
         self._lines.add(methods.SERVER_REQUEST_RESOLVED, resolved)
         return self._lines.take()
@@ -126,9 +145,17 @@ class ThreadAdapter:
         inner, turn_id = event.event, event.turn_id
         if turn_id is not None and isinstance(inner, AgentMessageDelta):
             self._items.take(turn_id, inner)
+        elif isinstance(inner, GoalUpdated | GoalCleared):
+            self._news.goal(turn_id, inner)
+        elif isinstance(inner, TokenCountEvent) and self._in_review():
+            pass  # the context of a review is not the thread's; its usage is in the total of the next turn
         elif isinstance(inner, Notice):
             self._news.take(turn_id, inner, raw=raw)
-        elif turn_id is not None and not isinstance(inner, Question | PatchWriting):
+        elif isinstance(inner, SettingsChanged):
+            self._news.settings(inner)
+        elif isinstance(inner, McpServerStateChanged):
+            self._news.server_state(inner)
+        elif turn_id is not None and not isinstance(inner, Unshown):
             match inner:
                 case TurnStarted():
                     self._turn_started(turn_id, inner)
@@ -152,6 +179,9 @@ class ThreadAdapter:
     def _is_running(self, turn_id: str) -> bool:
         running = self.running
         return running is not None and running.id == turn_id
+
+    def _in_review(self) -> bool:
+        return self.running is not None and self.running.kind is TurnKind.REVIEW
 
     def _turn_started(self, turn_id: str, event: TurnStarted) -> None:
         if self._is_running(turn_id):

@@ -6,7 +6,7 @@ notifications show what is in force.
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 from app_server.conversations.status import Activity, ConversationStatus
 from protocol import policy as engine
@@ -34,18 +34,18 @@ _HIGHEST: Final = frozenset({"xhigh", "max", "ultra"})
 """Efforts beyond the engine's highest."""
 
 
-def approval_policy(policy: wire.AskForApproval) -> engine.AskForApproval:
-    """A granular policy that lets no question about the sandbox reach the user is `never`: what would be asked is
-    refused. Any other asks, and the user may answer the questions that were not wanted with no.
-    """
+def approval_policy(policy: wire.AskForApproval) -> tuple[engine.AskForApproval, engine.QuestionKinds | None]:
+    """The policy, and the kinds of questions that reach the user if not all do."""
     if isinstance(policy, wire.GranularAskForApproval):
-        kinds = policy.granular
-        asks = kinds.sandbox_approval or kinds.rules
-        return engine.AskForApproval.ON_REQUEST if asks else engine.AskForApproval.NEVER
-    return _APPROVAL[policy]
+        return engine.AskForApproval.ON_REQUEST, engine.QuestionKinds(**dict(policy.granular))
+    return _APPROVAL[policy], None
 
 
-def approval_mode(policy: engine.AskForApproval) -> wire.ApprovalMode:
+def shown_approval_policy(
+    policy: engine.AskForApproval, kinds: engine.QuestionKinds | None
+) -> wire.AskForApproval:
+    if kinds is not None:
+        return wire.GranularAskForApproval(granular=wire.GranularApproval(**dict(kinds)))
     return _APPROVAL_MODES[policy]
 
 
@@ -57,12 +57,7 @@ def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
         case wire.ReadOnlySandboxPolicy():
             return engine.ReadOnly()
         case wire.WorkspaceWriteSandboxPolicy():
-            return engine.WorkspaceWrite(
-                writable_roots=policy.writable_roots,
-                network_access=policy.network_access,
-                exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
-                exclude_slash_tmp=policy.exclude_slash_tmp,
-            )
+            return _copied(policy, engine.WorkspaceWrite)
         case _:
             assert_never(policy)
 
@@ -74,14 +69,24 @@ def shown_sandbox_policy(policy: engine.SandboxPolicy) -> wire.SandboxPolicy:
         case engine.ReadOnly():
             return wire.ReadOnlySandboxPolicy()
         case engine.WorkspaceWrite():
-            return wire.WorkspaceWriteSandboxPolicy(
-                writable_roots=policy.writable_roots,
-                network_access=policy.network_access,
-                exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
-                exclude_slash_tmp=policy.exclude_slash_tmp,
-            )
+            return _copied(policy, wire.WorkspaceWriteSandboxPolicy)
         case _:
             assert_never(policy)
+
+
+Workspace = TypeVar("Workspace", engine.WorkspaceWrite, wire.WorkspaceWriteSandboxPolicy)
+
+
+def _copied(
+    policy: engine.WorkspaceWrite | wire.WorkspaceWriteSandboxPolicy, kind: type[Workspace]
+) -> Workspace:
+    """The same settings, which both have under the same names."""
+    return kind(
+        writable_roots=policy.writable_roots,
+        network_access=policy.network_access,
+        exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
+        exclude_slash_tmp=policy.exclude_slash_tmp,
+    )
 
 
 def reasoning_effort(word: str) -> engine.ReasoningEffort | None:

@@ -6,11 +6,11 @@ from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import ConversationId, parse_conversation_id
 
 
-def parse_thread_id(text: str) -> ConversationId:
+def parse_thread_id(text: str, field: str = "threadId") -> ConversationId:
     """Raises RpcError."""
     parsed = parse_conversation_id(text)
     if parsed is None:
-        raise invalid_request(f"invalid thread id: {text[:100]!r} is no UUID", "invalid_params", "threadId")
+        raise invalid_request(f"invalid thread id: {text[:100]!r} is no UUID", "invalid_params", field)
     return parsed
 
 
@@ -22,6 +22,16 @@ def thread_not_found(id: str) -> RpcError:
 def rollout_not_found(id: str) -> RpcError:
     """Where a thread has to be stored."""
     return invalid_request(f"no rollout found for thread id {id}", "rollout_not_found")
+
+
+def thread_archived(id: str) -> RpcError:
+    """Where a thread has to be stored outside of the archive."""
+    return invalid_request(f"session {id} is archived; bring it back with thread/unarchive first", "archived")
+
+
+def archived_not_found(id: str) -> RpcError:
+    """Where a thread has to be in the archive."""
+    return invalid_request(f"no archived rollout found for thread id {id}", "rollout_not_found")
 
 
 def thread_not_loaded(id: str) -> RpcError:

@@ -10,7 +10,8 @@ from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
 from protocol.engine.items import AgentMessage, ExitedReview, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
-from protocol.v2.items import ThreadItem
+from protocol.v2.input import TextUserInput
+from protocol.v2.items import ThreadItem, UserMessageThreadItem
 from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 
 _STATUS: Final = {
@@ -30,6 +31,12 @@ def pending_turn(id: str) -> Turn:
         items_view=TurnItemsView.NOT_LOADED,
         status=TurnStatus.IN_PROGRESS,
     )
+
+
+def review_turn(id: str, target: str) -> Turn:
+    """The same of a review, with what is reviewed in place of the user's words."""
+    words = UserMessageThreadItem(id=id, content=(TextUserInput(text=target),))
+    return pending_turn(id).model_copy(update={"items": (words,)})
 
 
 def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[ThreadItem] = ()) -> Turn:

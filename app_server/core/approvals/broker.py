@@ -15,11 +15,22 @@ from protocol.policy import ReviewDecision
 from protocol.records import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswer:
+    """The user's decision, and whether it also keeps the rule that the request proposed."""
+
+    decision: ReviewDecision
+    keep_rule: bool = False
+
+
+DENIAL = ApprovalAnswer(ReviewDecision.DENIED)
+
+
 @dataclass(slots=True)
 class _PendingApproval:
     turn_id: str
     decided: anyio.Event = field(default_factory=anyio.Event)
-    decision: ReviewDecision = ReviewDecision.DENIED
+    answer: ApprovalAnswer = DENIAL
 
 
 class ApprovalBroker:
@@ -33,17 +44,17 @@ class ApprovalBroker:
 
     async def request_decision(
         self, call_id: str, turn_id: str, emit_request: Callable[[], None]
-    ) -> ReviewDecision:
+    ) -> ApprovalAnswer:
         """Emit the request and wait for the decision. A second request with an open call id is denied, because a
         decision names nothing but the call id.
         """
         if call_id in self._open:
-            return ReviewDecision.DENIED
+            return DENIAL
         pending = self._open[call_id] = _PendingApproval(turn_id)
         try:
             emit_request()
             await pending.decided.wait()
-            return pending.decision
+            return pending.answer
         finally:
             del self._open[call_id]
 
@@ -51,12 +62,12 @@ class ApprovalBroker:
         """Whether `resolve` would find a request under this id."""
         return id in self._open or self._only_request_of(id) is not None
 
-    def resolve(self, id: str, decision: ReviewDecision) -> bool:
+    def resolve(self, id: str, decision: ReviewDecision, *, keep_rule: bool = False) -> bool:
         """Decide by call id, or by turn id if that turn has exactly one open request. The first decision counts."""
         pending = self._open.get(id) or self._only_request_of(id)
         if pending is None or pending.decided.is_set():
             return False
-        pending.decision = decision
+        pending.answer = ApprovalAnswer(decision, keep_rule)
         pending.decided.set()
         return True
 

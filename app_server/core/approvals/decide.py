@@ -1,6 +1,7 @@
 """Whether a command runs, needs approval, or is rejected. Pure.
 
-A command that is known to only read runs under every policy; each policy decides about the others.
+A command that is known to only read runs under every policy, unless a rule of the user restricts it; each policy
+decides about the others. A rule that allows a command makes questions about it unnecessary, and grants nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from enum import Enum
 from typing import assert_never
 
 from app_server.core.approvals.consent import Rights
+from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
 from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.shell.quote import join
 from app_server.core.shell.safe_commands import is_known_safe
-from protocol.policy import AskForApproval, DangerFullAccess, SandboxPolicy
+from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
 from protocol.records import dataclass
 
 POLICY_NAMES = {
@@ -43,16 +46,49 @@ class CommandRequest:
     cwd: str
     escalated: bool = False
     """The model asks to run outside of the sandbox."""
+    restriction: PrefixRule | None = None
+    """The user's rule that asks about it or forbids it."""
 
 
-def policy_rejection(request: CommandRequest, approval: AskForApproval) -> str | None:
-    """The text for the model if the policy rejects the command outright; otherwise None."""
+def policy_rejection(
+    request: CommandRequest,
+    approval: AskForApproval,
+    sandbox: SandboxPolicy,
+    kinds: QuestionKinds | None = None,
+) -> str | None:
+    """The text for the model if the policy or a rule rejects the command outright; otherwise None.
+
+    `kinds` are those of questions that may be asked; None: all.
+    """
+    if (refused := _rule_rejection(request, approval, kinds)) is not None:
+        return refused
     if request.escalated and approval is not AskForApproval.ON_REQUEST:
         name = POLICY_NAMES[approval]
         return (
             f"approval policy is {name}; reject command — you should not ask for escalated permissions "
             f"if the approval policy is {name}"
         )
+    if kinds is not None and not kinds.sandbox_approval:
+        if request.escalated:
+            return "the user is not asked about the sandbox; reject command — do not ask for escalated permissions"
+        if isinstance(sandbox, DangerFullAccess) and is_dangerous(request.argv):
+            return "the command destroys, and the user is not asked about that; reject command"
+    return None
+
+
+def _rule_rejection(
+    request: CommandRequest, approval: AskForApproval, kinds: QuestionKinds | None
+) -> str | None:
+    rule = request.restriction
+    if rule is None:
+        return None
+    shown, reason = join(request.argv), rule.justification or "a rule of the user forbids it"
+    if rule.decision is RuleDecision.FORBIDDEN:
+        return f"`{shown}` rejected: {reason}"
+    if approval is AskForApproval.NEVER:
+        return f"`{shown}` rejected: a rule requires approval, but the approval policy is {POLICY_NAMES[approval]}"
+    if kinds is not None and not kinds.rules:
+        return f"`{shown}` rejected: a rule requires approval, and the user is not asked about rules"
     return None
 
 
@@ -63,31 +99,43 @@ def decide(
     *,
     trusts: Callable[[str], bool],
     git_is_plain: Callable[[], bool] | None = None,
+    allowed: Callable[[Sequence[str]], bool] = lambda words: False,
 ) -> Verdict:
-    """RUN means: in the sandbox of the policy, without approval.
+    """RUN means: in the sandbox of the policy, without approval. `allowed` are commands for which a rule says so.
 
     `trusts` checks that a program's name resolves to a file that nobody could have planted. `git_is_plain` is called
     only if the decision depends on the repository of the working directory; without it, no git command counts as
     reading only.
     """
     unconfined = isinstance(sandbox, DangerFullAccess)
+    if request.restriction is not None:
+        return Verdict.ASK
     match approval:
         case AskForApproval.NEVER | AskForApproval.ON_FAILURE:
             return Verdict.RUN
         case AskForApproval.ON_REQUEST:
             if request.escalated:
                 return Verdict.ASK
-            return Verdict.ASK if unconfined and is_dangerous(request.argv) else Verdict.RUN
+            if not (unconfined and is_dangerous(request.argv)):
+                return Verdict.RUN
+            known = is_known_safe(request.argv, trusts=trusts, allowed=allowed)
+            return Verdict.RUN if known else Verdict.ASK
         case AskForApproval.UNTRUSTED:
             # Without a sandbox, another command could change the repository between our check and git's own.
             plain = None if unconfined else git_is_plain
-            safe = is_known_safe(request.argv, trusts=trusts, git_is_plain=plain)
+            safe = is_known_safe(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
             return Verdict.RUN if safe else Verdict.ASK
         case _:
             assert_never(approval)
 
 
-def decide_input(text: str, approval: AskForApproval, terminal: Rights, policy: Rights) -> InputVerdict:
+def decide_input(
+    text: str,
+    approval: AskForApproval,
+    terminal: Rights,
+    policy: Rights,
+    kinds: QuestionKinds | None = None,
+) -> InputVerdict:
     """Whether `text` may be typed into a terminal with the rights `terminal`, under a policy that grants `policy`.
 
     The rules are those of a command. The reader need not be a shell, so no input counts as reading only.
@@ -100,7 +148,8 @@ def decide_input(text: str, approval: AskForApproval, terminal: Rights, policy: 
             return InputVerdict.ASK if wider else InputVerdict.TYPE
         case AskForApproval.ON_REQUEST:
             destroys = not terminal.confined and is_dangerous(("bash", "-c", text))
-            return InputVerdict.ASK if wider or destroys else InputVerdict.TYPE
+            ask = InputVerdict.ASK if kinds is None or kinds.sandbox_approval else InputVerdict.REFUSE
+            return ask if wider or destroys else InputVerdict.TYPE
         case AskForApproval.UNTRUSTED:
             return InputVerdict.ASK
         case _:

@@ -18,6 +18,7 @@ import anyio
 from app_server.core.auth.id_token import IdClaims, expires_at, read_id_token
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_auth, write_auth
+from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
 
@@ -95,10 +96,13 @@ class AuthManager:
         self.home = home
         self.issuer = issuer
         self.rules = rules or LoginRules()
-        """The account request handlers replace it when the settings change."""
         self._clock = clock
         self._env_api_key = env_api_key
         self._renewal = anyio.Lock()
+
+    def follow(self, settings: LoginSettings) -> None:
+        """Allow the logins that the current settings allow."""
+        self.rules = LoginRules(settings.forced_method, settings.workspace_id)
 
     async def status(
         self, *, requires_openai_auth: bool, include_token: bool = False, refresh: bool = False

@@ -22,7 +22,7 @@ from app_server.core.auth.authorize import (
 )
 from app_server.core.auth.storage import Tokens
 from app_server.core.errors import AuthError
-from app_server.core.http.types import TrustUnavailable
+from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.threads import run_in_thread
 from app_server.core.yielding import YieldBudget
 from protocol.base import Json

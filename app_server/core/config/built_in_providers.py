@@ -15,8 +15,10 @@ MAX_RETRIES = 100
 """Upper limit for configured counts of attempts: a typing error must not keep a turn alive for days."""
 
 
-def built_in_providers(env: Mapping[str, str]) -> Mapping[str, ProviderConfig]:
-    """OpenAI and the two local servers; environment variables can change their addresses."""
+def built_in_providers(
+    env: Mapping[str, str], openai_base_url: str | None = None
+) -> Mapping[str, ProviderConfig]:
+    """OpenAI and the two local servers. Environment variables can change their addresses, a setting OpenAI's."""
     local = env.get("CODEX_OSS_BASE_URL") or None
     port = env.get("CODEX_OSS_PORT", "")
     port = port if port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536 else ""
@@ -25,7 +27,7 @@ def built_in_providers(env: Mapping[str, str]) -> Mapping[str, ProviderConfig]:
             OPENAI: ProviderConfig(
                 id=OPENAI,
                 name="OpenAI",
-                base_url=env.get("OPENAI_BASE_URL") or None,
+                base_url=openai_base_url or env.get("OPENAI_BASE_URL") or None,
                 wire_api=WireApi.RESPONSES,
                 env_http_headers=MappingProxyType(
                     {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"}

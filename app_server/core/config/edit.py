@@ -1,114 +1,101 @@
-"""Edits config.toml and preserves comments, order, spacing and file mode.
-
-Steps: read, edit the parsed document, check that the new text parses to exactly the intended settings, replace the file
-atomically.
-"""
+"""Edits of settings: what the new settings are. Pure; `toml_text` makes the text that says so, `rewrite` writes it."""
 
 from __future__ import annotations
 
 import json
-import stat
-from collections.abc import Mapping, MutableMapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
-from app_server.core.config.safe_file import write_file_atomically
-from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, read_config_bytes
-from app_server.core.errors import ConfigError
+from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key, value_at
+from app_server.core.errors import InvalidSettings
 from protocol.base import Json
-from protocol.policy import ReasoningEffort
+from protocol.records import dataclass
 
-NEW_FILE_MODE = 0o600
-
-MAX_EDITED_BYTES = 1024 * 1024
-"""The parser that preserves comments is slow: this size takes seconds."""
+INTEGERS = range(-(2**63), 2**63)
 
 
-def set_default_model(home: Path, model: str | None, effort: ReasoningEffort | None) -> None:
-    """Write the model and effort that new conversations start with; None removes the setting.
+@dataclass(frozen=True, slots=True)
+class SettingEdit:
+    """A new value for one key; None removes the setting."""
 
-    They go into the profile that the file selects, else to the top level. If it raises ConfigError, the file is
-    unchanged.
-    """
-    path = _real_file(home / CONFIG_FILE)
-    data = read_config_bytes(path) or b""
-    if len(data) > MAX_EDITED_BYTES:
-        raise _cannot_change(path, "it is too large to edit")
-    before = parse_toml(data, path)
-    profile = before.get("profile")
-    place = ("profiles", profile) if isinstance(profile, str) and profile else ()
-    changes = {"model": model, "model_reasoning_effort": None if effort is None else str(effort)}
-    text = _edited(data.decode("utf-8-sig"), place, changes, path)
-    after = parse_toml(text.encode(), path)
-    if _canonical(after) != _canonical(_expected(before, place, changes)):
-        raise _cannot_change(path, "its form does not allow a safe edit; change `model` by hand")
-    if _canonical(after) != _canonical(before):
-        _replace(path, text.encode())
+    key: tuple[str, ...]
+    value: Json
+    merge: bool = False
+    """Lay a table over the one that is there, instead of replacing it."""
 
 
-def _real_file(path: Path) -> Path:
-    """The target of a link at `path`, so that the edit keeps the link."""
-    if not path.is_symlink():
-        return path
-    try:
-        return path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        raise _cannot_change(path, "it is a link to a file that does not exist") from error
+def setting_edit(key: str, value: Json, *, merge: bool) -> SettingEdit:
+    """Raises InvalidSettings for a key or a value that settings cannot have."""
+    if not key.strip():
+        raise InvalidSettings("keyPath must not be empty")
+    parts = [part.strip() for part in split_key(key)]
+    if not is_key(parts):
+        reason = "is not a key" if not parts or all(parts) else "segments must not be empty"
+        raise InvalidSettings(f"keyPath {reason}")
+    if value is not None:
+        _check_value(value, len(parts))
+    return SettingEdit(tuple(parts), value, merge)
 
 
-def _edited(text: str, place: tuple[str, ...], changes: Mapping[str, str | None], path: Path) -> str:
-    import tomlkit  # noqa: PLC0415 - slow to import, and most servers never edit a file
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
-
-    try:
-        document = tomlkit.parse(text)
-        table: MutableMapping[str, Json] = document
-        for name in place:
-            if name not in table:
-                if not any(changes.values()):
-                    return text
-                table[name] = tomlkit.table(is_super_table=name == "profiles")
-            table = table[name]
-            if not isinstance(table, MutableMapping):
-                raise _cannot_change(path, f"`{name}` is not a table")
-        for key, value in changes.items():
-            if value is not None:
-                table[key] = value
-            elif key in table:
-                del table[key]
-        return tomlkit.dumps(document)
-    except (TOMLKitError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _cannot_change(path, "its form does not allow a safe edit; change `model` by hand") from error
+Complete = Callable[[Json, Json, tuple[str, ...]], Json]
+"""The value that is meant, from the one that is given, the one that is there, and the key."""
 
 
-def _expected(
-    before: Mapping[str, Json], place: tuple[str, ...], changes: Mapping[str, str | None]
-) -> Mapping[str, Json]:
-    """The settings that the file must have after the edit, computed on plain tables."""
-    if place and (place[0] in before or any(changes.values())):
-        inner = before.get(place[0], {})
-        return {**before, place[0]: _expected(inner, place[1:], changes)}
-    if place:
-        return before
-    kept = {key: value for key, value in before.items() if key not in changes}
-    return kept | {key: value for key, value in changes.items() if value is not None}
+def edited(
+    settings: Mapping[str, Json], edits: Sequence[SettingEdit], complete: Complete | None = None
+) -> dict[str, Json]:
+    """The settings after these edits. Raises InvalidSettings where one of them does not fit."""
+    table = dict(settings)
+    for edit in edits:
+        value = edit.value
+        if complete is not None:
+            value = complete(value, value_at(table, edit.key), edit.key)
+        table = _with(table, edit.key, value, merge=edit.merge)
+    return table
 
 
-def _canonical(table: Mapping[str, Json]) -> str:
-    """A text that is equal for equal settings, even if they contain a NaN."""
-    return json.dumps(table, default=repr, sort_keys=True)
+def same_settings(one: Json, other: Json) -> bool:
+    """Equal, also where they contain a NaN; 1 and 1.0 and true differ."""
+    return json.dumps(one, default=repr, sort_keys=True) == json.dumps(other, default=repr, sort_keys=True)
 
 
-def _replace(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            mode = stat.S_IMODE(path.stat().st_mode)
-        except FileNotFoundError:
-            mode = NEW_FILE_MODE
-        write_file_atomically(path, data, mode)
-    except OSError as error:
-        raise _cannot_change(path, (error.strerror or "it cannot be written").lower()) from error
+def _with(table: Mapping[str, Json], key: tuple[str, ...], value: Json, *, merge: bool) -> dict[str, Json]:
+    name, rest = key[0], key[1:]
+    if not rest:
+        kept = {other: known for other, known in table.items() if other != name or value is not None}
+        present: Json = table.get(name)
+        if merge and isinstance(value, Mapping) and isinstance(present, Mapping):
+            value = _merged(present, value)
+        return kept if value is None else kept | {name: value}
+    below = table.get(name)
+    if below is not None and not isinstance(below, Mapping):
+        raise InvalidSettings("cannot set value on non-table parent")
+    if below is None and value is None:
+        return dict(table)
+    return {**table, name: _with(below or {}, rest, value, merge=merge)}
 
 
-def _cannot_change(path: Path, reason: str) -> ConfigError:
-    return ConfigError(f"failed to change {path}: {reason}")
+def _merged(low: Mapping[str, Json], high: Mapping[str, Json]) -> dict[str, Json]:
+    merged = dict(low)
+    for name, value in high.items():
+        below: Json = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            value = _merged(below, value)
+        merged[name] = value
+    return merged
+
+
+def _check_value(value: Json, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidSettings("invalid value: it is nested too deeply")
+    if value is None:
+        raise InvalidSettings("invalid value: null is no value within a list or a table")
+    if isinstance(value, int) and not isinstance(value, bool) and value not in INTEGERS:
+        raise InvalidSettings("invalid value: an integer must fit into 64 bits")
+    if isinstance(value, Mapping):
+        if "" in value:
+            raise InvalidSettings("invalid value: a key must not be empty")
+        for part in value.values():
+            _check_value(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _check_value(part, depth + 1)

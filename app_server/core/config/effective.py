@@ -28,13 +28,9 @@ class LayerKind(StrEnum):
 class SettingsLayer:
     kind: LayerKind
     settings: Mapping[str, Json]
+    version: str
+    """Of the whole file, for a profile too."""
     profile: str | None = None
-
-    @property
-    def version(self) -> str:
-        """The same for the same settings, and for no others."""
-        text = json.dumps(self.settings, default=repr, sort_keys=True, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +42,23 @@ class EffectiveSettings:
     """The first wins."""
 
 
+def settings_version(settings: Mapping[str, Json]) -> str:
+    """The same for the same settings, and for no others."""
+    text = json.dumps(settings, default=repr, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
 def effective_settings(file: Mapping[str, Json], cli: CliOverrides) -> EffectiveSettings:
     """What a conversation begins with that asks for nothing. Raises ConfigError."""
     profile = combine(file, cli, RequestOverrides()).profile
-    layers = [SettingsLayer(LayerKind.USER, file)]
+    file_version = settings_version(file)
+    layers = [SettingsLayer(LayerKind.USER, file, file_version)]
     command_line = cli_layer(cli)
     if profile is not None:
         chosen = profile_settings(merge(file, command_line)["profiles"][profile])
-        layers.append(SettingsLayer(LayerKind.PROFILE, chosen, profile))
+        layers.append(SettingsLayer(LayerKind.PROFILE, chosen, file_version, profile))
     if command_line:
-        layers.append(SettingsLayer(LayerKind.COMMAND_LINE, command_line))
+        layers.append(SettingsLayer(LayerKind.COMMAND_LINE, command_line, settings_version(command_line)))
     settings: dict[str, Json] = {}
     origins: dict[str, SettingsLayer] = {}
     for layer in layers:

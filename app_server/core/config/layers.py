@@ -1,6 +1,7 @@
 """The order of the layers, lowest first, and how one is laid over another.
 
-    the user's file < the profile < the command line < the request's `config` map < its named parameters
+    switches of this process < the user's file < the profile < the command line < the request's `config` map
+    < its named parameters
 
 Tables are merged key by key; every other value is replaced. This module validates only dotted keys. It renames old
 feature switches in each layer before merging, so that an old name in a high layer overrides the new name in a low one.
@@ -14,13 +15,11 @@ from dataclasses import field
 import tomli
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_NAMES, canonical_feature
-from app_server.core.config.settings_reader import derive_error, quote, shortened
+from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key
+from app_server.core.config.settings_reader import derive_error, plain_name, quote
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from protocol.base import Json
 from protocol.records import dataclass
-
-MAX_DEPTH = 32
-"""No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""
 
 TOOL_SWITCHES: Mapping[str, str] = {
     "web_search": "web_search_request",
@@ -30,6 +29,9 @@ TOOL_SWITCHES: Mapping[str, str] = {
 """Keys of `[tools]` that are features too; in a profile they are written `tools_web_search`,
 `tools_view_image`.
 """
+
+ABOUT_CLIENTS = "app_server"
+"""The table in which the user says what clients may do. A client's request cannot change it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,15 @@ class Layered:
     """Old names of switches that any layer uses, with their current names."""
 
 
-def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides) -> Layered:
+def combine(
+    file: Mapping[str, Json],
+    cli: CliOverrides,
+    request: RequestOverrides,
+    switches: Mapping[str, bool] | None = None,
+) -> Layered:
     """Merge every layer. Raises ConfigError for an unusable dotted key or a profile that does not exist."""
     command_line, asked = cli_layer(cli), _config_map(request)
-    below = with_features(file)
+    below = merge({"features": switches} if switches else {}, with_features(file))
     above = merge(with_features(command_line), request_layer(request))
     everything = merge(below, above)
     old = old_names(file) | old_names(command_line) | old_names(asked)
@@ -57,7 +64,7 @@ def combine(file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrid
     profiles = everything.get("profiles")
     profile = profiles.get(name) if isinstance(profiles, Mapping) else None
     if not isinstance(profile, Mapping):
-        raise derive_error(f"config profile `{shortened(name)}` not found")
+        raise derive_error(f"config profile `{plain_name(name)}` not found")
     chosen = profile_settings(profile)
     return Layered(merge(merge(below, with_features(chosen)), above), name, old | old_names(chosen))
 
@@ -185,6 +192,7 @@ def _config_map(request: RequestOverrides) -> dict[str, Json]:
     layer: dict[str, Json] = {}
     for key, value in request.settings.items():
         layer = merge(layer, _nested(key, value))
+    layer.pop(ABOUT_CLIENTS, None)
     return layer
 
 
@@ -199,24 +207,10 @@ def _named_profile(
 
 def _nested(key: str, value: Json) -> dict[str, Json]:
     """`a.b.c` with a value as nested tables. Quoted parts may contain dots, as in TOML."""
-    parts = _quoted_parts(key) if '"' in key or "'" in key else key.split(".")
-    if not parts or not all(parts) or len(parts) > MAX_DEPTH:
+    parts = split_key(key)
+    if not is_key(parts):
         raise derive_error(f"{quote(key)} is not a key that settings can have")
     for part in reversed(parts):
         value = {part: value}
     nested: dict[str, Json] = value
     return nested
-
-
-def _quoted_parts(key: str) -> list[str]:
-    try:
-        table: Json = tomli.loads(f"{key} = 0")
-    except (ValueError, RecursionError):
-        return []
-    parts: list[str] = []
-    while isinstance(table, dict):
-        if len(table) != 1:
-            return []
-        ((part, table),) = table.items()
-        parts.append(part)
-    return parts

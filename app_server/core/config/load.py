@@ -7,7 +7,9 @@ next conversation, and a broken file fails only that conversation.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from app_server.core.config.layers import combine, key_in_file
 from app_server.core.config.resolve import ResolveInputs, resolve
@@ -15,11 +17,21 @@ from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import place_in_file, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 
+NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})
+
 
 def load_config(
-    home: Path, *, cwd: Path, cli: CliOverrides, request: RequestOverrides, env: Mapping[str, str]
+    home: Path,
+    *,
+    cwd: Path,
+    cli: CliOverrides,
+    request: RequestOverrides,
+    env: Mapping[str, str],
+    switches: Mapping[str, bool] = NO_SWITCHES,
 ) -> Config:
     """The configuration of a new conversation. `cwd` is the server's; the request may name another.
+
+    `switches` are features by their current names, and count less than every setting.
 
     Raises ConfigError with a complete text: `failed to load configuration: …` for a broken file and
     `error deriving config: …` for an invalid setting, with its position if it is in the file.
@@ -27,15 +39,18 @@ def load_config(
     where = _working_directory(cwd, request.cwd)
     file, profile = read_config_file(home), None
     try:
-        layered = combine(file, cli, request)
+        layered = combine(file, cli, request, switches)
         profile = layered.profile
-        return resolve(layered, ResolveInputs(home, where, env, request.base_instructions))
+        config = resolve(layered, ResolveInputs(home, where, env, request.base_instructions))
     except SettingError as error:
         key = key_in_file(error.key, file, cli, request, profile) if error.key else None
         place = place_in_file(home, key) if key else None
         raise SettingError(error.problem, error.key, place) from error
     except RecursionError as error:
         raise derive_error("the settings are nested too deeply") from error
+    chosen = replace(config.permissions, granular=request.granular, profile=request.permission_profile)
+    told = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
+    return replace(config, permissions=chosen, instructions=told, request=request)
 
 
 def _working_directory(server: Path, requested: str | None) -> Path:

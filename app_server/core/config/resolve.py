@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app_server.core.config.built_in_providers import OPENAI
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
-from app_server.core.config.layers import Layered
+from app_server.core.config.layers import ABOUT_CLIENTS, Layered
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.config.sections import (
     read_history,
@@ -27,11 +27,19 @@ from app_server.core.config.settings_reader import (
     SettingsReader,
     derive_error,
     did_you_mean,
+    plain_name,
     quote,
-    shortened,
 )
 from app_server.core.config.trust import TRUST_LEVELS, trust_of
-from app_server.core.config.types import Config, ProviderConfig
+from app_server.core.config.types import (
+    Config,
+    InstructionSettings,
+    LoginSettings,
+    ModelSettings,
+    PermissionSettings,
+    ProviderConfig,
+    SettingsNotices,
+)
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -83,53 +91,68 @@ def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
     table = SettingsReader(layered.settings)
     table.ignore(*NOT_USED_HERE)
     warnings: list[str] = []
-    providers = read_providers(table.table("model_providers"), inputs.env, warnings)
+    providers = read_providers(
+        table.table("model_providers"), inputs.env, warnings, table.text("openai_base_url")
+    )
     provider = _provider(table.text("model_provider") or OPENAI, providers)
     trusted = trust_of(inputs.cwd, _trust_levels(table.table("projects"), warnings))
     features = _features(table, warnings)
     _check_without_effect(table)
-    forced = table.text("forced_login_method")
-    if forced not in (None, *LOGIN_METHODS):
-        raise table.invalid("forced_login_method", "must be one of `chatgpt`, `api`")
     config = Config(
         home=inputs.home,
         cwd=inputs.cwd,
         profile=layered.profile,
-        model=_filled(table, "model", DEFAULT_MODEL),
-        review_model=_filled(table, "review_model", DEFAULT_REVIEW_MODEL),
-        model_provider_id=provider.id,
+        model=_model(table),
         provider=provider,
         providers=providers,
-        model_context_window=table.integer("model_context_window", minimum=1),
-        model_max_output_tokens=table.integer("model_max_output_tokens", minimum=1),
-        model_auto_compact_token_limit=table.integer("model_auto_compact_token_limit", minimum=1),
-        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
-        model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary)
-        or ReasoningSummary.AUTO,
-        model_verbosity=table.choice("model_verbosity", Verbosity),
-        model_supports_reasoning_summaries=table.flag("model_supports_reasoning_summaries"),
-        approval_policy=table.choice("approval_policy", AskForApproval) or AskForApproval.ON_REQUEST,
-        sandbox_policy=_sandbox(table, inputs, trusted),
-        shell_environment_policy=read_shell_environment(table.table("shell_environment_policy")),
-        base_instructions=_base_instructions(table, inputs),
-        developer_instructions=table.text("developer_instructions"),
-        compact_prompt=_compact_prompt(table, inputs),
-        show_raw_agent_reasoning=table.flag("show_raw_agent_reasoning") or False,
-        project_doc_max_bytes=_or(table.integer("project_doc_max_bytes"), 32 * 1024),
-        project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
-        mcp_servers=read_mcp_servers(table.table("mcp_servers"), inputs.cwd),
+        permissions=PermissionSettings(
+            approval_policy=table.choice("approval_policy", AskForApproval) or AskForApproval.ON_REQUEST,
+            sandbox_policy=_sandbox(table, inputs, trusted),
+            environment=read_shell_environment(table.table("shell_environment_policy")),
+            editor_files=table.table(ABOUT_CLIENTS).flag("editor_files") is not False,
+            client_rights=table.table(ABOUT_CLIENTS).flag("client_rights") is not False,
+        ),
+        instructions=InstructionSettings(
+            base=_base_instructions(table, inputs),
+            developer=table.text("developer_instructions"),
+            compact_prompt=_compact_prompt(table, inputs),
+            project_doc_max_bytes=_or(table.integer("project_doc_max_bytes"), 32 * 1024),
+            project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
+        ),
         features=features,
-        include_apply_patch_tool=features.enabled("apply_patch_freeform"),
-        web_search=features.enabled("web_search_request"),
-        view_image=features.enabled("view_image_tool"),
+        mcp_servers=read_mcp_servers(table.table("mcp_servers"), inputs.cwd),
+        login=_login(table),
         notify=table.texts("notify") or (),
         history=read_history(table.table("history")),
         otel=read_otel(table.table("otel")),
-        forced_login_method=forced,
-        forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
+    )
+    notices = SettingsNotices(
+        warnings=tuple(islice(chain(warnings, table.unknown_keys()), MAX_WARNINGS)),
         old_names=tuple(sorted(layered.old_names.items())),
     )
-    return replace(config, warnings=tuple(islice(chain(warnings, table.unknown_keys()), MAX_WARNINGS)))
+    return replace(config, notices=notices)
+
+
+def _model(table: SettingsReader) -> ModelSettings:
+    return ModelSettings(
+        name=_filled(table, "model", DEFAULT_MODEL),
+        review_model=_filled(table, "review_model", DEFAULT_REVIEW_MODEL),
+        context_window=table.integer("model_context_window", minimum=1),
+        max_output_tokens=table.integer("model_max_output_tokens", minimum=1),
+        auto_compact_token_limit=table.integer("model_auto_compact_token_limit", minimum=1),
+        effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        summary=table.choice("model_reasoning_summary", ReasoningSummary) or ReasoningSummary.AUTO,
+        verbosity=table.choice("model_verbosity", Verbosity),
+        supports_reasoning_summaries=table.flag("model_supports_reasoning_summaries"),
+        show_raw_reasoning=table.flag("show_raw_agent_reasoning") or False,
+    )
+
+
+def _login(table: SettingsReader) -> LoginSettings:
+    forced = table.text("forced_login_method")
+    if forced not in (None, *LOGIN_METHODS):
+        raise table.invalid("forced_login_method", "must be one of `chatgpt`, `api`")
+    return LoginSettings(forced_method=forced, workspace_id=table.text("forced_chatgpt_workspace_id"))
 
 
 def _check_without_effect(table: SettingsReader) -> None:
@@ -142,7 +165,7 @@ def _check_without_effect(table: SettingsReader) -> None:
 def _provider(provider_id: str, providers: Mapping[str, ProviderConfig]) -> ProviderConfig:
     provider = providers.get(provider_id)
     if provider is None:
-        raise derive_error(f"Model provider `{shortened(provider_id)}` not found")
+        raise derive_error(f"Model provider `{plain_name(provider_id)}` not found")
     return provider
 
 
@@ -220,17 +243,18 @@ def _instructions_file(name: str | None, inputs: ResolveInputs) -> str | None:
     if not name:
         return None
     path = inputs.home / _expanded(name, inputs.env)
+    shown = str(path) if str(path).isprintable() else quote(str(path))
     try:
         data = read_regular_file(path, MAX_INSTRUCTIONS_BYTES)
         if data is None:
             raise UnreadableFileError("it does not exist")
         text = data.decode("utf-8-sig").strip()
     except UnreadableFileError as problem:
-        raise derive_error(f"the instructions file {path} cannot be read: {problem}") from problem
+        raise derive_error(f"the instructions file {shown} cannot be read: {problem}") from problem
     except ValueError as error:
         raise derive_error(f"the instructions file {quote(name)} is not valid UTF-8 text") from error
     if not text:
-        raise derive_error(f"the instructions file {path} is empty")
+        raise derive_error(f"the instructions file {shown} is empty")
     return text
 
 

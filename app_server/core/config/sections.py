@@ -13,6 +13,7 @@ from app_server.core.config.types import (
     EnvInherit,
     HistoryConfig,
     HistoryPersistence,
+    McpApproval,
     McpHttpTransport,
     McpServerConfig,
     McpStdioTransport,
@@ -29,10 +30,10 @@ HTTP_KEYS = ("url", "bearer_token_env_var", "http_headers", "env_http_headers")
 
 
 def read_providers(
-    table: SettingsReader, env: Mapping[str, str], warnings: list[str]
+    table: SettingsReader, env: Mapping[str, str], warnings: list[str], openai_base_url: str | None = None
 ) -> Mapping[str, ProviderConfig]:
     """The built-in providers and the user's. A built-in one cannot be redefined: its key must go to its own host."""
-    built_in = built_in_providers(env)
+    built_in = built_in_providers(env, openai_base_url)
     user = {name: _provider(name, entry) for name, entry in table.tables().items()}
     warnings.extend(
         f"`model_providers.{name}` is ignored: `{name}` is built in and cannot be redefined"
@@ -130,7 +131,14 @@ def _mcp_server(name: str, table: SettingsReader, cwd: Path) -> McpServerConfig:
         tool_timeout_sec=table.seconds("tool_timeout_sec") or 60.0,
         enabled_tools=None if enabled_tools is None else frozenset(enabled_tools),
         disabled_tools=frozenset(table.texts("disabled_tools") or ()),
+        approval=table.choice("default_tools_approval_mode", McpApproval) or McpApproval.AUTO,
+        tool_approvals=_tool_approvals(table.table("tools")),
     )
+
+
+def _tool_approvals(tools: SettingsReader) -> Mapping[str, McpApproval]:
+    modes = {name: entry.choice("approval_mode", McpApproval) for name, entry in tools.tables().items()}
+    return MappingProxyType({name: mode for name, mode in modes.items() if mode is not None})
 
 
 def _transport(table: SettingsReader, cwd: Path) -> McpStdioTransport | McpHttpTransport:

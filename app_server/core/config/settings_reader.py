@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from app_server.core.errors import ConfigError
+from app_server.core.errors import ConfigError, FilePosition
 from protocol.base import Json
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -23,8 +23,8 @@ MAX_INTEGER = 2**63 - 1
 class SettingError(ConfigError):
     """An invalid setting, and its key."""
 
-    def __init__(self, problem: str, key: tuple[str, ...], place: str | None = None) -> None:
-        super().__init__(f"error deriving config: {place + ': ' if place else ''}{problem}")
+    def __init__(self, problem: str, key: tuple[str, ...], place: FilePosition | None = None) -> None:
+        super().__init__(f"error deriving config: {f'{place}: ' if place else ''}{problem}", place)
         self.problem, self.key = problem, key
 
 
@@ -174,6 +174,11 @@ def did_you_mean(word: str, known: set[str]) -> str:
 def quote(value: str) -> str:
     """A value for use in a message: on one line, and short."""
     return repr(shortened(value))
+
+
+def plain_name(name: str) -> str:
+    """A name that somebody chose, as it is if it is short and stays on one line."""
+    return shortened(name) if name.isprintable() else quote(name)[1:-1]
 
 
 def shortened(name: str) -> str:

@@ -14,7 +14,7 @@ import tomli
 
 from app_server.core.config.key_position import find_key
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
-from app_server.core.errors import ConfigError
+from app_server.core.errors import ConfigError, FilePosition
 from protocol.base import Json
 
 CONFIG_FILE = "config.toml"
@@ -29,14 +29,14 @@ def read_config_file(home: Path) -> Mapping[str, Json]:
     return parse_toml(read_config_bytes(path) or b"", path)
 
 
-def place_in_file(home: Path, key: tuple[str, ...]) -> str | None:
-    """`FILE:LINE:COLUMN` of a key's value in the user's settings. Rereads the file: only errors need this."""
+def place_in_file(home: Path, key: tuple[str, ...]) -> FilePosition | None:
+    """The position of a key's value in the user's settings. Rereads the file: only errors need this."""
     path = home / CONFIG_FILE
     try:
         place = find_key((read_config_bytes(path) or b"").decode("utf-8-sig"), key)
     except (ConfigError, ValueError):
         return None  # the file has changed since the error
-    return f"{path}:{place[0]}:{place[1]}" if place else None
+    return FilePosition(str(path), *place) if place else None
 
 
 def read_config_bytes(path: Path) -> bytes | None:
@@ -73,8 +73,8 @@ def _position(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def _error(path: Path, line: int | None, column: int | None, problem: str) -> ConfigError:
-    where = str(path) if line is None else f"{path}:{line}:{column}"
-    return ConfigError(f"failed to load configuration: {where}: {problem}")
+    place = None if line is None or column is None else FilePosition(str(path), line, column)
+    return ConfigError(f"failed to load configuration: {place or path}: {problem}", place)
 
 
 def _sentence(message: str) -> str:

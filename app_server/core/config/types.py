@@ -15,10 +15,12 @@ from app_server.core.config.features import Features
 from protocol.base import Json
 from protocol.policy import (
     AskForApproval,
+    QuestionKinds,
     ReadOnly,
     ReasoningEffort,
     ReasoningSummary,
     SandboxPolicy,
+    TurnMode,
     Verbosity,
 )
 from protocol.records import dataclass
@@ -78,6 +80,21 @@ class McpHttpTransport:
     env_http_headers: Mapping[str, str] = field(default_factory=_no_entries)
 
 
+class McpApproval(StrEnum):
+    """Which calls of a tool need the user's consent."""
+
+    AUTO = "auto"
+    """None: whoever configures a server trusts it."""
+    PROMPT = "prompt"
+    WRITES = "writes"
+    """Those of tools that do not say that they only read."""
+    APPROVE = "approve"
+
+
+def _no_approvals() -> Mapping[str, McpApproval]:
+    return MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServerConfig:
     """One `[mcp_servers.NAME]` table."""
@@ -89,6 +106,9 @@ class McpServerConfig:
     tool_timeout_sec: float = 60.0
     enabled_tools: frozenset[str] | None = None
     disabled_tools: frozenset[str] = frozenset()
+    approval: McpApproval = McpApproval.AUTO
+    tool_approvals: Mapping[str, McpApproval] = field(default_factory=_no_approvals)
+    """By tool, before `approval`."""
 
 
 class EnvInherit(StrEnum):
@@ -147,53 +167,95 @@ class OtelConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """All settings of a conversation, resolved once when it begins."""
+class ModelSettings:
+    """Which model answers, and how it is asked. For the turn loop."""
 
-    home: Path
-    cwd: Path
-    model: str
+    name: str
     review_model: str
-    model_provider_id: str
-    provider: ProviderConfig
-    providers: Mapping[str, ProviderConfig]
-    profile: str | None = None
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    auto_compact_token_limit: int | None = None
+    effort: ReasoningEffort | None = None
+    summary: ReasoningSummary = ReasoningSummary.AUTO
+    verbosity: Verbosity | None = None
+    supports_reasoning_summaries: bool | None = None
+    show_raw_reasoning: bool = False
 
-    model_context_window: int | None = None
-    model_max_output_tokens: int | None = None
-    model_auto_compact_token_limit: int | None = None
-    model_reasoning_effort: ReasoningEffort | None = None
-    model_reasoning_summary: ReasoningSummary = ReasoningSummary.AUTO
-    model_verbosity: Verbosity | None = None
-    model_supports_reasoning_summaries: bool | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionSettings:
+    """What commands and patches may do, and when the user is asked."""
 
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
+    granular: QuestionKinds | None = None
+    """Which kinds of questions may be asked; None: all that the approval policy has."""
     sandbox_policy: SandboxPolicy = field(default_factory=ReadOnly)
-    shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
+    profile: str | None = None
+    """The name under which a client chose the sandbox policy, if it chose it by a name."""
+    environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
+    editor_files: bool = True
+    """Whether patches take unsaved text of the client's editor into account."""
+    client_rights: bool = True
+    """Whether the client may use the user's own rights, outside of any sandbox, for files and for commands that the
+    user types. The user's file and the command line decide; what a client asks for in a request does not count."""
 
-    base_instructions: str | None = None
-    developer_instructions: str | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionSettings:
+    """What the model is told besides the conversation; None stands for our own texts."""
+
+    base: str | None = None
+    developer: str | None = None
+    mode: TurnMode = TurnMode.DEFAULT
+    """In which the conversation goes on; it begins in the default mode."""
+    of_mode: str | None = None
+    """The client's own for that mode."""
     compact_prompt: str | None = None
-    show_raw_agent_reasoning: bool = False
     project_doc_max_bytes: int = 32 * 1024
     project_doc_fallback_filenames: tuple[str, ...] = ()
 
-    mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=lambda: MappingProxyType({}))
-    features: Features = field(default_factory=Features)
-    include_apply_patch_tool: bool = False
-    web_search: bool = False
-    view_image: bool = True
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginSettings:
+    """The logins that the user allows."""
+
+    forced_method: str | None = None
+    """`chatgpt` or `api`: the only login method."""
+    workspace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsNotices:
+    """What the user should know about the settings."""
+
+    warnings: tuple[str, ...] = ()
+    """Problems that are not errors, one sentence each."""
+    old_names: tuple[tuple[str, str], ...] = ()
+    """Old names of switches that the settings use, each with the current one, sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All settings of a conversation, resolved once when it begins, in one group for each kind of reader."""
+
+    home: Path
+    cwd: Path
+    profile: str | None = None
+    model: ModelSettings
+    provider: ProviderConfig
+    """Of the conversation, out of `providers`."""
+    providers: Mapping[str, ProviderConfig]
+    permissions: PermissionSettings = PermissionSettings()
+    instructions: InstructionSettings = InstructionSettings()
+    features: Features = field(default_factory=Features)
+    mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=lambda: MappingProxyType({}))
+    login: LoginSettings = LoginSettings()
     notify: tuple[str, ...] = ()
     history: HistoryConfig = HistoryConfig()
     otel: OtelConfig = OtelConfig()
-    forced_login_method: str | None = None
-    """`chatgpt` or `api`: the only login method that the user allows."""
-    forced_chatgpt_workspace_id: str | None = None
-    warnings: tuple[str, ...] = ()
-    """Problems that are not errors, one sentence each, for the user."""
-    old_names: tuple[tuple[str, str], ...] = ()
-    """Old names of switches that the settings use, each with the current one, sorted."""
+    notices: SettingsNotices = SettingsNotices()
+    request: RequestOverrides = field(default_factory=lambda: RequestOverrides(), repr=False)
+    """What the request said that began the conversation, for reading the settings again."""
 
     def credential_variables(self) -> frozenset[str]:
         """Environment variables that contain credentials of providers and MCP servers; no command inherits them."""
@@ -233,8 +295,13 @@ class RequestOverrides:
     profile: str | None = None
     cwd: str | None = None
     approval_policy: AskForApproval | None = None
+    granular: QuestionKinds | None = None
+    mode: TurnMode = TurnMode.DEFAULT
+    mode_instructions: str | None = None
     sandbox: str | None = None
     """A sandbox mode by its wire name."""
+    permission_profile: str | None = None
+    """The name that the client used for it."""
     base_instructions: str | None = None
     developer_instructions: str | None = None
     compact_prompt: str | None = None

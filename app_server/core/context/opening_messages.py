@@ -10,6 +10,10 @@ from protocol.responses import InputText, MessageItem, ResponseItem
 
 AGENTS_HEAD = "# AGENTS.md instructions for "
 _OLD_AGENTS_HEAD = "<user_instructions>"  # in earlier rollouts
+SKILL_HEAD = "<skill>\n"
+MENTION_HEAD = "<mention>\n"
+GOAL_HEAD = '<codex_internal_context source="goal">\n'
+"""Messages that the server adds to what the user says. Newer codex begins them in the same way."""
 
 
 def project_instructions(cwd: str, text: str) -> MessageItem:
@@ -34,6 +38,6 @@ def opening_messages(
 
 
 def is_session_prefix(text: str) -> bool:
-    """Whether the server wrote this user message as part of the opening."""
+    """Whether the server wrote this user message: as part of the opening, or beside the user's words."""
     head = text.lstrip()
-    return head.startswith((OPEN, AGENTS_HEAD, _OLD_AGENTS_HEAD))
+    return head.startswith((OPEN, AGENTS_HEAD, _OLD_AGENTS_HEAD, SKILL_HEAD, MENTION_HEAD, GOAL_HEAD))

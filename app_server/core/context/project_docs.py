@@ -2,9 +2,7 @@
 
 It reads only regular files, up to the configured total size. It does not follow links out of the repository: otherwise
 the repository's author would choose which of the user's files the model receives.
-As in git, `.git` must belong to the user or to root, and so must the documents and the links to them: otherwise anybody
-could instruct the model through a shared folder such as /tmp. Write permissions do not count, because on some file
-systems everybody has them.
+Nor does it read what belongs to another user than this one and root: see `project_folders`.
 """
 
 from __future__ import annotations
@@ -12,8 +10,17 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from app_server.core.git.project_folders import (
+    OnRefusal,
+    belongs_to_another,
+    is_strange,
+    leads_out,
+    project_folders,
+)
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +31,10 @@ SEPARATOR = "\n\n--- project-doc ---\n\n"
 HOME_MAX_BYTES = 1 << 20
 
 
-OnRefusal = Callable[[str], None]
-"""Receives a message for the user about each file that was not read."""
+@dataclass(frozen=True, slots=True)
+class _Document:
+    path: Path
+    text: str
 
 
 def find_instructions(
@@ -34,82 +43,57 @@ def find_instructions(
     max_bytes: int,
     fallback_names: Sequence[str] = (),
     on_refusal: OnRefusal = log.warning,
+    sources: list[str] | None = None,
 ) -> str | None:
-    """The text of all documents, or None without any."""
+    """The text of all documents, or None without any. The files that it is of are added to `sources`."""
+    found = [] if sources is None else sources
     own = _first(home, NAMES, HOME_MAX_BYTES)
-    own = own.strip() if own else None
+    if own is not None and own.text.strip():
+        found.append(str(own.path))
     project = _project_docs(cwd, max_bytes, (*NAMES, *fallback_names), on_refusal)
-    if own and project:
-        return own + SEPARATOR + project
-    return own or project or None
+    found += [str(document.path) for document in project]
+    texts = (own.text.strip() if own else "", "\n\n".join(document.text for document in project))
+    return SEPARATOR.join(text for text in texts if text) or None
 
 
-def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: OnRefusal) -> str | None:
+def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: OnRefusal) -> list[_Document]:
     if max_bytes <= 0:
-        return None
-    left, parts = max_bytes, []
-    chain = _from_repository_root(cwd, on_refusal)
+        return []
+    left, parts = max_bytes, list[_Document]()
+    chain = project_folders(cwd, "instructions", on_refusal)
     inside = os.path.realpath(chain[0])
     for directory in chain:
-        text = _first_in_project(directory, names, left, inside, on_refusal)
-        if text and text.strip():
-            parts.append(text)
-            left -= len(text.encode("utf-8", "replace"))
+        found = _first_in_project(directory, names, left, inside, on_refusal)
+        if found and found.text.strip():
+            parts.append(found)
+            left -= len(found.text.encode("utf-8", "replace"))
             if left <= 0:
                 break
-    return "\n\n".join(parts) or None
+    return parts
 
 
-def _from_repository_root(cwd: Path, on_refusal: OnRefusal) -> list[Path]:
-    """The directories from the repository's root to `cwd`; only `cwd` outside a repository, or in another user's."""
-    chain = [cwd]
-    for directory in (cwd, *cwd.parents):
-        if directory != cwd:
-            chain.append(directory)
-        marker = directory / ".git"
-        if marker.exists():
-            if not _is_strange(marker):
-                return chain[::-1]
-            on_refusal(f"{marker} belongs to another user: instructions above {cwd} are not looked for.")
-            break
-    return [cwd]
-
-
-def _first(directory: Path, names: Sequence[str], max_bytes: int) -> str | None:
-    texts = (_read(directory / name, max_bytes) for name in names)
-    return next((text for text in texts if text is not None), None)
+def _first(directory: Path, names: Sequence[str], max_bytes: int) -> _Document | None:
+    for path in (directory / name for name in names):
+        text = _read(path, max_bytes)
+        if text is not None:
+            return _Document(path, text)
+    return None
 
 
 def _first_in_project(
     directory: Path, names: Sequence[str], max_bytes: int, inside: str, on_refusal: OnRefusal
-) -> str | None:
+) -> _Document | None:
     for path in (directory / name for name in names):
-        if _leads_out(path, inside):
+        if leads_out(path, inside):
             log.warning("%s is a link out of %s and is not read", path, inside)
             continue
-        if _is_strange(path):
+        if is_strange(path):
             on_refusal(f"{path} belongs to another user and is not read.")
             continue
         text = _read(path, max_bytes, on_refusal)
         if text is not None:
-            return text
+            return _Document(path, text)
     return None
-
-
-def _is_strange(path: Path) -> bool:
-    """Whether the entry itself, not the target of a link, belongs to another user than this one and root."""
-    try:
-        return _belongs_to_another(os.lstat(path))
-    except OSError:
-        return False
-
-
-def _belongs_to_another(facts: os.stat_result) -> bool:
-    return facts.st_uid not in (os.geteuid(), 0)
-
-
-def _leads_out(path: Path, root: str) -> bool:
-    return path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root)
 
 
 def _read(path: Path, max_bytes: int, on_refusal: OnRefusal | None = None) -> str | None:
@@ -124,7 +108,7 @@ def _read(path: Path, max_bytes: int, on_refusal: OnRefusal | None = None) -> st
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode):
             return None
-        if on_refusal is not None and _belongs_to_another(facts):
+        if on_refusal is not None and belongs_to_another(facts):
             on_refusal(f"{path} leads to a file of another user and is not read.")
             return None
         if facts.st_size > max_bytes:

@@ -21,61 +21,60 @@ def enlarge(number: int) -> None:
         fcntl.fcntl(number, F_SETPIPE_SZ, READ_SIZE)
 
 
-class PipeReceiveStream(ByteReceiveStream):
-    """Reads from a pipe, which it owns."""
+class _PipeEnd:
+    """One end of a pipe, which it owns and closes once."""
 
     def __init__(self, number: int) -> None:
         os.set_blocking(number, False)
-        enlarge(number)
         self._number = number
+
+    def open_number(self) -> int:
+        """Its descriptor. Raises ClosedResourceError."""
+        if self._number < 0:
+            raise anyio.ClosedResourceError
+        return self._number
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
+
+
+class PipeReceiveStream(_PipeEnd, ByteReceiveStream):
+    """Reads from a pipe, which it owns."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        enlarge(number)
 
     async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
         await anyio.lowlevel.checkpoint()
         while True:
-            if self._number < 0:
-                raise anyio.ClosedResourceError
+            number = self.open_number()
             try:
-                data = os.read(self._number, max_bytes)
+                data = os.read(number, max_bytes)
             except BlockingIOError:
-                await anyio.wait_readable(self._number)
+                await anyio.wait_readable(number)
                 continue
             if not data:
                 raise anyio.EndOfStream
             return data
 
-    async def aclose(self) -> None:
-        self.close()
 
-    def close(self) -> None:
-        number, self._number = self._number, -1
-        if number >= 0:
-            os.close(number)
-
-
-class PipeSendStream(ByteSendStream):
+class PipeSendStream(_PipeEnd, ByteSendStream):
     """Writes to a pipe, which it owns."""
-
-    def __init__(self, number: int) -> None:
-        os.set_blocking(number, False)
-        self._number = number
 
     async def send(self, item: bytes) -> None:
         await anyio.lowlevel.checkpoint()
         rest = memoryview(item)
         while rest:
-            if self._number < 0:
-                raise anyio.ClosedResourceError
+            number = self.open_number()
             try:
-                rest = rest[os.write(self._number, rest) :]
+                rest = rest[os.write(number, rest) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._number)
+                await anyio.wait_writable(number)
             except BrokenPipeError as error:
                 raise anyio.BrokenResourceError from error
-
-    async def aclose(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        number, self._number = self._number, -1
-        if number >= 0:
-            os.close(number)

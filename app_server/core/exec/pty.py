@@ -14,6 +14,7 @@ import selectors
 import socket
 import struct
 import termios
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import field
 
@@ -55,6 +56,10 @@ class PtySession:
     selector: selectors.DefaultSelector
     """For the terminal and the channel."""
     report: Report | None = None
+    on_output: Callable[[bytes], None] | None = None
+    """Is called with output as it arrives, whether or not somebody reads it. It must not block or raise."""
+    on_end: Callable[[], None] | None = None
+    """Is called when the command has ended, after all its output."""
     _unread: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
     _closed: bool = False
     _changed: anyio.Event = field(default_factory=anyio.Event)
@@ -86,6 +91,8 @@ class PtySession:
         for _ in range(LAST_READS):
             if not self._read_terminal():
                 break
+        if self.on_end is not None:
+            self.on_end()
         self._notify()
 
     async def _until_reported(self, reader: ReportReader) -> None:
@@ -158,6 +165,8 @@ class PtySession:
         except OSError:  # EIO: no process has the terminal open any more
             return False
         self._unread.add(chunk)
+        if self.on_output is not None and chunk:
+            self.on_output(chunk)
         self._notify()
         return bool(chunk)
 

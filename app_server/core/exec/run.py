@@ -134,7 +134,7 @@ async def run_to_end(
         running.register()
         timed_out = await _wait_until_reported(running, spec.timeout_ms)
         report = running.report or KILLED
-        _raise_unless_run(report)
+        raise_unless_run(report)
         with anyio.move_on_after(DRAIN_SECONDS):
             await running.until_drained()
     return _result(spec, running, report, anyio.current_time() - started, timed_out)
@@ -191,7 +191,7 @@ async def _wait_until_reported(running: Running, timeout_ms: int | None) -> bool
     return timed_out
 
 
-def _raise_unless_run(report: Report) -> None:
+def raise_unless_run(report: Report) -> None:
     if report.kind == "failed":
         raise LaunchError(execution_error(report.code), report.code)
     if report.kind == "unavailable":

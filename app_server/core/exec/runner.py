@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from types import TracebackType
 from typing import Self
@@ -17,14 +17,16 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.errors import LaunchError, SandboxUnavailable
+from app_server.core.errors import CoreError, LaunchError, SandboxUnavailable
 from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
 from app_server.core.exec.launcher_process import LauncherProcess
+from app_server.core.exec.login_shell import LoginShells
 from app_server.core.exec.output import STREAM_CAP
-from app_server.core.exec.programs import Programs
+from app_server.core.exec.provided_programs import Programs
 from app_server.core.exec.request import Confinement
 from app_server.core.exec.service import ServiceProcess, open_service
+from app_server.core.exec.streamed import StreamedCommand, TerminalSize, open_streamed
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
@@ -60,7 +62,9 @@ class CommandRunner:
     """The writable roots of all conversations of this server."""
     _launcher: LauncherProcess = field(init=False, repr=False)
     _programs: Programs = field(init=False, repr=False)
+    _login_shells: LoginShells = field(init=False, repr=False)
     _state: SandboxState | None = field(init=False, default=None)
+    _running: int = field(init=False, default=0)
     _probed_at: float = field(init=False, default=0.0)
     """Time of the last probe."""
     _sessions: TaskGroup = field(init=False, repr=False)
@@ -72,6 +76,7 @@ class CommandRunner:
         self.roots = ServerRoots(self.tmpdir)
         self._launcher = LauncherProcess(self.python, self.environment)
         self._programs = Programs(self.python, self.home)
+        self._login_shells = LoginShells(self.home)
         self._sessions = anyio.create_task_group()
 
     async def __aenter__(self) -> Self:
@@ -97,6 +102,19 @@ class CommandRunner:
         """The environment that policies filter: the server's own, with our programs on its PATH."""
         return self._programs.added_to(self.environment)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a command runs, of any conversation."""
+        return self._running > 0
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
     def warm_up(self) -> None:
         """Start the launcher ahead of the first command; this takes about two milliseconds."""
         self._launcher.start()
@@ -116,17 +134,50 @@ class CommandRunner:
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran."""
+        return await self._run(self._begun_early(spec), on_output)
+
+    def _begun_early(self, spec: CommandSpec) -> CommandSpec:
+        """The command without its profile, where what that leaves is known."""
+        if self._login_shells.used(spec):
+            self._sessions.start_soon(self._record_login_shell, spec, name="login shell")
+        return self._login_shells.taken_over(spec)
+
+    async def _run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         confinement = await self._confinement(spec)
-        return await run.run_to_end(
-            self._launcher, self._wrapped(spec), confinement, on_output, self.output_cap
-        )
+        with self._counted():
+            return await run.run_to_end(
+                self._launcher, self._wrapped(spec), confinement, on_output, self.output_cap
+            )
+
+    async def _record_login_shell(self, spec: CommandSpec) -> None:
+        async def run_silently(recording: CommandSpec) -> ExecResult:
+            return await self._run(recording, lambda stream, data: None)
+
+        try:
+            await self._login_shells.record(spec, run_silently)
+        except (CoreError, OSError) as error:
+            log.info("the start of a login shell is not recorded: %s", error)
 
     async def open_session(self, spec: CommandSpec, *, columns: int = 80, rows: int = 24) -> pty.PtySession:
         """Start a command on its own terminal; the caller closes the session. `timeout_ms` is ignored."""
         confinement = await self._confinement(spec)
-        session = await pty.open_session(self._launcher, self._wrapped(spec), confinement, columns, rows)
-        self._sessions.start_soon(session.serve, name="terminal session")
+        wrapped = self._wrapped(self._begun_early(spec))
+        session = await pty.open_session(self._launcher, wrapped, confinement, columns, rows)
+        self._sessions.start_soon(self._serve_session, session, name="terminal session")
         return session
+
+    async def _serve_session(self, session: pty.PtySession) -> None:
+        with self._counted():
+            await session.serve()
+
+    async def open_streamed(
+        self, spec: CommandSpec, *, stdin: bool = False, terminal: TerminalSize | None = None
+    ) -> StreamedCommand:
+        """Start a command whose output is taken piece by piece; the caller calls `run`. `timeout_ms` is ignored."""
+        confinement = await self._confinement(spec)
+        return await open_streamed(
+            self._launcher, self._wrapped(spec), confinement, stdin=stdin, terminal=terminal
+        )
 
     async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
         """Start a program that serves this server, with the user's rights and exactly this environment. The launcher

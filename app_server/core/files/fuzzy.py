@@ -19,12 +19,9 @@ GAP_START = 3
 GAP_EXTENSION = 1
 CONSECUTIVE = 4
 BOUNDARY = 8
-BOUNDARY_WHITE = 10
-BOUNDARY_DELIMITER = 9
 HUMP = 5
 FIRST_FACTOR = 2
 
-_DELIMITERS = frozenset("/,:;|")
 _WHITE, _NON_WORD, _DELIMITER, _LOWER, _UPPER, _LETTER, _DIGIT = range(7)
 _SPLIT = re.compile(r"(?:\\.|\S)+", re.DOTALL)
 
@@ -38,13 +35,50 @@ class Word:
     accented: bool
 
 
-def parse_query(query: str) -> tuple[Word, ...]:
-    """The words of a query, separated by white space; a backslash escapes a space."""
-    return tuple(_word(found.replace("\\ ", " ")) for found in _SPLIT.findall(query))
+class Scale:
+    """What a match at a boundary is worth: behind white space, behind a delimiter; any other is worth BOUNDARY."""
+
+    def __init__(self, white: int, delimiter: int, delimiters: str, start: int) -> None:
+        """`start` is the class before the first character."""
+        self.start = start
+        self.boundaries = (white, BOUNDARY, delimiter)
+        self._delimiters = frozenset(delimiters)
+        self.ascii_classes = [self._make_class(chr(code)) for code in range(128)]
+
+    def class_of(self, char: str) -> int:
+        code = ord(char)
+        return self.ascii_classes[code] if code < 128 else self._make_class(char)
+
+    def _make_class(self, char: str) -> int:
+        if char.islower():
+            return _LOWER
+        if char.isupper():
+            return _UPPER
+        if char.isnumeric():
+            return _DIGIT
+        if char.isalpha():
+            return _LETTER
+        if char.isspace():
+            return _WHITE
+        return _DELIMITER if char in self._delimiters else _NON_WORD
 
 
-def _word(text: str) -> Word:
-    return Word(text, cased=any(c.isupper() for c in text), accented=not text.isascii())
+TEXTS = Scale(white=10, delimiter=9, delimiters="/,:;|", start=_WHITE)
+"""Of codex 0.58: the beginning of a path is worth the most."""
+PATHS = Scale(white=8, delimiter=9, delimiters="/", start=_DELIMITER)
+"""Of codex 0.169: the beginning of any component is worth the same."""
+
+
+def parse_query(query: str, *, smart_case: bool = True) -> tuple[Word, ...]:
+    """The words of a query, separated by white space; a backslash escapes a space. With `smart_case` a word with a
+    capital is not folded.
+    """
+    return tuple(_word(found.replace("\\ ", " "), smart_case) for found in _SPLIT.findall(query))
+
+
+def _word(text: str, smart_case: bool) -> Word:
+    cased = smart_case and any(c.isupper() for c in text)
+    return Word(text if cased else text.lower(), cased=cased, accented=not text.isascii())
 
 
 def folded(text: str, word: Word) -> str:
@@ -84,26 +118,28 @@ def subsequence_pattern(word: Word, separator: str) -> str:
     return end + "".join(parts)
 
 
-def shape_table(words: Sequence[Word]) -> dict[int, int]:
+def shape_table(words: Sequence[Word], scale: Scale = TEXTS) -> dict[int, int]:
     """Translates ASCII paths into shapes: each character that occurs in no word becomes a stand-in for its class.
 
     Two paths of the same shape have the same score, which depends only on classes and the words' characters.
     """
     kept = {char for word in words for char in word.text + word.text.lower() + word.text.upper()}
     return {
-        code: _STAND_INS[kind] for code, kind in enumerate(_ASCII_CLASSES) if code and chr(code) not in kept
+        code: _STAND_INS[kind]
+        for code, kind in enumerate(scale.ascii_classes)
+        if code and chr(code) not in kept
     }
 
 
-def score(word: Word, path: str, fold: str) -> int:
+def score(word: Word, path: str, fold: str, scale: Scale = TEXTS) -> int:
     """The score of the word; `fold` is the folded path, which must contain its characters in order."""
-    return max(cell[1] for cell in _last_row(word.text, path, fold, None))
+    return max(cell[1] for cell in _last_row(word.text, path, fold, scale, None))
 
 
-def positions(word: Word, path: str, fold: str) -> list[int]:
+def positions(word: Word, path: str, fold: str, scale: Scale = TEXTS) -> list[int]:
     """The indices of the path's characters in the best placement."""
     back: list[dict[int, int]] = []
-    row = _last_row(word.text, path, fold, back)
+    row = _last_row(word.text, path, fold, scale, back)
     best = max(cell[1] for cell in row)
     ends = [place for place, value, _ in row if value == best]
     # Among equal scores, a single character takes the first place, a longer word the last.
@@ -121,15 +157,15 @@ there, and the bonus that a directly following match inherits.
 """
 
 
-def _last_row(text: str, path: str, fold: str, back: list[dict[int, int]] | None) -> Row:
+def _last_row(text: str, path: str, fold: str, scale: Scale, back: list[dict[int, int]] | None) -> Row:
     places = _places(text, fold)
     row: Row = []
     for place in places[0]:
-        bonus = _bonus(path, place)
+        bonus = _bonus(path, place, scale)
         row.append((place, bonus * FIRST_FACTOR + MATCH, bonus))
     for following in places[1:]:
         origins: dict[int, int] = {}
-        row = _next_row(row, following, path, origins)
+        row = _next_row(row, following, path, scale, origins)
         if back is not None:
             back.append(origins)
     return row
@@ -155,7 +191,7 @@ def _places(text: str, fold: str) -> list[list[int]]:
     return places[::-1]
 
 
-def _next_row(row: Row, places: Sequence[int], path: str, origins: dict[int, int]) -> Row:
+def _next_row(row: Row, places: Sequence[int], path: str, scale: Scale, origins: dict[int, int]) -> Row:
     """The row of the next character, from the row of the previous one; `origins` receives each cell's predecessor.
 
     A cell continues either from the neighbour at `place - 1` (a run: no penalty, and it keeps the bonus with which the
@@ -175,7 +211,7 @@ def _next_row(row: Row, places: Sequence[int], path: str, origins: dict[int, int
             if neighbour[0] < place - 1 and neighbour[0] + neighbour[1] > best:
                 best, origin = neighbour[0] + neighbour[1], neighbour[0]
             index += 1
-        bonus = _bonus(path, place)
+        bonus = _bonus(path, place, scale)
         skip = max(best - place - GAP_START + GAP_EXTENSION * 2, 0) + bonus if origin >= 0 else -1
         if neighbour is not None and neighbour[0] == place - 1:
             inherited = max(neighbour[2], CONSECUTIVE)
@@ -196,38 +232,17 @@ def _next_row(row: Row, places: Sequence[int], path: str, origins: dict[int, int
     return out
 
 
-def _bonus(path: str, place: int) -> int:
-    before = _class(path[place - 1]) if place else _WHITE
-    here = _class(path[place])
+def _bonus(path: str, place: int, scale: Scale) -> int:
+    before = scale.class_of(path[place - 1]) if place else scale.start
+    here = scale.class_of(path[place])
     if here > _NON_WORD and before <= _DELIMITER:
-        return (BOUNDARY_WHITE, BOUNDARY, BOUNDARY_DELIMITER)[before]
+        return scale.boundaries[before]
     if (before == _LOWER and here == _UPPER) or (before != _DIGIT and here == _DIGIT):
         return HUMP
-    return (BOUNDARY_WHITE, BOUNDARY, 0)[min(here, _DELIMITER)]
-
-
-def _make_class(char: str) -> int:
-    if char.islower():
-        return _LOWER
-    if char.isupper():
-        return _UPPER
-    if char.isnumeric():
-        return _DIGIT
-    if char.isalpha():
-        return _LETTER
-    if char.isspace():
-        return _WHITE
-    return _DELIMITER if char in _DELIMITERS else _NON_WORD
+    return (scale.boundaries[_WHITE], BOUNDARY, 0)[min(here, _DELIMITER)]
 
 
 _STAND_INS = [ord("\x10") + kind for kind in range(7)]
 """A stand-in for each class: control characters, which hardly any path contains. A path that contains one gets the
 score of another path of its shape.
 """
-
-_ASCII_CLASSES = [_make_class(chr(code)) for code in range(128)]
-
-
-def _class(char: str) -> int:
-    code = ord(char)
-    return _ASCII_CLASSES[code] if code < 128 else _make_class(char)

@@ -159,7 +159,8 @@ def grep(pattern: str, path: str, include: str | None, limit: int) -> str:
 
 
 def _candidates(root: str, include: str | None) -> list[str]:
-    listing = Tree(root.rstrip("/") + "/", lambda: 0).listing(lambda: False) or ""
+    found = Tree(root.rstrip("/") + "/", lambda: 0).listing(lambda: False)
+    listing = "" if found is None else found.files
     wanted = [re.compile(translate(glob)) for glob in braces(include)] if include else []
     by_path = include is not None and "/" in include
     files = []

@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 
 from app_server.core.files.fuzzy import (
+    PATHS,
+    TEXTS,
+    Scale,
     Word,
     folded,
     parse_query,
@@ -23,12 +26,14 @@ from app_server.core.files.fuzzy import (
     shape_table,
     subsequence_pattern,
 )
-from app_server.core.files.walk import SEPARATOR, Tree
+from app_server.core.files.walk import SEPARATOR, Listing, Tree
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
 LIMIT = 50
-"""Maximum number of matches for each root."""
+"""Maximum number of matches for each root, or of all if names count."""
+IN_NAME, WHOLE_NAME = 1 << 16, 1 << 17
+"""Added to the score of a match within the name of a file, and of one that is all of a name, if names count."""
 MAX_TREES = 8
 MAX_QUERY = 512
 CHECK_EVERY = 512
@@ -40,18 +45,14 @@ _UNSHOWABLE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class FileMatch:
-    """A matching file: its path, its score, and the indices of the matching characters."""
+    """A match: its path, its score, and the indices of the matching characters."""
 
     root: str
     path: str
     file_name: str
     score: int
     indices: tuple[int, ...]
-
-
-async def search_files(query: str, roots: Sequence[str | Path]) -> list[FileMatch]:
-    """One search without a cache. Cancel it to end it."""
-    return await FileSearch(lambda: 0).search(query, roots)
+    is_folder: bool = False
 
 
 class FileSearch:
@@ -65,7 +66,7 @@ class FileSearch:
         self._last_fold: tuple[tuple[bool, bool] | None, str, str] = (None, "", "")
 
     async def search(
-        self, query: str, roots: Sequence[str | Path], token: str | None = None
+        self, query: str, roots: Sequence[str | Path], token: str | None = None, *, names_count: bool = False
     ) -> list[FileMatch]:
         """The best matches, best first. Empty if a later search with the same token replaced this one."""
         stop = threading.Event()
@@ -74,36 +75,61 @@ class FileSearch:
                 earlier.set()
             self._running[token] = stop
         try:
-            find = partial(self.find, query, roots, stop.is_set)
-            return await run_in_thread(find, abandon_on_cancel=True)
+            find = self.find_by_name if names_count else self.find
+            return await run_in_thread(partial(find, query, roots, stop.is_set), abandon_on_cancel=True)
         finally:
             stop.set()
             if token is not None and self._running.get(token) is stop:
                 del self._running[token]
 
     def find(self, query: str, roots: Sequence[str | Path], stop: Stop) -> list[FileMatch]:
-        """The same, synchronously."""
+        """The same, synchronously: files, as codex 0.58 ranks them."""
         words = parse_query(query[:MAX_QUERY])
         if not words:
             return []
         matches: list[FileMatch] = []
         for root in roots:
-            with self._walking:
-                listing = self._tree(os.path.abspath(root)).listing(stop)
-            if listing is None or (found := self._best(words, listing, stop)) is None:
+            listing = self._listing(root, stop)
+            if listing is None:
+                return []
+            fold = self._folded(listing.files, words[0])
+            if (found := _best(_Scorer(words, listing.files, TEXTS), fold, stop)) is None:
                 return []
             matches += [_match(words, str(root), points, path) for points, path in found]
         matches.sort(key=lambda match: (-match.score, match.path))
         return matches
 
-    def _best(self, words: Sequence[Word], listing: str, stop: Stop) -> list[tuple[int, str]] | None:
-        """The best files of a listing. Folding a non-ASCII listing is slow, so the last result is cached."""
-        kind = (words[0].cased, words[0].accented)
+    def find_by_name(self, query: str, roots: Sequence[str | Path], stop: Stop) -> list[FileMatch]:
+        """Files and folders, as codex 0.169 ranks them: names before the folders that lead to them."""
+        words = parse_query(query[:MAX_QUERY], smart_case=False)
+        if not words:
+            return []
+        matches: list[FileMatch] = []
+        for root in roots:
+            listing = self._listing(root, stop)
+            if listing is None:
+                return []
+            for paths, is_folder in ((listing.files, False), (listing.folders, True)):
+                fold = folded(paths, words[0]) if is_folder else self._folded(paths, words[0])
+                scorer = _NameScorer(words, paths, is_folder=is_folder)
+                if (found := _best(scorer, fold, stop)) is None:
+                    return []
+                matches += [_named_match(words, str(root), points, path, is_folder) for points, path in found]
+        matches.sort(key=lambda match: (-match.score, match.path))
+        return matches[:LIMIT]
+
+    def _listing(self, root: str | Path, stop: Stop) -> Listing | None:
+        with self._walking:
+            return self._tree(os.path.abspath(root)).listing(stop)
+
+    def _folded(self, listing: str, word: Word) -> str:
+        """Folding a non-ASCII listing is slow, so the last result is cached."""
+        kind = (word.cased, word.accented)
         last_kind, last_listing, fold = self._last_fold
         if last_kind != kind or last_listing != listing:
-            fold = folded(listing, words[0])
+            fold = folded(listing, word)
             self._last_fold = (kind, listing, fold)
-        return _best(words, listing, fold, stop)
+        return fold
 
     def _tree(self, root: str) -> Tree:
         tree = self._trees.pop(root, None) or Tree(root.rstrip("/") + "/", self._now_ns)
@@ -113,11 +139,11 @@ class FileSearch:
         return tree
 
 
-def _best(words: Sequence[Word], listing: str, fold: str, stop: Stop) -> list[tuple[int, str]] | None:
-    """The best files of a listing with their scores; None when stopped."""
+def _best(scorer: _Scorer, fold: str, stop: Stop) -> list[tuple[int, str]] | None:
+    """The best paths of a listing with their scores; None when stopped."""
     found: list[tuple[int, str]] = []
-    scorer = _Scorer(words, listing)
-    for number, (start, end) in enumerate(_candidates(words, fold)):
+    listing = scorer.listing
+    for number, (start, end) in enumerate(_candidates(scorer.words, fold)):
         if number % CHECK_EVERY == 0 and stop():
             return None
         points = scorer.score(start, end)
@@ -136,29 +162,50 @@ def _candidates(words: Sequence[Word], fold: str) -> Iterator[tuple[int, int]]:
 class _Scorer:
     """Scores paths of one listing. Paths of the same shape have the same score, so it scores each shape once."""
 
-    def __init__(self, words: Sequence[Word], listing: str) -> None:
-        self._words = words
-        self._listing = listing
-        self._table = shape_table(words)
+    def __init__(self, words: Sequence[Word], listing: str, scale: Scale) -> None:
+        self.words = words
+        self.listing = listing
+        self._scale = scale
+        self._table = shape_table(words, scale)
         # Translating the whole listing at once is fast for ASCII only.
         self._shapes = listing.translate(self._table) if listing.isascii() else None
         self._known: dict[str, int | None] = {}
 
     def score(self, start: int, end: int) -> int | None:
         shapes = self._shapes
-        shape = shapes[start:end] if shapes is not None else self._listing[start:end].translate(self._table)
+        shape = shapes[start:end] if shapes is not None else self.listing[start:end].translate(self._table)
         if shape not in self._known:
-            self._known[shape] = self._score(self._listing[start:end])
+            self._known[shape] = self._score(self.listing[start:end])
         return self._known[shape]
 
     def _score(self, path: str) -> int | None:
         total = 0
-        for word in self._words:
+        for word in self.words:
             fold = folded(path, word)
             if not has_in_order(word, fold):
                 return None
-            total += score(word, path, fold)
+            total += score(word, path, fold, self._scale)
         return total
+
+
+class _NameScorer(_Scorer):
+    """One word that is found in the name of a file, or is all of a name, counts more."""
+
+    def __init__(self, words: Sequence[Word], listing: str, *, is_folder: bool) -> None:
+        super().__init__(words, listing, PATHS)
+        self._is_folder = is_folder
+
+    def _score(self, path: str) -> int | None:
+        if len(self.words) > 1:
+            return super()._score(path)
+        (word,) = self.words
+        name = path[path.rfind("/") + 1 :]
+        fold = folded(name, word)
+        whole = WHOLE_NAME if fold == word.text else 0
+        if not self._is_folder and has_in_order(word, fold):
+            return score(word, name, fold, PATHS) + IN_NAME + whole
+        points = super()._score(path)
+        return None if points is None else points + whole
 
 
 def has_in_order(word: Word, fold: str) -> bool:
@@ -174,3 +221,12 @@ def _match(words: Iterable[Word], root: str, points: int, path: str) -> FileMatc
     indices = {place for word in words for place in positions(word, path, folded(path, word))}
     shown = _UNSHOWABLE.sub("\ufffd", path)
     return FileMatch(root, shown, shown.rpartition("/")[2], points, tuple(sorted(indices)))
+
+
+def _named_match(words: Sequence[Word], root: str, points: int, path: str, is_folder: bool) -> FileMatch:
+    skipped = path.rfind("/") + 1 if points >= IN_NAME and not is_folder else 0
+    part = path[skipped:]
+    found = {place for word in words for place in positions(word, part, folded(part, word), PATHS)}
+    shown = _UNSHOWABLE.sub("\ufffd", path)
+    indices = tuple(skipped + place for place in sorted(found))
+    return FileMatch(root, shown, shown.rpartition("/")[2], points, indices, is_folder)

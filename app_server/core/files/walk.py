@@ -33,6 +33,14 @@ _NO_FILE: Signature = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """Paths relative to the root, each preceded by a NUL."""
+
+    files: str
+    folders: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Folder:
     """The contents of a folder without what is ignored."""
 
@@ -41,6 +49,7 @@ class _Folder:
     rules: RuleSet | None
     signatures: tuple[Signature, ...]
     listing: str
+    folder_listing: str
     count: int
     folders: tuple[str, ...]
     links: tuple[str, ...]
@@ -53,6 +62,7 @@ class _Walk:
 
     stop: Callable[[], bool]
     listings: list[str] = field(default_factory=list)
+    folder_listings: list[str] = field(default_factory=list)
     count: int = 0
     followed: set[tuple[int, int]] = field(default_factory=set)
 
@@ -67,8 +77,8 @@ class Tree:
         self._outer: RuleSet | None = None
         self._outer_signatures: tuple[tuple[str, Signature], ...] = ()
 
-    def listing(self, stop: Callable[[], bool]) -> str | None:
-        """The paths of all files relative to the root, each preceded by a NUL; None when stopped."""
+    def listing(self, stop: Callable[[], bool]) -> Listing | None:
+        """All that is below the root; None when stopped."""
         self._refresh_outer()
         walk = _Walk(stop)
         seen: dict[str, _Folder] = {}
@@ -84,12 +94,13 @@ class Tree:
                 continue
             seen[path] = folder
             walk.listings.append(folder.listing)
+            walk.folder_listings.append(folder.folder_listing)
             walk.count += folder.count
             pending += [(f"{path}{name}/", folder.rules) for name in folder.folders]
             for name in folder.links:
                 self._add_link(f"{path}{name}", folder.rules, walk, pending)
         self._folders = seen
-        return "".join(walk.listings)
+        return Listing("".join(walk.listings), "".join(walk.folder_listings))
 
     def _cached_or_read(self, path: str, above: RuleSet | None) -> _Folder | None:
         """The folder from the cache if nothing in it changed, else from the disk.
@@ -133,6 +144,8 @@ class Tree:
         if rules is not None:
             files = [name for name in files if not rules.hides(path, name, False)]
             folders = [name for name in folders if not rules.hides(path, name, True)]
+        if ".git" in folders:
+            folders.remove(".git")
         head = SEPARATOR + path
         return _Folder(
             mtime_ns=mtime_ns,
@@ -140,8 +153,9 @@ class Tree:
             rules=rules,
             signatures=signatures,
             listing=head + head.join(files) if files else "",
+            folder_listing=head + head.join(folders) if folders else "",
             count=len(files) + 1,
-            folders=tuple(name for name in folders if name != ".git"),
+            folders=tuple(folders),
             links=tuple(links),
             has_ignore_files=has_ignore_files,
         )
@@ -170,6 +184,7 @@ class Tree:
             inside = target.startswith(root) and target != root
             if inside and not (os.path.realpath(self._root + folder) + "/").startswith(target):
                 walk.followed.add((status.st_dev, status.st_ino))
+                walk.folder_listings.append(SEPARATOR + path)
                 pending.append((path + "/", rules))
 
     # --- rules

@@ -47,6 +47,16 @@ def address(url: str) -> Address:
     )
 
 
+def origin(url: str) -> str | None:
+    """Scheme, host and port, for messages: user, path and query may hold secrets. None for what is no URL."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return None
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+
+
 def _basic(name: str | None, password: str | None) -> bytes | None:
     if name is None:
         return None

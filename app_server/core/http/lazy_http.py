@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from app_server.core.http.types import HttpRequest, HttpResponse
+from app_server.core.http.exchange import HttpRequest, HttpResponse
 from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:

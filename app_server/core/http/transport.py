@@ -19,7 +19,7 @@ import httpcore
 from app_server.core.http.address import Address, address
 from app_server.core.http.connections import RouteTable
 from app_server.core.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
-from app_server.core.http.types import Fault, HttpFailure, HttpRequest, TrustUnavailable
+from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, TrustUnavailable
 from app_server.core.yielding import YieldBudget
 from protocol.base import Json
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import certifi
 
-from app_server.core.http.types import TrustUnavailable
+from app_server.core.http.exchange import TrustUnavailable
 
 
 def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:

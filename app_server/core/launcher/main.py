@@ -26,7 +26,7 @@ from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
 from app_server.core.launcher.pool import FREE, SupervisorPool
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import layers, privileges
+    from app_server.core.sandbox.confine import enforce, privileges
 
 SHUTDOWN_SECONDS = 1.5
 """How long supervisors may take to kill their commands after the server has ended."""
@@ -155,7 +155,7 @@ class Launcher:
         while (message := supervisor.receive(commands)) is not None:
             request, descriptors = message
             confine = request["confine"]
-            before = None if confine is None else layers.without_namespaces(confine)
+            before = None if confine is None else enforce.without_namespaces(confine)
             supervisor.supervise(request, descriptors, wakeup, before, whole=False)
             os.chdir("/")
             if supervisor.has_children():

@@ -18,7 +18,7 @@ from app_server.core.launcher import supervisor, wire
 from app_server.core.launcher.socket_broker import BrokerHandle
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import layers, namespaces, privileges
+    from app_server.core.sandbox.confine import enforce, namespaces, privileges
     from app_server.core.sandbox.confine.syscalls import clone
 
 
@@ -39,7 +39,7 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
         wire.receive(launcher)
         privileges.hide()
         namespaces.prepare_mounts()
-        layers.in_parent(network=network)
+        enforce.in_parent(network=network)
     except OSError as error:
         wire.send(launcher, ("refused", error.errno or 0, str(error.strerror or error)), [])
         return
@@ -118,7 +118,7 @@ def _run_child(commands: socket.socket, broker: BrokerHandle, home: bytes, secre
     try:
         if refused is not None:
             raise refused
-        listener = layers.with_namespaces(request["confine"], request["env"], shown)
+        listener = enforce.with_namespaces(request["confine"], request["env"], shown)
     except OSError as error:
         supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
         return

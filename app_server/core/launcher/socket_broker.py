@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from app_server.core.launcher import wire
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import listening, notify, privileges, sockets
+    from app_server.core.sandbox.confine import listening, privileges, seccomp_listener, sockets
     from app_server.core.sandbox.confine.syscalls import CLONE_NEWNET, call
 
 MAX_WAITING = 128
@@ -131,10 +131,10 @@ class Broker:
 
     def _receive_call(self, listener: int) -> None:
         with contextlib.suppress(OSError):  # its process is gone
-            notified = notify.receive_call(listener)
+            notified = seccomp_listener.receive_call(listener)
             waiting = self.waiting[listener]
             if len(waiting) >= MAX_WAITING:
-                notify.respond(listener, notified, errno=errno.EAGAIN)
+                seccomp_listener.respond(listener, notified, errno=errno.EAGAIN)
             else:
                 waiting.add(notified.id)
                 # Duplicated, because the thread may outlive the command, whose listener is then closed.
@@ -145,7 +145,11 @@ class Broker:
 
 
 def _serve_call(
-    listener: int, notified: notify.Call, networks: sockets.NetworkNamespaces, mask: int, waiting: set[int]
+    listener: int,
+    notified: seccomp_listener.Call,
+    networks: sockets.NetworkNamespaces,
+    mask: int,
+    waiting: set[int],
 ) -> None:
     try:
         privileges.keep_only(privileges.TRACING | mask)

@@ -15,9 +15,9 @@ import httpx
 
 from app_server.core.bounds import PIECE_BYTES
 from app_server.core.config.types import McpHttpTransport
+from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.http.types import TrustUnavailable
 from app_server.core.mcp.failure_texts import AUTH_REQUIRED
 from app_server.core.mcp.interfaces import McpError, McpFailure, OnMessage
 from app_server.core.mcp.launch_env import display_url, is_http_url, request_headers

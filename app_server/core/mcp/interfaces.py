@@ -102,6 +102,9 @@ class ElicitationRequest:
     server: str
     message: str
     requested_schema: Json = None
+    meta: Json = None
+    is_approval: bool = False
+    """Asked by this program, and not by the server: whether a tool may run."""
 
 
 @dataclass(frozen=True, slots=True)

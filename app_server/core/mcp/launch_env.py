@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from app_server.core.config.types import McpHttpTransport, McpStdioTransport
+from app_server.core.http.address import origin
 from app_server.core.mcp.interfaces import McpFailure
 
 PASSED_ON = frozenset(
@@ -70,9 +71,5 @@ def is_http_url(url: str) -> bool:
 
 def display_url(url: str) -> str:
     """A URL for messages: without user and query, which may contain secrets."""
-    try:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return "its URL"
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+    start = origin(url)
+    return "its URL" if start is None else start + urlsplit(url).path

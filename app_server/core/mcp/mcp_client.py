@@ -11,6 +11,7 @@ from dataclasses import field
 
 import anyio
 from anyio.abc import TaskGroup
+from pydantic_core import to_json
 
 from app_server.core.errors import CoreError
 from app_server.core.mcp.failure_texts import HANDSHAKE, TRANSPORT_CLOSED, UNEXPECTED, timed_out
@@ -26,7 +27,12 @@ from app_server.core.mcp.interfaces import (
     McpServerRequest,
 )
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
-from app_server.core.mcp.server_limits import MAX_ERROR_CHARS, MAX_OPEN_ELICITATIONS, MAX_PAGES
+from app_server.core.mcp.server_limits import (
+    MAX_ERROR_CHARS,
+    MAX_INTRODUCTION_BYTES,
+    MAX_OPEN_ELICITATIONS,
+    MAX_PAGES,
+)
 from protocol.base import Json
 from protocol.records import dataclass
 
@@ -42,6 +48,14 @@ class McpRequestFailed(McpFailure):
         super().__init__(": ".join(causes))
         self.causes = causes
         self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIntroduction:
+    """What a server said of itself in the handshake."""
+
+    info: Json = None
+    capabilities: Json = None
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +79,7 @@ class McpClient:
         self._tasks: TaskGroup | None = None
         self.closed = anyio.Event()
         self.capabilities: frozenset[str] = frozenset()
+        self.introduction = ServerIntroduction()
 
     async def serve(self) -> None:
         """Dispatches messages until the connection closes; then all pending requests fail."""
@@ -101,8 +116,9 @@ class McpClient:
             or len(version) > 40
         ):
             raise McpFailure(f"{HANDSHAKE}its answer to initialize names no protocol version")
-        offered = result.get("capabilities")
+        offered, info = result.get("capabilities"), result.get("serverInfo")
         self.capabilities = frozenset(offered) if isinstance(offered, dict) else frozenset()
+        self.introduction = ServerIntroduction(_short(info), _short(offered))
         self._link.set_protocol_version(version)
         await self._link.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -212,6 +228,11 @@ class McpClient:
         except CoreError as error:
             log.warning("an elicitation of MCP server %s failed: %s", self._server, error)
             return ElicitationResult("cancel")
+
+
+def _short(value: Json) -> Json:
+    """For clients to show; what is too long to show is left out."""
+    return value if len(to_json(value)) <= MAX_INTRODUCTION_BYTES else None
 
 
 def entries(method: str, result: Json, key: str) -> list[Json]:

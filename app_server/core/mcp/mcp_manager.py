@@ -33,6 +33,7 @@ from app_server.core.mcp.resources import (
 )
 from app_server.core.mcp.results import McpCallOutcome, parse_result
 from app_server.core.mcp.server_limits import MAX_RESOURCES
+from app_server.core.mcp.tool_approval import is_approved, needs_approval
 from protocol.base import Json
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, McpInvocation, Resource, ResourceTemplate
@@ -51,63 +52,79 @@ class McpManager:
         reserved_names: Collection[str] = (),
     ) -> None:
         """`reserved_names` are the names of built-in tools, which are not available for servers' tools."""
-        self._configs = dict(sorted(servers.items()))
-        self._servers = {
-            name: McpServer(config, runtime) for name, config in self._configs.items() if config.enabled
-        }
+        self._runtime = runtime
         self._reserved = frozenset(reserved_names)
+        self._use(servers)
+        self._scope = anyio.CancelScope()
+        self.started = False
+        """Whether `run_servers` was called."""
+        self._closing = False
+        self._ended = anyio.Event()
+
+    def _use(self, servers: Mapping[str, McpServerConfig]) -> None:
+        self.configs = dict(sorted(servers.items()))
+        self.servers = {
+            name: McpServer(config, self._runtime) for name, config in self.configs.items() if config.enabled
+        }
+        """Those that are enabled."""
         self._tools: dict[str, McpTool] | None = None
         self._notices: tuple[str, ...] = ()
-        self._scope = anyio.CancelScope()
-        self._started = False
-        self._ended = anyio.Event()
 
     @property
     def configured(self) -> bool:
         """Whether any server is enabled."""
-        return bool(self._servers)
+        return bool(self.servers)
 
     async def run_servers(self) -> None:
-        """Starts every server at once and serves them until cancelled or closed."""
-        self._started = True
+        """Starts every server at once and serves them until cancelled or closed; others after `reload`."""
+        self.started = True
         try:
-            with self._scope:
-                async with anyio.create_task_group() as group:
-                    for server in self._servers.values():
-                        group.start_soon(server.run_server, name=f"mcp {server.config.name}")
-                    await anyio.sleep_forever()
+            while not self._closing:
+                with anyio.CancelScope() as self._scope:
+                    async with anyio.create_task_group() as group:
+                        for server in self.servers.values():
+                            group.start_soon(server.run_server, name=f"mcp {server.config.name}")
+                        await anyio.sleep_forever()
         finally:
             self._ended.set()
 
+    def reload(self, servers: Mapping[str, McpServerConfig]) -> None:
+        """Ends every server; those that are given here are started once all processes have exited."""
+        for server in self.servers.values():
+            server.replaced()
+        self._use(servers)
+        self._scope.cancel()
+
     async def close(self) -> None:
         """Ends every server and waits for the exit of their processes. For the owner of `run_servers`."""
+        self._closing = True
         self._scope.cancel()
-        if self._started:
+        if self.started:
             await self._ended.wait()
 
     async def ready(self) -> None:
         """Waits until every server has started or failed to, each within its own limit."""
-        limits = [server.config.startup_timeout_sec for server in self._servers.values()]
+        limits = [server.config.startup_timeout_sec for server in self.servers.values()]
         with anyio.move_on_after(max(limits, default=0.0) + READY_GRACE_SECONDS):
-            for server in self._servers.values():
+            for server in self.servers.values():
                 await server.settled.wait()
 
     def failures(self) -> tuple[StartFailure, ...]:
         """Servers that failed to start, so far."""
-        return tuple(server.failure for server in self._servers.values() if server.failure is not None)
+        return tuple(server.failure for server in self.servers.values() if server.failure is not None)
 
     def notices(self) -> tuple[str, ...]:
         """Other messages for the user about the servers, so far: omitted tools."""
         self.tools()
-        return tuple(text for server in self._servers.values() for text in server.notices) + self._notices
+        return tuple(text for server in self.servers.values() for text in server.notices) + self._notices
 
     def tools(self) -> Mapping[str, McpTool]:
         """The tools for the model by qualified name, sorted. The result is final once all servers are ready."""
         if self._tools is not None:
             return self._tools
-        offered = [tool for server in self._servers.values() for tool in server.tools]
+        offered = [tool for server in self.servers.values() for tool in server.tools]
         tools, self._notices = model_tools(offered, self._reserved)
-        if all(server.settled.is_set() for server in self._servers.values()):
+        if all(server.settled.is_set() for server in self.servers.values()):
             self._tools = tools
         return tools
 
@@ -174,7 +191,7 @@ class McpManager:
 
     def auth_statuses(self) -> dict[str, McpAuthStatus]:
         """Whether each configured server requires a login."""
-        return {name: self._auth_status(name, config) for name, config in self._configs.items()}
+        return {name: self._auth_status(name, config) for name, config in self.configs.items()}
 
     async def snapshot(self) -> McpListToolsResponseEvent:
         """Tools, resources and login states of all servers, for clients."""
@@ -191,8 +208,12 @@ class McpManager:
             raise McpRequestFailed(f"invalid type: {_kind(arguments)}, expected a map")
         if nested_too_deeply(arguments):
             raise McpRequestFailed("the arguments are nested too deeply")
+        if needs_approval(self.configs[tool.server], tool) and not await is_approved(
+            self._runtime.elicit, tool, arguments
+        ):
+            raise McpRequestFailed("the user did not allow this call")
         params = {"name": tool.tool} | ({} if arguments is None else {"arguments": arguments})
-        raw = await self._servers[tool.server].request("tools/call", params)
+        raw = await self.servers[tool.server].request("tools/call", params)
         result = parse_result(raw)
         if result is None:
             raise McpRequestFailed(f"tools/call failed: {UNEXPECTED}")
@@ -219,13 +240,13 @@ class McpManager:
                 return
 
         async with anyio.create_task_group() as group:
-            for name, server in self._servers.items():
+            for name, server in self.servers.items():
                 if server.running and "resources" in server.capabilities:
                     group.start_soon(collect, name, server)
         return dict(sorted(found.items()))
 
     def _server(self, name: str, method: str) -> McpServer:
-        server = self._servers.get(name)
+        server = self.servers.get(name)
         if server is None or not server.running:
             raise McpFailure(f"{method} failed: unknown MCP server '{name}'")
         return server
@@ -233,11 +254,15 @@ class McpManager:
     def _auth_status(self, name: str, config: McpServerConfig) -> McpAuthStatus:
         if not isinstance(config.transport, McpHttpTransport):
             return McpAuthStatus.UNSUPPORTED
-        server = self._servers.get(name)
+        server = self.servers.get(name)
         if server is not None and server.failure is not None and server.failure.auth_required:
             return McpAuthStatus.NOT_LOGGED_IN
-        has_token = config.transport.bearer_token_env_var is not None
-        return McpAuthStatus.BEARER_TOKEN if has_token else McpAuthStatus.UNSUPPORTED
+        return McpAuthStatus.BEARER_TOKEN if _sends_token(config.transport) else McpAuthStatus.UNSUPPORTED
+
+
+def _sends_token(transport: McpHttpTransport) -> bool:
+    headers = {name.lower() for name in (*transport.http_headers, *transport.env_http_headers)}
+    return transport.bearer_token_env_var is not None or "authorization" in headers
 
 
 def _kind(value: Json) -> str:

@@ -10,8 +10,8 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import field
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import field, replace
 
 import anyio
 
@@ -23,7 +23,7 @@ from app_server.core.mcp.failure_texts import (
     start_failure,
 )
 from app_server.core.mcp.interfaces import Elicit, McpFailure, McpLink, ProcessSpawner
-from app_server.core.mcp.mcp_client import McpClient, McpRequestFailed
+from app_server.core.mcp.mcp_client import McpClient, McpRequestFailed, ServerIntroduction
 from app_server.core.mcp.offer import ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.core.mcp.server_limits import MAX_TOOLS_PER_SERVER, RESTARTS
@@ -31,11 +31,16 @@ from app_server.core.mcp.stdio_link import open_stdio
 from app_server.core.mcp.tool_names import SERVER_NAME
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
+from protocol.engine.events import McpServerState, McpServerStateChanged
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
-OnFailure = Callable[[StartFailure], Awaitable[None]]
+OnState = Callable[[McpServerStateChanged], None]
+
+
+def _ignore(change: McpServerStateChanged) -> None:
+    """Nobody is interested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +55,8 @@ class McpRuntime:
     """Of this program, for the handshake."""
     elicit: Elicit | None = None
     """Sends a server's question to the user; without it, every elicitation is declined."""
-    on_failure: OnFailure | None = None
-    """Called for each server that fails to start."""
+    on_state: OnState = _ignore
+    """Called when a server starts, has started, or failed to start; not when it is started again after it died."""
 
 
 class McpServer:
@@ -65,6 +70,7 @@ class McpServer:
         self.tools: tuple[ServerTool, ...] = ()
         self.notices: tuple[str, ...] = ()
         self.capabilities: frozenset[str] = frozenset()
+        self.introduction = ServerIntroduction()
         self._runtime = runtime
         self._client: McpClient | None = None
         self._restarts = RESTARTS
@@ -76,6 +82,7 @@ class McpServer:
 
     async def run_server(self) -> None:
         """Starts the server and serves it until cancelled, or until no restart is left."""
+        self._tell(McpServerState.STARTING)
         try:
             await self._run_connection(first=True)
             for _ in range(RESTARTS):
@@ -87,6 +94,12 @@ class McpServer:
         finally:
             self._client = None
             self.settled.set()
+
+    def replaced(self) -> None:
+        """Another server takes its place; tells so if it has not started yet."""
+        if not self.settled.is_set():
+            self._tell(McpServerState.CANCELLED)
+            self._runtime = replace(self._runtime, on_state=_ignore)
 
     async def request(self, method: str, params: Json) -> Json:
         """The result of one request, within the configured timeout. Raises McpRequestFailed."""
@@ -136,7 +149,7 @@ class McpServer:
             try:
                 await client.initialize()
                 if first:
-                    self.capabilities = client.capabilities
+                    self.capabilities, self.introduction = client.capabilities, client.introduction
                     self.tools, self.notices = server_tools(self.config, await _list_tools(client))
             except McpFailure as error:
                 return str(error)
@@ -151,8 +164,18 @@ class McpServer:
         elif reason is not None:
             log.warning("MCP server %s could not be started again: %s", self.config.name, reason)
         self.settled.set()
-        if self.failure is not None and first and self._runtime.on_failure is not None:
-            await self._runtime.on_failure(self.failure)
+        if first:
+            self._tell(McpServerState.READY if self.failure is None else McpServerState.FAILED)
+
+    def _tell(self, state: McpServerState) -> None:
+        failure = self.failure
+        change = McpServerStateChanged(
+            self.config.name,
+            state,
+            None if failure is None else failure.message,
+            login_required=failure is not None and failure.auth_required,
+        )
+        self._runtime.on_state(change)
 
 
 async def _list_tools(client: McpClient) -> list[Json]:

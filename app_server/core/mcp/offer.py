@@ -20,7 +20,7 @@ from app_server.core.mcp.server_limits import (
 )
 from app_server.core.mcp.tool_names import qualify
 from protocol.base import Json
-from protocol.mcp import Tool, ToolInputSchema
+from protocol.mcp import McpToolDefinition, ToolInputSchema
 from protocol.records import dataclass
 
 
@@ -32,7 +32,7 @@ class ServerTool:
     tool: str
     description: str
     input_schema: Mapping[str, Json] = field(repr=False)
-    definition: Tool = field(repr=False)
+    definition: McpToolDefinition = field(repr=False)
     """The server's own definition, for lists that a client requests."""
 
     @property
@@ -49,7 +49,7 @@ class McpTool:
     tool: str
     description: str
     input_schema: Mapping[str, Json] = field(repr=False)
-    definition: Tool = field(repr=False)
+    definition: McpToolDefinition = field(repr=False)
     digest: str
     """Of name, description and schema: an approval for it becomes invalid when the tool changes."""
 
@@ -125,9 +125,11 @@ def _tool(server: str, name: str, raw: dict[str, Json]) -> ServerTool:
     if len(description) > MAX_DESCRIPTION_CHARS:
         description = description[:MAX_DESCRIPTION_CHARS] + " [cut]"
     try:
-        definition = Tool.model_validate(known_fields(Tool, raw) | {"description": description or None})
+        definition = McpToolDefinition.model_validate(
+            known_fields(McpToolDefinition, raw) | {"description": description or None}
+        )
     except ValidationError:
-        definition = Tool(
+        definition = McpToolDefinition(
             name=name, description=description or None, input_schema=ToolInputSchema.model_validate(schema)
         )
     return ServerTool(server, name, description, schema, definition)

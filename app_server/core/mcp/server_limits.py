@@ -27,6 +27,9 @@ MAX_RESULT_BLOCKS = 500
 MAX_IMAGE_CHARS = 10 * 1024 * 1024
 """For the base64 of all images of one result."""
 
+MAX_INTRODUCTION_BYTES = 16 * 1024
+"""For each part of what a server says of itself."""
+
 MAX_ERROR_CHARS = 4 * 1024
 """For an error text from a server."""
 

@@ -67,7 +67,7 @@ def _messages(prompt: Prompt, cache: ItemBytes) -> list[bytes]:
         message = _message(plainly(item, commands))
         return b"" if message is None else json_bytes(message)
 
-    written = cache.of(items, f"chat {plain}", write)
+    written = cache.of(items, ("chat", plain), write)
     for place, thought in _thoughts(items).items():
         written[place] = b'%b,"reasoning":%b}' % (written[place][:-1], json_bytes(thought))
     return [message for message in written if message]

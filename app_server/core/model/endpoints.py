@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Protocol
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
@@ -85,16 +85,6 @@ def is_azure(provider: ProviderConfig) -> bool:
         return False
     url = (provider.base_url or "").lower()
     return provider.name.lower() == "azure" or any(host in url for host in AZURE_HOSTS)
-
-
-def origin(url: str) -> str:
-    """Scheme, host and port: what may be told of a URL."""
-    try:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return "the provider"
-    return f"{parts.scheme}://{parts.hostname}{port}"
 
 
 def _url(provider: ProviderConfig, path: str, *, chatgpt: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import is_not
 
 from protocol.base import Json
@@ -17,15 +17,15 @@ class ItemBytes:
         self._what: tuple[object, ...] = ()
         self._envelope = (b"", b"")
         self._kept: dict[int, tuple[ResponseItem, bytes]] = {}
-        self._form = ""
+        self._form: Hashable = None
         self._items: list[ResponseItem] = []
         self._bytes: list[bytes] = []
         """Of the last request."""
 
     def of(
-        self, items: Sequence[ResponseItem], form: str, write: Callable[[ResponseItem], bytes]
+        self, items: Sequence[ResponseItem], form: Hashable, write: Callable[[ResponseItem], bytes]
     ) -> list[bytes]:
-        """`write(item)` for each item. `form` names what `write` makes of an item beyond the item itself."""
+        """`write(item)` for each item. `form` has all values that the result depends on besides the item."""
         if form != self._form:
             self._kept, self._items, self._bytes = {}, [], []
             self._form = form

@@ -17,11 +17,12 @@ import anyio
 from app_server.core.auth.auth_manager import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
-from app_server.core.http.types import Fault, Http, HttpFailure, HttpRequest, HttpResponse
+from app_server.core.http.address import origin
+from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
 from app_server.core.model.api_failures import RequestFailure, request_failure
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
-from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, origin
+from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure
 from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes
 from app_server.core.model.model_errors import (
@@ -215,7 +216,9 @@ def _broken(failure: HttpFailure, target: Endpoint) -> RequestFailure:
         # It took as long as a stream may be idle: whether to wait so long again is for the turn to say.
         return RequestFailure(HeadersTimedOut())
     useless = failure.fault is Fault.UNTRUSTED
-    error: ModelError = ConnectionFailed(origin(target.url), failure.reason, retryable=not useless)
+    error: ModelError = ConnectionFailed(
+        origin(target.url) or "the provider", failure.reason, retryable=not useless
+    )
     return RequestFailure(error, again=not useless)
 
 

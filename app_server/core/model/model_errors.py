@@ -10,10 +10,14 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from app_server.core.errors import ModelError, StreamDisconnected
+from protocol.engine.errors import ErrorClass
 from protocol.events.tokens import RateLimitSnapshot
 
 LONGEST_EXCERPT = 800
 """Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""
+
+BUSY = frozenset({429, 503, 529})
+"""Statuses by which a provider says that it has too much to do."""
 
 DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
 CLOSED_EARLY = "stream closed before response.completed"
@@ -27,10 +31,13 @@ class UnexpectedStatus(ModelError):
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"unexpected status {status_line(status)}: {excerpt(body)}")
         self.status = status
+        self.error_class = _class_of(status)
 
 
 class Unauthorized(ModelError):
     """The credentials were refused, also after they were renewed."""
+
+    error_class = ErrorClass.UNAUTHORIZED
 
     def __init__(self, hint: str = "") -> None:
         super().__init__(f"exceeded retry limit, last status: {status_line(401)}{hint}")
@@ -39,6 +46,7 @@ class Unauthorized(ModelError):
 class RetryLimitReached(ModelError):
     """The provider was overloaded or rate limited on every attempt."""
 
+    error_class = ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
     retryable = True
 
     def __init__(self, status: int, request_id: str | None = None) -> None:
@@ -50,6 +58,8 @@ class RetryLimitReached(ModelError):
 class WaitTooLong(ModelError):
     """The provider requests a longer wait than a turn accepts."""
 
+    error_class = ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
+
     def __init__(self, status: int, seconds: float) -> None:
         super().__init__(
             f"exceeded retry limit, last status: {status_line(status)}. "
@@ -60,6 +70,7 @@ class WaitTooLong(ModelError):
 class ProviderFailing(ModelError):
     """The provider returned status 500 on every attempt."""
 
+    error_class = ErrorClass.INTERNAL_SERVER_ERROR
     retryable = True
 
     def __init__(self) -> None:
@@ -80,6 +91,8 @@ class AccessBlocked(ModelError):
 class UsageLimitReached(ModelError):
     """The account has used up what its plan allows."""
 
+    error_class = ErrorClass.USAGE_LIMIT_EXCEEDED
+
     def __init__(
         self, plan: str | None, resets_at: int | None, rate_limits: RateLimitSnapshot | None = None
     ) -> None:
@@ -92,13 +105,25 @@ class UsageLimitReached(ModelError):
 
 
 class UsageNotIncluded(ModelError):
+    error_class = ErrorClass.USAGE_LIMIT_EXCEEDED
+
     def __init__(self) -> None:
         super().__init__("Your ChatGPT plan does not include the use of this model from here.")
 
 
 class QuotaExceeded(ModelError):
+    error_class = ErrorClass.USAGE_LIMIT_EXCEEDED
+
     def __init__(self) -> None:
         super().__init__("The account's quota is used up. Look at its plan and billing details.")
+
+
+INCOMPLETE = {
+    "max_output_tokens": ErrorClass.OUTPUT_LIMIT,
+    "length": ErrorClass.OUTPUT_LIMIT,
+    "content_filter": ErrorClass.REFUSED,
+}
+"""Why a provider stopped in the middle of an answer, in its own words."""
 
 
 class IncompleteResponse(ModelError):
@@ -107,9 +132,12 @@ class IncompleteResponse(ModelError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"The model's answer is incomplete, reason: {excerpt(reason)}")
         self.reason = reason
+        self.error_class = INCOMPLETE.get(reason, ErrorClass.OTHER)
 
 
 class InvalidPrompt(ModelError):
+    error_class = ErrorClass.BAD_REQUEST
+
     def __init__(self, message: str) -> None:
         super().__init__(f"The provider does not accept the request: {excerpt(message)}")
 
@@ -138,6 +166,8 @@ class ResponseUnreadable(ModelError):
 class ConnectionFailed(ModelError):
     """No connection, or no response."""
 
+    error_class = ErrorClass.HTTP_CONNECTION_FAILED
+
     def __init__(self, origin: str, reason: str, *, retryable: bool = True) -> None:
         super().__init__(f"No connection to {origin}: {reason}")
         self.retryable = retryable
@@ -150,6 +180,8 @@ class HeadersTimedOut(StreamDisconnected):
 
 class MissingVariable(ModelError):
     """The variable that a provider's key is to be read from is not set."""
+
+    error_class = ErrorClass.UNAUTHORIZED
 
     def __init__(self, name: str, instructions: str | None) -> None:
         super().__init__(
@@ -165,6 +197,8 @@ class NoBaseUrl(ModelError):
 class CredentialsUnavailable(ModelError):
     """Somebody is logged in, but the login cannot be used or renewed."""
 
+    error_class = ErrorClass.UNAUTHORIZED
+
 
 def status_line(status: int) -> str:
     """`404 Not Found`."""
@@ -176,6 +210,16 @@ def status_line(status: int) -> str:
 
 def excerpt(text: str) -> str:
     return text if len(text) <= LONGEST_EXCERPT else f"{text[:LONGEST_EXCERPT]}…"
+
+
+def _class_of(status: int) -> ErrorClass:
+    if status == HTTPStatus.UNAUTHORIZED:
+        return ErrorClass.UNAUTHORIZED
+    if status in BUSY:
+        return ErrorClass.SERVER_OVERLOADED
+    if 400 <= status < 500:
+        return ErrorClass.BAD_REQUEST
+    return ErrorClass.INTERNAL_SERVER_ERROR if status >= 500 else ErrorClass.OTHER
 
 
 def _utc(seconds: int | None) -> str | None:

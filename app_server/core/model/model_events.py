@@ -34,7 +34,7 @@ class OutputTextDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class ReasoningSummaryDelta:
+class ReasoningSummaryTextDelta:
     delta: str
     summary_index: int
 
@@ -70,7 +70,7 @@ ModelEvent = (
     | OutputItemAdded
     | OutputItemDone
     | OutputTextDelta
-    | ReasoningSummaryDelta
+    | ReasoningSummaryTextDelta
     | ReasoningSummaryPartAdded
     | ReasoningContentDelta
     | RateLimits

@@ -10,7 +10,7 @@ import anyio
 from app_server.core.auth.auth_manager import Credentials
 from app_server.core.config.types import ProviderConfig
 from app_server.core.errors import ModelError
-from app_server.core.http.types import Http, HttpFailure, HttpRequest
+from app_server.core.http.exchange import Http, HttpFailure, HttpRequest
 from app_server.core.model.endpoints import endpoint
 from app_server.core.model.model_errors import excerpt, status_line
 from app_server.core.model.payload import mapping, parse_object, text_of

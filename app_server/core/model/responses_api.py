@@ -24,8 +24,8 @@ from app_server.core.model.model_events import (
     OutputItemDone,
     OutputTextDelta,
     ReasoningContentDelta,
-    ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
+    ReasoningSummaryTextDelta,
 )
 from app_server.core.model.payload import EventReader, count, mapping, text_of
 from app_server.core.model.reply_size import ReplySize
@@ -102,7 +102,7 @@ def _summary_delta(payload: Payload) -> ModelEvent | None:
     delta = payload.get("delta")
     if not isinstance(delta, str):
         return None
-    return ReasoningSummaryDelta(delta, count(payload.get("summary_index")) or 0)
+    return ReasoningSummaryTextDelta(delta, count(payload.get("summary_index")) or 0)
 
 
 def _summary_part(payload: Payload) -> ModelEvent:

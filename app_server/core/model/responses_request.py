@@ -65,6 +65,8 @@ def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[st
     """The reasoning effort and the kind of summary; None for models without reasoning."""
     supported = settings.supports_reasoning_summaries
     if not (family.supports_reasoning_summaries if supported is None else supported):
+        if settings.sends_chosen_effort and settings.effort is not None:
+            return {"effort": settings.effort.value}
         return None
     effort = settings.effort or family.default_effort
     return {**({"effort": effort.value} if effort else {}), "summary": settings.summary.value}
@@ -139,7 +141,7 @@ def _input(prompt: Prompt, cache: ItemBytes, *, stored: bool) -> list[bytes]:
         body = plainly(item, commands).to_json()
         return _with_id(body, item) if stored else body
 
-    return cache.of(items, f"responses {plain} {stored}", write)
+    return cache.of(items, ("responses", plain, stored), write)
 
 
 def _with_id(body: bytes, item: ResponseItem) -> bytes:

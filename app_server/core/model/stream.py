@@ -11,8 +11,8 @@ from typing import Protocol
 
 from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError, StreamDisconnected
+from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
-from app_server.core.http.types import Fault, HttpFailure
 from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge, ResponseUnreadable
 from app_server.core.model.model_events import ModelEvent
 from app_server.core.model.reply_size import MAX_ANSWER_BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.patch_plan import FileEdit, PatchPlan
+from protocol.engine.items import FileTexts
 from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 
 SHOWN_CONTEXT = 1
@@ -12,6 +13,15 @@ SHOWN_CONTEXT = 1
 
 def shown_changes(plan: PatchPlan) -> dict[str, FileChange]:
     return {edit.place.path: _change(edit) for edit in plan.edits}
+
+
+def shown_texts(plan: PatchPlan) -> dict[str, FileTexts]:
+    return {
+        edit.place.path: FileTexts(
+            None if edit.old is None else _text(edit.old), None if edit.new is None else _text(edit.new)
+        )
+        for edit in plan.edits
+    }
 
 
 def _change(edit: FileEdit) -> FileChange:

@@ -57,16 +57,6 @@ def plan_patch(patch: Patch, cwd: str, files: PatchFiles) -> PatchPlan:
     return PatchPlan(files.resolve_path(cwd), tuple(planner.edits.values()), tuple(summary))
 
 
-def resolve_targets(patch: Patch, cwd: str, files: PatchFiles) -> tuple[Place, ...]:
-    """Every path of the patch, resolved, before any file is read."""
-    names: list[str] = []
-    for operation in patch.operations:
-        names.append(operation.path)
-        if isinstance(operation, UpdateFile) and operation.move_to:
-            names.append(operation.move_to)
-    return tuple(resolve_place(name, cwd, files) for name in names)
-
-
 def resolve_place(label: str, cwd: str, files: PatchFiles) -> Place:
     shown = os.path.normpath(os.path.join(cwd, label))
     real = files.resolve_path(os.path.join(cwd, label))

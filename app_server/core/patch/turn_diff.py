@@ -34,8 +34,12 @@ class _Tracked:
 class TurnDiffTracker:
     """One per turn. Call `record` before a patch is written. `unified_diff` blocks while it reads the disk."""
 
-    def __init__(self, read: Callable[[str], Snapshot | NoSnapshot] = read_regular) -> None:
+    def __init__(
+        self, read: Callable[[str], Snapshot | NoSnapshot] = read_regular, base: str | None = None
+    ) -> None:
+        """`base`: the directory to which names are relative; without one it is the repository's root."""
         self._read = read
+        self._base = base
         self._files: list[_Tracked] = []
         self._at: dict[str, _Tracked] = {}
         self._roots: dict[str, str | None] = {}
@@ -53,8 +57,12 @@ class TurnDiffTracker:
 
     def unified_diff(self) -> str | None:
         """None where nothing differs."""
-        parts = sorted((self._name(tracked.now), n, tracked) for n, tracked in enumerate(self._files))
-        return "".join([self._file_diff(name, tracked) for name, _, tracked in parts]) or None
+        by_new_name = self._base is None
+        parts = sorted(
+            (self._name(tracked.now if by_new_name else tracked.first), n, tracked)
+            for n, tracked in enumerate(self._files)
+        )
+        return "".join([self._file_diff(self._name(tracked.now), tracked) for _, _, tracked in parts]) or None
 
     def _track(self, edit: FileEdit) -> _Tracked:
         tracked = self._at.get(edit.place.real)
@@ -93,7 +101,10 @@ class TurnDiffTracker:
         return "".join([*head, _body(old, new, f"a/{old_name}", f"b/{name}")])
 
     def _name(self, place: Place) -> str:
-        """Relative to the repository; outside of one, the whole path."""
+        """Relative to the base or the repository; outside of it, the whole path."""
+        if self._base is not None:
+            below = os.path.relpath(place.path, self._base)
+            return place.path if below.startswith("..") else below
         root = self._repository(os.path.dirname(place.path))
         return os.path.relpath(place.path, root) if root else place.path
 

@@ -1,15 +1,30 @@
-"""Archives a conversation: moves its rollout to `archived_sessions`, out of the list."""
+"""Moves rollouts to `archived_sessions`, out of the list, and back; deletes them.
+
+A rollout is moved or deleted only while no server writes it. Nothing is ever replaced.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.core.errors import ConversationError
-from app_server.core.rollout.disk import describe, make_private_folders
-from app_server.core.rollout.rollout_errors import ArchiveRefused
-from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, journal_path, parse_rollout_name
+from app_server.core.rollout.disk import describe, make_private_folders, open_for_reading
+from app_server.core.rollout.locks import lock_rollout, unlock_rollout
+from app_server.core.rollout.rollout_errors import ArchiveRefused, RolloutBusy
+from app_server.core.rollout.rollout_names import (
+    ARCHIVED,
+    SESSIONS,
+    journal_path,
+    parse_rollout_name,
+    stored_path,
+)
 from protocol.ids import ConversationId
+
+log = logging.getLogger(__name__)
 
 
 def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
@@ -37,15 +52,72 @@ def archivable(home: Path, conversation_id: ConversationId, rollout: Path) -> Pa
 
 
 def archive_rollout(home: Path, conversation_id: ConversationId, rollout: Path) -> Path:
-    """Returns the new path. The rollout's writer must be closed. Raises like `archivable`."""
+    """Returns the new path. Raises like `archivable`, and `RolloutBusy` while somebody writes it."""
     real = archivable(home, conversation_id, rollout)
-    target = home / ARCHIVED / real.name
-    try:
+    return _move(real, home / ARCHIVED / real.name, "archive")
+
+
+def unarchive_rollout(home: Path, rollout: Path) -> Path:
+    """Moves an archived rollout to the folder of its day, as the one that was changed last; returns the new path.
+
+    Raises `ConversationError`, and `RolloutBusy` while somebody writes it.
+    """
+    name = parse_rollout_name(rollout.name)
+    if name is None:
+        raise ConversationError(
+            f"failed to unarchive conversation: {rollout.name} is not the name of a rollout"
+        )
+    target = stored_path(home, name).with_name(rollout.name)
+    moved = _move(rollout, target, "unarchive")
+    os.utime(moved)
+    return moved
+
+
+def delete_rollout(rollout: Path) -> None:
+    """Raises `ConversationError`, and `RolloutBusy` while somebody writes it."""
+    with _exclusively(rollout, "delete"):
+        journal_path(rollout).unlink(missing_ok=True)
+        rollout.unlink()
+
+
+def require_unused(rollout: Path) -> None:
+    """Raises `RolloutBusy` while somebody writes it."""
+    with _exclusively(rollout, "change"):
+        pass
+
+
+def _move(source: Path, target: Path, verb: str) -> Path:
+    with _exclusively(source, verb):
         make_private_folders(target.parent)
-        os.rename(real, target)
-    except OSError as error:
-        raise ConversationError(f"failed to archive conversation: {describe(error)}") from None
-    journal = journal_path(real)
-    if journal.is_file():
-        journal.rename(journal_path(target))
+        if os.path.lexists(target):
+            raise ConversationError(f"failed to {verb} conversation: {target} exists already")
+        os.rename(source, target)
+        journal = journal_path(source)
+        if journal.is_file():
+            journal.rename(journal_path(target))
     return target
+
+
+@contextmanager
+def _exclusively(rollout: Path, verb: str) -> Iterator[None]:
+    """Holds the lock of the rollout's writer. An `OSError` becomes a `ConversationError`."""
+    try:
+        fd = open_for_reading(rollout)
+        lock: int | None = None
+        try:
+            try:
+                lock = lock_rollout(fd, rollout)
+            except BlockingIOError:
+                name = parse_rollout_name(rollout.name)
+                who = name.conversation_id if name else rollout
+                raise RolloutBusy(f"conversation {who} already has an active writer") from None
+            except OSError as error:
+                log.warning("rollout: cannot lock %s: %s", rollout, error)  # as the writer does
+            try:
+                yield
+            finally:
+                unlock_rollout(fd, lock)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise ConversationError(f"failed to {verb} conversation: {describe(error)}") from None

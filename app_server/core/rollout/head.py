@@ -71,14 +71,15 @@ def read_summary(path: Path, default_provider: str) -> StoredSummary:
     except ValueError:
         raise RolloutUnreadable("the path cannot be one of a file") from None
     try:
-        return _summarise(path, fd, default_provider)
+        return summarise(path, fd, default_provider)
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
     finally:
         os.close(fd)
 
 
-def _summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
+def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
+    """The same of an open file. Raises `RolloutUnreadable` and `OSError`."""
     # No validators: a list is often the first request, and building them takes longer than the page.
     meta: dict[str, Json] | None = None
     said: str | None = None

@@ -22,7 +22,7 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
     """None where no turn was stored. Raises OSError."""
     fd = open_for_reading(path)
     try:
-        for line in _lines_from_the_end(fd):
+        for line in lines_from_the_end(fd):
             if MARK in line and (stored := parse_line(line)) and isinstance(stored.payload, TurnContextItem):
                 return stored.payload
         return None
@@ -30,7 +30,8 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
         os.close(fd)
 
 
-def _lines_from_the_end(fd: int) -> Iterator[bytes]:
+def lines_from_the_end(fd: int) -> Iterator[bytes]:
+    """The lines of a file, the last one first; at most `MOST_BYTES` of it."""
     end = os.fstat(fd).st_size
     begin = max(end - MOST_BYTES, 0)
     rest = b""

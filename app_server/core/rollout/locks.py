@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import stat
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
@@ -27,6 +26,8 @@ only flock exists; then the rollout itself is locked.
 
 RANGE = struct.Struct("hhqqi4x")
 HISTORY_OFFSET = 0
+LINES_OFFSET = (1 << 62) + 1
+"""Behind all offsets of rollouts."""
 BUSY = (errno.EAGAIN, errno.EACCES)
 RETRY_SECONDS = 0.005
 
@@ -47,6 +48,8 @@ def lock_rollout(fd: int, path: Path) -> int | None:
     if home is None or SET_LOCK is None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return None
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, which lists do without
+
     status = os.fstat(fd)
     name = hashlib.blake2b(f"{status.st_dev} {status.st_ino}".encode(), digest_size=8)
     return _try(home, 1 + (int.from_bytes(name.digest(), "big") >> 2))
@@ -61,13 +64,22 @@ def unlock_rollout(fd: int, lock: int | None) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-@contextmanager
-def history_lock(home: Path, seconds: float) -> Iterator[None]:
+def history_lock(home: Path, seconds: float) -> AbstractContextManager[None]:
     """Holds the lock of the message history. Raises `OSError` after this time."""
+    return _held(home, HISTORY_OFFSET, seconds)
+
+
+def lines_lock(home: Path, seconds: float) -> AbstractContextManager[None]:
+    """Holds the lock of the files with names and metadata. Raises `OSError` after this time."""
+    return _held(home, LINES_OFFSET, seconds)
+
+
+@contextmanager
+def _held(home: Path, offset: int, seconds: float) -> Iterator[None]:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            fd = _try(home, HISTORY_OFFSET)
+            fd = _try(home, offset)
             break
         except BlockingIOError:
             if time.monotonic() >= deadline:

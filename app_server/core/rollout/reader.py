@@ -10,6 +10,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -24,15 +25,18 @@ from app_server.core.rollout.batches import (
 )
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.journal import leftover_items
-from app_server.core.rollout.objects import is_blank, parse_object
+from app_server.core.rollout.objects import is_blank, parse_object, parse_record
 from app_server.core.rollout.persistence_policy import is_persisted
+from app_server.core.rollout.reverts import REVERTED, TakenBack
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.stored_goal import GOAL_LINES, goal_of
 from app_server.core.rollout.stored_lines import cut_line, parse_line
+from protocol.engine.goals import Goal
 from protocol.events.msg import EventMsg, parse_event_msg
 from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
-from protocol.rollout import CompactedItem, RolloutItem, SessionMetaLine, StoredEvent, TurnContextItem
+from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent, TurnContextItem
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
@@ -60,11 +64,16 @@ class StoredConversation:
     """The model of the last turn."""
     skipped: int
     """The number of unreadable lines."""
+    lines: int
+    """Of the file, or as many as were asked for."""
+    taken_back: TakenBack
+    """Lines that do not count."""
+    goal: Goal | None = None
 
 
-def read_rollout(path: Path) -> StoredConversation:
-    """Raises `RolloutUnreadable`; its text never has anything of the file. Slow for long files: use a
-    thread."""
+def read_rollout(path: Path, keeps: int | None = None) -> StoredConversation:
+    """What the file holds, or its first `keeps` lines. Raises `RolloutUnreadable`; its text never has anything of the
+    file. Slow for long files: use a thread."""
     try:
         fd = open_for_reading(path)
     except OSError as error:
@@ -75,10 +84,10 @@ def read_rollout(path: Path) -> StoredConversation:
         if (size := os.fstat(fd).st_size) > MAX_ROLLOUT_BYTES:
             raise RolloutUnreadable(f"{path} is too large to be read ({size} bytes)")
         with _without_collector():
-            found = _Collector()
-            for line in read_lines(fd):
-                found.add_line(line)
-            found.validate_batches()
+            found = _collected(fd, keeps, TakenBack())
+            if found.taken_back:
+                os.lseek(fd, 0, os.SEEK_SET)
+                found = _collected(fd, found.lines, found.taken_back)
             if found.meta is None:
                 raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
             return StoredConversation(
@@ -86,9 +95,12 @@ def read_rollout(path: Path) -> StoredConversation:
                 meta=found.meta,
                 items=tuple(found.items),
                 initial_messages=tuple(found.messages),
-                leftover=tuple(leftover_items(journal_path(path), fd)),
+                leftover=tuple(leftover_items(journal_path(path), fd)) if keeps is None else (),
                 last_model=found.last_model(),
                 skipped=found.skipped,
+                lines=found.lines,
+                taken_back=found.taken_back,
+                goal=goal_of(found.goal),
             )
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
@@ -96,20 +108,44 @@ def read_rollout(path: Path) -> StoredConversation:
         os.close(fd)
 
 
-def read_records(path: Path) -> list[RolloutItem]:
-    """Every record except the metadata, in the order of the file. Much slower than `read_rollout`."""
-    fd = open_for_reading(path)
+def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
+    """Every line that counts, as it is in the file, but for the metadata and for what is no record. Raises OSError."""
+    fd = open_for_reading(stored.path)
     try:
-        stored = (parse_line(line) for line in read_lines(fd))
-        return [line.payload for line in stored if line and not isinstance(line.payload, SessionMetaLine)]
+        for number, line in enumerate(islice(read_lines(fd), stored.lines)):
+            kind, _, _ = cut_line(line)
+            named = kind.decode() if kind else _kind_of(line)
+            if named not in (None, "session_meta") and number not in stored.taken_back:
+                yield line
     finally:
         os.close(fd)
+
+
+def _kind_of(line: bytes) -> str | None:
+    record = parse_record(line)
+    kind = record.get("type") if record is not None else None
+    return kind if isinstance(kind, str) else None
+
+
+def _collected(fd: int, most: int | None, without: TakenBack) -> _Collector:
+    """Of so many lines, without some of them."""
+    found = _Collector()
+    for number, line in enumerate(islice(read_lines(fd), most)):
+        found.lines = number + 1
+        if number not in without:
+            found.add_line(number, line)
+    found.validate_batches()
+    if without:
+        found.taken_back = without
+    return found
 
 
 class _Collector:
     """Collects history lines and messages, each in the order of the file."""
 
     def __init__(self) -> None:
+        self.lines = 0
+        self.taken_back = TakenBack()
         self.meta: SessionMetaLine | None = None
         self.items: list[HistoryLine] = []
         self.messages: list[EventMsg] = []
@@ -117,8 +153,10 @@ class _Collector:
         self._item_payloads: list[bytes] = []
         self._message_payloads: list[bytes] = []
         self._turn_context: bytes | None = None
+        self.goal: bytes | None = None
+        """The last line about one."""
 
-    def add_line(self, line: bytes) -> None:
+    def add_line(self, number: int, line: bytes) -> None:
         """Adds lines in their usual form to a batch; parses other lines at once, after the pending batch."""
         kind, payload, name = cut_line(line)
         if kind == b"response_item" and name in ITEM_NAMES:
@@ -127,6 +165,11 @@ class _Collector:
             self._message_payloads.append(payload)
         elif kind == b"turn_context":
             self._turn_context = payload
+            return
+        elif kind == b"event_msg" and name == REVERTED.encode():
+            self.taken_back.take(parse_object(payload) or {}, number)
+        elif kind == b"event_msg" and name in GOAL_LINES:
+            self.goal = payload
             return
         elif kind == b"event_msg" and name:
             return  # turn and item events, which the conversation API does not replay on a resume

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
-from app_server.core.rollout.reader import HistoryLine, StoredConversation, read_records, read_rollout
+from app_server.core.rollout.reader import HistoryLine, StoredConversation, copied_lines, read_rollout
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.records import dataclass
 from protocol.responses import (
@@ -23,7 +24,7 @@ from protocol.responses import (
     LocalShellCall,
     ResponseItem,
 )
-from protocol.rollout import CompactedItem, RolloutItem
+from protocol.rollout import CompactedItem, StoredEvent
 
 ABORTED = "aborted"
 """The output of a call that a crash interrupted."""
@@ -42,11 +43,16 @@ class Reopened:
     writer: RolloutWriter
 
 
-def reopen(path: Path, now: Callable[[], datetime], disk: DiskCalls = REAL_DISK) -> Reopened:
-    """Raises `RolloutUnreadable` or `RolloutBusy`. Slow for long files: use a thread."""
+def reopen(
+    path: Path, now: Callable[[], datetime], disk: DiskCalls = REAL_DISK, revert: StoredEvent | None = None
+) -> Reopened:
+    """`revert` is appended first: the conversation goes on without what it takes back. Raises `RolloutUnreadable` or
+    `RolloutBusy`. Slow for long files: use a thread."""
     # The lock comes first: no other process may append between reading and writing.
     writer = RolloutWriter.resume(path, now, disk)
     try:
+        if revert is not None:
+            writer.append([revert])
         stored = read_rollout(path)
     except BaseException:
         writer.close()
@@ -58,19 +64,20 @@ def reopen(path: Path, now: Callable[[], datetime], disk: DiskCalls = REAL_DISK)
     return Reopened(stored, writer)
 
 
-def read_for_fork(path: Path) -> tuple[StoredConversation, list[RolloutItem]]:
-    """A stored conversation, and the lines that a copy of it consists of but for its metadata. Leaves the file as
-    it is, whoever writes it. Raises `RolloutUnreadable`. Slow for long files: use a thread."""
-    stored = read_rollout(path)
-    found = with_outputs(stored.leftover, stored.items)
-    lines = [*read_records(path), *found]
-    return replace(stored, items=(*stored.items, *found), leftover=()), lines
+def read_for_fork(path: Path, keeps: int | None = None) -> StoredConversation:
+    """A stored conversation, or its first `keeps` lines, for a copy of it. Leaves the file as it is, whoever writes it.
+    Raises `RolloutUnreadable`. Slow for long files: use a thread."""
+    stored = read_rollout(path, keeps)
+    return replace(stored, leftover=tuple(with_outputs(stored.leftover, stored.items)))
 
 
-def append_all(writer: RolloutWriter, lines: Sequence[RolloutItem]) -> None:
-    """Appends in pieces, because a writer's backlog is limited."""
-    for start in range(0, len(lines), LINES_AT_ONCE):
-        writer.append(lines[start : start + LINES_AT_ONCE])
+def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:
+    """What is stored, and what is left over of a crash, for a file of its own. In pieces, because a writer's backlog is
+    limited. Raises OSError. Slow for long files: use a thread."""
+    lines = copied_lines(stored)
+    while piece := list(islice(lines, LINES_AT_ONCE)):
+        writer.append_lines(piece)
+    writer.append(stored.leftover)
 
 
 def with_outputs(items: Sequence[ResponseItem], before: Iterable[HistoryLine]) -> list[ResponseItem]:

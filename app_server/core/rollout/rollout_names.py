@@ -54,6 +54,12 @@ def parse_key(key: str) -> RolloutName | None:
     return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
 
 
+def stored_path(home: Path, name: RolloutName, *, archived: bool = False) -> Path:
+    """Where a rollout of that name is."""
+    folder = home / ARCHIVED if archived else home / SESSIONS / name.stamp[:10].replace("-", "/")
+    return folder / name.file_name
+
+
 def journal_path(rollout: Path) -> Path:
     return rollout.with_name(f".{rollout.name}.pending")
 

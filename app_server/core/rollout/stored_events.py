@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from protocol.base import Json, Model
 from protocol.engine.codec import item_to_value
-from protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from protocol.engine.events import (
+    GoalCleared,
+    GoalUpdated,
+    ItemCompleted,
+    SessionEvent,
+    TurnEnded,
+    TurnStarted,
+    TurnStatus,
+)
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
@@ -32,6 +40,9 @@ from protocol.rollout import StoredEvent
 
 TURN_ITEM = "turn_item"
 """The kind of a line that holds an item which no older event stands for."""
+
+GOAL_UPDATED, GOAL_CLEARED = "goal_updated", "goal_cleared"
+"""The kinds of lines about the goal of a conversation; the last one counts."""
 
 MARKER_ROOM = 64
 OUTPUT_CAP = 32 * 1024
@@ -53,6 +64,10 @@ def stored_events(event: SessionEvent, *, identity: bool) -> Sequence[StoredEven
             return [turn_started_line(event.turn_id, inner)] if identity else ()
         case TurnEnded():
             return _turn_end(inner, event.turn_id, identity=identity)
+        case GoalUpdated(goal=goal):
+            return [_bare(GOAL_UPDATED, {"goal": asdict(goal)})]
+        case GoalCleared():
+            return [_bare(GOAL_CLEARED, {})]
         case TokenCountEvent() | UndoCompletedEvent():
             return [_stored(inner, {"turn_id": event.turn_id} if identity else {})]
         case _:

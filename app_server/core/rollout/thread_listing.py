@@ -1,59 +1,51 @@
 """Pages of stored threads, in either direction, by the time of their start or of their last change, with filters.
 
-A page reads the names in all folders and, beside what it returns, the heads of files that a filter leaves out. A cursor
-is the sort value and the id of the last entry, so it stays valid when threads appear or go.
+Files are the truth: what a page shows was read from them, or is as their present state was read before. Where names
+give the order and most threads are wanted, a page reads the heads that it comes by. Everything else asks the index for
+candidates, which knows all heads; it is loaded then.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import field
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from app_server.core.rollout.head import StoredSummary, read_summary
-from app_server.core.rollout.listing import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from app_server.core.lazy import Lazy
+from app_server.core.rollout.listing import page_limit
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, parse_rollout_name
-from app_server.core.rollout.thread_summary import ThreadSummary, read_thread_summary
+from app_server.core.rollout.rollout_files import Bound, FolderNames, walk
+from app_server.core.rollout.rollout_names import RolloutName
+from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
+from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, parse_list_cursor
+from app_server.core.rollout.thread_summary import (
+    StoredThread,
+    ThreadSummary,
+    read_stored_thread,
+    thread_summary,
+)
+from protocol.ids import ConversationId
 from protocol.records import dataclass
 
-_CURSOR = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}|\d{20})\|([0-9a-f-]{36})")
+if TYPE_CHECKING:
+    from app_server.core.rollout.thread_index import ThreadIndex
+
+log = logging.getLogger(__name__)
+
+MOST_PASSED_BY = 200
+"""Heads that a page without the index reads and leaves out, before the index is asked."""
+
+HEADS_AHEAD = 50
+REST_AHEAD = 1.0
+"""Times as long as reading them took, so that everything else goes on meanwhile."""
+
+Candidates = Iterable[tuple[ListKey, StoredThread]]
 
 
-class InvalidListCursor(ValueError):
-    """The cursor is none of this list."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ListKey:
-    """Where an entry stands: entries sort by the value, then by the id."""
-
-    value: str
-    """The start as in the file's name, or the last change in nanoseconds, with leading zeros."""
-    thread_id: str
-
-    def cursor(self) -> str:
-        return f"{self.value}|{self.thread_id}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadFilter:
-    wanted: Callable[[StoredSummary], bool]
-    excluded: frozenset[str] = frozenset()
-    search: str | None = None
-    """Text that the preview or the name contains, in whatever case."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListRequest:
-    filter: ThreadFilter
-    archived: bool = False
-    by_change: bool = False
-    newest_first: bool = True
-    limit: int | None = None
-    cursor: str | None = None
+class TooManyPassedBy(Exception):
+    """Most threads do not match; the index knows better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,90 +55,93 @@ class ThreadPage:
     backwards_cursor: str | None = None
 
 
-@dataclass(slots=True)
-class _Page:
-    rows: list[tuple[ListKey, ThreadSummary]] = field(default_factory=list)
-    more: bool = False
+class ThreadLists:
+    """The lists of one home. All methods block; they may be called in several threads."""
 
+    def __init__(self, home: Path, notes: ThreadNotes, now: Callable[[], float]) -> None:
+        """`now` gives seconds since 1970."""
+        self._home, self._notes = home, notes
+        self._names = FolderNames(now)
 
-def list_threads(
-    home: Path, request: ListRequest, default_provider: str, name_of: Callable[[str], str | None]
-) -> ThreadPage:
-    """Blocks. Raises InvalidListCursor. Files that cannot be read are left out."""
-    after = _parse(request.cursor, by_change=request.by_change)
-    entries = sorted(_entries(home, request), reverse=request.newest_first)
-    limit = min(max(DEFAULT_PAGE_SIZE if request.limit is None else request.limit, 1), MAX_PAGE_SIZE)
-    page = _Page()
-    for key, path in entries:
-        if after is not None and (key >= after if request.newest_first else key <= after):
-            continue
-        summary = _summary(key, path, request.filter, default_provider, name_of)
-        if summary is None:
-            continue
-        if len(page.rows) == limit:
-            page.more = True
-            break
-        page.rows.append((key, summary))
-    if not page.rows:
-        return ThreadPage()
-    first, last = page.rows[0][0], page.rows[-1][0]
-    return ThreadPage(
-        tuple(summary for _, summary in page.rows), last.cursor() if page.more else None, first.cursor()
-    )
+        def load() -> ThreadIndex:
+            from app_server.core.rollout.thread_index import ThreadIndex  # noqa: PLC0415 - few lists need it
 
+            return ThreadIndex(home, now)
 
-def _parse(cursor: str | None, *, by_change: bool) -> ListKey | None:
-    if cursor is None:
-        return None
-    match = _CURSOR.fullmatch(cursor)
-    if match is None or match[1].isdigit() is not by_change:
-        raise InvalidListCursor(f"invalid cursor: {cursor[:100]}")
-    return ListKey(match[1], match[2])
+        self._index = Lazy(load)
+        self.reads_ahead = False
+        """Whether somebody calls `read_ahead` again and again."""
 
-
-def _entries(home: Path, request: ListRequest) -> Iterator[tuple[ListKey, Path]]:
-    for path in _rollouts(home / ARCHIVED, 0) if request.archived else _rollouts(home / SESSIONS, 3):
-        name = parse_rollout_name(path.name)
-        if name is None or name.conversation_id in request.filter.excluded:
-            continue
-        value = name.stamp
-        if request.by_change:
+    def page(self, request: ListRequest) -> ThreadPage:
+        """Raises InvalidListCursor. Files that cannot be read are left out."""
+        if request.follows_names:
             try:
-                value = f"{os.stat(path, follow_symlinks=False).st_mtime_ns:020}"
-            except OSError:
-                continue
-        yield ListKey(value, name.conversation_id), path
+                return self.page_by_names(request)
+            except TooManyPassedBy:
+                log.debug("most threads do not match; the index is asked")
+        start = parse_list_cursor(request.cursor, by_change=request.by_change)
+        noted = self._notes.read()
+        named = noted.named(request.filter.is_found) if request.filter.search is not None else []
+        return self._index.get().retried(
+            lambda index: _page(request, index.candidates(request, start, named), noted)
+        )
 
-
-def _rollouts(folder: Path, depth: int) -> Iterator[Path]:
-    """Regular files `depth` folders below; links are not followed."""
-    try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
-    except OSError:
-        return
-    for entry in found:
-        if depth and entry.name.isdigit() and entry.is_dir(follow_symlinks=False):
-            yield from _rollouts(folder / entry.name, depth - 1)
-        elif not depth and entry.is_file(follow_symlinks=False):
-            yield folder / entry.name
-
-
-def _summary(
-    key: ListKey,
-    path: Path,
-    wanted: ThreadFilter,
-    default_provider: str,
-    name_of: Callable[[str], str | None],
-) -> ThreadSummary | None:
-    try:
-        head = read_summary(path, default_provider)
-        if not (head.has_user_message and wanted.wanted(head)):
+    def read_ahead(self) -> float | None:
+        """Reads some heads, so that the first search finds them read. Returns for how many seconds to rest then; None
+        where there are no more.
+        """
+        begun = time.monotonic()
+        if not self._index.get().retried(lambda index: index.read_ahead(HEADS_AHEAD)):
             return None
-        if wanted.search is not None:
-            shown = f"{head.preview}\n{name_of(key.thread_id) or ''}".casefold()
-            if wanted.search.casefold() not in shown:
-                return None
-        return read_thread_summary(path, default_provider, name_of)
-    except RolloutUnreadable:
-        return None
+        return (time.monotonic() - begun) * REST_AHEAD
+
+    def page_by_names(self, request: ListRequest) -> ThreadPage:
+        """Raises TooManyPassedBy, and InvalidListCursor."""
+        start = parse_list_cursor(request.cursor, by_change=False)
+        return _page(request, self._by_names(request, start), self._notes.read())
+
+    def _by_names(
+        self, request: ListRequest, start: ListStart | None
+    ) -> Iterator[tuple[ListKey, StoredThread]]:
+        bound: Bound | None = None
+        if start is not None:
+            name = RolloutName(start.key.value, ConversationId(start.key.thread_id))
+            bound = Bound(name, start.included)
+        passed_by = 0
+        for name, path in walk(
+            self._home,
+            archived=request.archived,
+            newest_first=request.newest_first,
+            start=bound,
+            names_in=self._names,
+        ):
+            if name.conversation_id in request.filter.excluded:
+                continue
+            try:
+                stored = read_stored_thread(path)
+            except RolloutUnreadable:
+                stored = None
+            if stored is not None and request.filter.matches(stored.head, None):
+                yield ListKey(name.stamp, name.conversation_id), stored
+            elif (passed_by := passed_by + 1) > MOST_PASSED_BY:
+                raise TooManyPassedBy
+
+
+def _page(request: ListRequest, candidates: Candidates, noted: NotedNow) -> ThreadPage:
+    limit, provider = page_limit(request.limit), request.filter.default_provider
+    rows: list[tuple[ListKey, StoredThread]] = []
+    more = False
+    for key, stored in candidates:
+        if not request.filter.matches(stored.head, noted.name(key.thread_id)):
+            continue
+        if more := len(rows) == limit:
+            break
+        rows.append((key, stored))
+    if not rows:
+        return ThreadPage()
+    first, last = rows[0][0], rows[-1][0]
+    return ThreadPage(
+        tuple(thread_summary(stored, provider, noted) for _, stored in rows),
+        last.cursor() if more else None,
+        first.cursor(included=True),
+    )

@@ -5,25 +5,31 @@ was used last, and with which model.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.disk import describe, open_for_reading
-from app_server.core.rollout.head import Revision, read_summary
+from app_server.core.rollout.head import Revision, StoredSummary, summarise
 from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.objects import parse_object, parse_record
+from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_names import ARCHIVED, parse_rollout_name
-from app_server.core.rollout.stored_lines import cut_line
-from protocol.base import Json
+from app_server.core.rollout.rollout_files import find
+from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
 from protocol.ids import ConversationId
 from protocol.origins import SessionOrigin
 from protocol.records import dataclass
 
+if TYPE_CHECKING:
+    from protocol.base import Json
+
 TAIL_BYTES = 256 * 1024
 """So much of a file's end is searched for the settings of its last turn: a request to the model stores them anew."""
+
+
+_MOST = 2**63 - 1
+_SETTINGS = b'"turn_context"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,47 @@ class ModelInUse:
     effort: str | None = None
 
 
+def state_values(status: os.stat_result) -> tuple[int, int, int, int]:
+    """What a `FileState` has."""
+    changed, moved = status.st_mtime_ns, status.st_ctime_ns
+    return (
+        status.st_ino & _MOST,
+        status.st_size,
+        changed if changed < _MOST else _MOST,
+        moved if moved < _MOST else _MOST,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """By which a change of a file is seen; in numbers of 64 bits with a sign."""
+
+    inode: int
+    size: int
+    changed_ns: int
+    """Its modification time."""
+    moved_ns: int
+    """Its status change time, which nobody can set."""
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileState:
+        return cls(*state_values(status))
+
+    @property
+    def values(self) -> tuple[int, int, int, int]:
+        return (self.inode, self.size, self.changed_ns, self.moved_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredThread:
+    """What the file of a conversation says of it. A head without a provider has an empty one."""
+
+    head: StoredSummary
+    model: str | None
+    effort: str | None
+    state: FileState
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadSummary:
     """Times are in whole seconds since 1970."""
@@ -64,25 +111,34 @@ class ThreadSummary:
     ephemeral: bool = False
 
 
-def read_thread_summary(
-    path: Path, default_provider: str, name_of: Callable[[str], str | None]
-) -> ThreadSummary:
-    """`name_of` knows the names that users gave, by id. Raises `RolloutUnreadable`; its text says nothing that the file
-    says.
-    """
-    head = read_summary(path, default_provider)
+def read_thread_summary(path: Path, default_provider: str, notes: ThreadNotes) -> ThreadSummary:
+    """Raises `RolloutUnreadable`; its text says nothing that the file says."""
+    return thread_summary(read_stored_thread(path), default_provider, notes.read())
+
+
+def read_stored_thread(path: Path) -> StoredThread:
+    """Raises `RolloutUnreadable`; its text says nothing that the file says."""
     try:
         fd = open_for_reading(path)
         try:
-            updated_at = int(os.fstat(fd).st_mtime)
+            head = summarise(path, fd, "")
             model, effort = _last_model(fd)
+            return StoredThread(head, model, effort, FileState.of(os.fstat(fd)))
         finally:
             os.close(fd)
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    except ValueError:
+        raise RolloutUnreadable("the path cannot be one of a file") from None
+
+
+def thread_summary(stored: StoredThread, default_provider: str, noted: NotedNow) -> ThreadSummary:
+    """What the file says, with what users said beside it."""
+    head, updated_at = stored.head, stored.state.changed_ns // 1_000_000_000
+    id = head.conversation_id
     return ThreadSummary(
-        id=head.conversation_id,
-        path=path,
+        id=id,
+        path=head.path,
         preview=head.preview,
         created_at=_seconds(head.timestamp, updated_at),
         updated_at=updated_at,
@@ -91,11 +147,11 @@ def read_thread_summary(
             cli_version=head.cli_version,
             originator=head.originator,
             source=head.source,
-            git_info=head.git_info,
+            git_info=noted.revision(id) or head.git_info,
             forked_from=head.forked_from,
         ),
-        model=ModelInUse(head.model_provider, model, effort),
-        name=name_of(head.conversation_id),
+        model=ModelInUse(head.model_provider or default_provider, stored.model, stored.effort),
+        name=noted.name(id),
     )
 
 
@@ -104,39 +160,33 @@ def find_thread(home: Path, conversation_id: ConversationId) -> Path:
     try:
         return find_rollout(home, conversation_id)
     except RolloutNotFound:
-        folder = home / ARCHIVED
-        for path in _rollouts(folder):
-            name = parse_rollout_name(path.name)
-            if name is not None and name.conversation_id == conversation_id.lower():
-                return path
-        raise
+        path = find_archived(home, conversation_id)
+        if path is None:
+            raise
+        return path
 
 
-def _rollouts(folder: Path) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            yield from (folder / entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-    except OSError:
-        return
+def find_archived(home: Path, conversation_id: ConversationId) -> Path | None:
+    """Where that conversation is stored in the archive."""
+    return find(home, conversation_id, archived=True)
 
 
 def _last_model(fd: int) -> tuple[str | None, str | None]:
     """Model and effort of the last turn, where the end of the file still says them."""
     start = max(0, os.fstat(fd).st_size - TAIL_BYTES)
-    for line in reversed(os.pread(fd, TAIL_BYTES, start).split(b"\n")):
-        settings = _settings(line)
+    tail = os.pread(fd, TAIL_BYTES, start)
+    at = len(tail)
+    while (at := tail.rfind(_SETTINGS, 0, at)) >= 0:
+        begin, end = tail.rfind(b"\n", 0, at) + 1, tail.find(b"\n", at)
+        settings = _settings(tail[begin : end if end >= 0 else len(tail)])
         if settings is not None:
             model, effort = settings.get("model"), settings.get("effort")
             return model if isinstance(model, str) else None, effort if isinstance(effort, str) else None
+        at = begin
     return None, None
 
 
 def _settings(line: bytes) -> dict[str, Json] | None:
-    if b'"turn_context"' not in line:
-        return None
-    kind, payload, _ = cut_line(line)
-    if kind:
-        return parse_object(payload) if kind == b"turn_context" else None
     match parse_record(line):
         case {"type": "turn_context", "payload": dict() as found}:
             return found

@@ -6,9 +6,11 @@ message, and ids are derived from the conversation's id and the line number, so 
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from app_server.core.rollout.stored_events import TURN_ITEM
 from protocol.base import Json
@@ -34,6 +36,7 @@ from protocol.engine.items import (
     UserMessage,
 )
 from protocol.engine.legacy import COMPACTED
+from protocol.engine.turns import TurnRenamed
 from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
@@ -44,7 +47,7 @@ Line = tuple[int, str, Mapping[str, Json]]
 """Number in the file from 0, `type`, `payload`."""
 
 
-def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[SessionEvent]:
+def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[SessionEvent | TurnRenamed]:
     """The events of all turns, each with an end. A turn without a stored end was interrupted; in old files, which
     store no ends, it counts as completed.
     """
@@ -70,7 +73,9 @@ class TurnReader:
     _after_compaction: bool = False
     _turn_started: float | None = None
 
-    def read_line(self, number: int, kind: str, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
+    def read_line(
+        self, number: int, kind: str, payload: Mapping[str, Json]
+    ) -> Iterator[SessionEvent | TurnRenamed]:
         name = payload.get("type") if kind == "event_msg" else None
         if name not in ("agent_reasoning", "agent_reasoning_raw_content"):
             yield from self._end_reasoning()
@@ -114,11 +119,12 @@ class TurnReader:
         yield from self._close()
 
     # --- turns
-    def _turn_start(self, number: int, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
+    def _turn_start(self, number: int, payload: Mapping[str, Json]) -> Iterator[SessionEvent | TurnRenamed]:
         turn_id = _text(payload, "turn_id") or self._derived("turn", number)
         if turn_id == self._turn:
             return
         if payload.get("late") and self._turn is not None:
+            yield TurnRenamed(self._turn, turn_id)
             self._turn, self._explicit = turn_id, True
             return
         yield from self._close()
@@ -241,11 +247,24 @@ class TurnReader:
 
     def _derived(self, what: str, number: int) -> str:
         """An id that is the same for each reading, and unique to this conversation."""
-        try:
-            space = uuid.UUID(self.conversation_id)
-        except ValueError:
-            space = uuid.uuid5(uuid.NAMESPACE_OID, self.conversation_id)
-        return str(uuid.uuid5(space, f"{what} {number}"))
+        return derived_id(self.conversation_id, f"{what} {number}")
+
+
+def derived_id(conversation_id: str, name: str) -> str:
+    """The text of `uuid.uuid5(conversation, name)`; written out, since old files need thousands of them at once."""
+    digest = bytearray(hashlib.sha1(_space(conversation_id) + name.encode(), usedforsecurity=False).digest())
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest[:16].hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+@lru_cache(maxsize=16)
+def _space(conversation_id: str) -> bytes:
+    try:
+        return uuid.UUID(conversation_id).bytes
+    except ValueError:
+        return uuid.uuid5(uuid.NAMESPACE_OID, conversation_id).bytes
 
 
 def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> Item | None:

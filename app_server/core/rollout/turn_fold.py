@@ -19,7 +19,7 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.turns import EndedItem, TurnRecord, TurnState
+from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed, TurnState
 from protocol.records import dataclass
 
 STATES = {
@@ -74,12 +74,15 @@ class TurnFold:
     turns: list[TurnRecord] = field(default_factory=list)
     _index: dict[str, int] = field(default_factory=dict)
 
-    def apply_all(self, events: Iterable[SessionEvent]) -> None:
+    def apply_all(self, events: Iterable[SessionEvent | TurnRenamed]) -> None:
         for event in events:
             self.apply(event)
 
-    def apply(self, event: SessionEvent) -> None:
+    def apply(self, event: SessionEvent | TurnRenamed) -> None:
         """Ignores events outside of turns."""
+        if isinstance(event, TurnRenamed):
+            self._rename(event)
+            return
         turn_id = event.turn_id
         match event.event:
             case TurnStarted(kind=kind, started_at=started_at) if turn_id is not None:
@@ -102,10 +105,15 @@ class TurnFold:
         last = self.turns[-1] if self.turns else None
         return last if last is not None and last.state is TurnState.IN_PROGRESS else None
 
-    def forget_ended(self) -> None:
-        """Drops the turns that have ended, for callers that read those from the disk."""
-        self.turns = [turn for turn in self.turns if turn.state is TurnState.IN_PROGRESS]
-        self._index = {turn.id: n for n, turn in enumerate(self.turns)}
+    def _rename(self, event: TurnRenamed) -> None:
+        n = self._index.get(event.before)
+        if n is None:
+            return
+        if event.after in self._index:  # two turns of one name: the first lines are one that got no end
+            self._change(event.before, lambda turn: replace(turn, state=TurnState.INTERRUPTED))
+            return
+        self._index[event.after] = self._index.pop(event.before)
+        self._change(event.after, lambda turn: replace(turn, id=event.after))
 
     def _open_turn(self, turn_id: str) -> None:
         if turn_id not in self._index:
@@ -118,7 +126,9 @@ class TurnFold:
 
     def _add(self, turn_id: str, event: ItemCompleted) -> None:
         item = kept_item(event.item)
-        item = replace(item, id=self.ids.end(item.id))
+        id = self.ids.end(item.id)
+        if item.id != id:
+            item = replace(item, id=id)
         ended = EndedItem(item, event.started_at_ms or None, event.at_ms or None, event.cut)
         self._change(turn_id, lambda turn: replace(turn, items=(*turn.items, ended)))
 

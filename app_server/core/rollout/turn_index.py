@@ -12,10 +12,12 @@ from collections import OrderedDict
 from dataclasses import field, replace
 from threading import Lock
 
-from app_server.core.rollout.turn_events import TurnReader
+from app_server.core.rollout.reverts import TakenBack
+from app_server.core.rollout.turn_events import Line, TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.rollout.turn_lines import RawLine, raw_lines, turn_line
+from app_server.core.rollout.turn_lines import RawLine, find_reverts, raw_lines, turn_line
 from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent, TurnEnded, TurnStarted
+from protocol.engine.turns import TurnRenamed
 from protocol.records import dataclass
 
 KEPT = 8
@@ -39,8 +41,19 @@ class TurnPlace:
     """Ids of its items, unique in the conversation."""
     implicit: bool = False
     """The file has no line for its begin."""
+    names: tuple[str, ...] = ()
+    """Ids that lines behind its first gave it; the last is the one that counts."""
     to_the_end: bool = False
     """The end of the file ends it, or an item of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlaces:
+    places: tuple[TurnPlace, ...]
+    taken_back: TakenBack
+    """Lines between them that do not count."""
+    ids: ItemIds
+    """Of all items, also of those that were taken back."""
 
 
 @dataclass(slots=True)
@@ -51,22 +64,30 @@ class TurnIndex:
     lines: int = 0
     size: int = 0
     """Up to here, which is the end of a line."""
+    taken_back: TakenBack = field(default_factory=TakenBack)
     places: list[TurnPlace] = field(default_factory=list)
     _reader: TurnReader = field(default_factory=lambda: TurnReader(""))
     _ids: ItemIds = field(default_factory=ItemIds)
     _known: dict[str, int] = field(default_factory=dict)
+    _gone: TurnReader | None = None
+    """Of the lines that were taken back, while such lines are read."""
     _borrowed: set[int] = field(default_factory=set)
     """Places that belong to another index too, and are copied before they change."""
 
     @classmethod
-    def empty(cls, conversation_id: str) -> TurnIndex:
-        return cls(conversation_id, _reader=TurnReader(conversation_id))
+    def empty(cls, conversation_id: str, taken_back: TakenBack | None = None) -> TurnIndex:
+        """`taken_back`: lines of the file that do not count."""
+        return cls(conversation_id, taken_back=taken_back or TakenBack(), _reader=TurnReader(conversation_id))
 
     def take(self, raw: RawLine) -> None:
         self.lines, self.size = raw.number + 1, raw.end
         line = turn_line(raw)
+        if raw.number in self.taken_back:
+            self._use_ids(line)
+            return
         if line is None:
             return
+        self._gone = None
         before = self._reader.copy()
         for event in self._reader.read_line(*line):
             self._take_event(event, raw, before)
@@ -81,10 +102,12 @@ class TurnIndex:
             self.conversation_id,
             self.lines,
             self.size,
+            self.taken_back,
             [*self.places],
             self._reader.copy(),
             self._ids.copy(),
             dict(self._known),
+            None,
             set(range(len(self.places))),
         )
         if rest is not None:
@@ -95,10 +118,31 @@ class TurnIndex:
             other._take_event(event, end, before, to_the_end=True)
         return tuple(other.places)
 
+    def _use_ids(self, line: Line | None) -> None:
+        """Items that were taken back have been shown under these ids."""
+        if self._gone is None:
+            self._gone = TurnReader(self.conversation_id)
+        for event in () if line is None else self._gone.read_line(*line):
+            match event:
+                case SessionEvent(event=ItemStarted(item=item)):
+                    self._ids.begin(item.id)
+                case SessionEvent(event=ItemCompleted(item=item)):
+                    self._ids.end(item.id)
+                case _:
+                    pass
+
+    @property
+    def ids(self) -> ItemIds:
+        """Of all items so far."""
+        return self._ids.copy()
+
     def _take_event(
-        self, event: SessionEvent, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
+        self, event: SessionEvent | TurnRenamed, raw: RawLine, before: TurnReader, *, to_the_end: bool = False
     ) -> None:
         """Counts as `TurnFold` does."""
+        if isinstance(event, TurnRenamed):
+            self._rename(event, raw)
+            return
         match event.event:
             case ItemStarted(item=item):
                 self._ids.begin(item.id)
@@ -112,6 +156,18 @@ class TurnIndex:
             place.items.append(self._ids.end(event.event.item.id))
         elif isinstance(event.event, TurnStarted):
             place.implicit = not self._reader.explicit
+
+    def _rename(self, event: TurnRenamed, raw: RawLine) -> None:
+        at = self._known.get(event.before)
+        if at is None:
+            return
+        self._borrowed.discard(at)
+        place = replace(self.places[at], items=[*self.places[at].items], end=raw.end)
+        if event.after not in self._known:
+            self._known[event.after] = self._known.pop(event.before)
+            names = (*place.names, event.after)
+            place = replace(place, id=event.after, names=names, implicit=False)
+        self.places[at] = place
 
     def _place(self, turn_id: str, raw: RawLine, before: TurnReader) -> TurnPlace:
         at = self._known.get(turn_id)
@@ -132,12 +188,16 @@ class TurnIndexes:
         self._kept: OrderedDict[tuple[int, int], tuple[TurnIndex, bytes]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, fd: int, conversation_id: str) -> tuple[TurnPlace, ...]:
+    def of(self, fd: int, conversation_id: str) -> TurnPlaces:
         """The turns of an open rollout, as it is now."""
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino)
         with self._lock:
             index = self._known(fd, key, status.st_size, conversation_id)
+            behind = raw_lines(fd, index.lines, index.size, status.st_size)
+            reverts = find_reverts(behind, index.taken_back)
+            if reverts is not None:
+                index = TurnIndex.empty(conversation_id, reverts)
             rest = None
             for raw in raw_lines(fd, index.lines, index.size, status.st_size):
                 if raw.whole:
@@ -145,7 +205,7 @@ class TurnIndexes:
                 else:
                     rest = raw
             self._keep(fd, key, index)
-            return index.closed(rest)
+            return TurnPlaces(index.closed(rest), index.taken_back, index.ids)
 
     def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
         index, sample = self._kept.pop(key, (None, b""))

@@ -7,11 +7,12 @@ not parsed. Number and place of a line count every line, damaged ones too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from app_server.core.rollout.objects import parse_object, parse_record
 from app_server.core.rollout.reader import CHUNK_BYTES, MAX_LINE_BYTES
+from app_server.core.rollout.reverts import REVERTED, TakenBack
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.stored_lines import cut_line
 from app_server.core.rollout.turn_events import Line
@@ -22,9 +23,13 @@ OF_TURNS: Final = frozenset(
     for name in (
         *("task_started", "task_complete", "turn_aborted", TURN_ITEM, "user_message", "agent_message"),
         *("agent_reasoning", "agent_reasoning_raw_content", "entered_review_mode", "exited_review_mode"),
+        REVERTED,
     )
 )
 """Events whose content the reader of turns looks into."""
+
+MARK: Final = REVERTED.encode()
+"""In lines that may take others back."""
 
 _RECORD_START: Final = b'{"timestamp":'
 
@@ -78,3 +83,22 @@ def turn_line(raw: RawLine) -> Line | None:
             return raw.number, kind_name, found
         case _:
             return None
+
+
+def find_reverts(lines: Iterable[RawLine], known: TakenBack) -> TakenBack | None:
+    """Which lines do not count, if these lines say so of more than is known."""
+    found = None
+    for raw in lines:
+        if MARK in raw.data and raw.whole and (line := turn_line(raw)) is not None:
+            number, kind, payload = line
+            if kind == "event_msg" and payload.get("type") == REVERTED:
+                found = found or TakenBack(known)
+                found.take(payload, number)
+    return found
+
+
+def counting_lines(fd: int) -> Iterator[RawLine]:
+    """The lines of a file but for those that were taken back."""
+    size = os.fstat(fd).st_size
+    taken_back = find_reverts(raw_lines(fd, 0, 0, size), TakenBack()) or TakenBack()
+    return (raw for raw in raw_lines(fd, 0, 0, size) if raw.number not in taken_back)

@@ -11,27 +11,34 @@ import base64
 import binascii
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from app_server.core.errors import ConversationError
 from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.reverts import TakenBack
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.stored_events import ALWAYS
-from app_server.core.rollout.turn_fold import TurnFold
-from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace
-from app_server.core.rollout.turn_lines import raw_lines, turn_line
+from app_server.core.rollout.turn_events import TurnReader
+from app_server.core.rollout.turn_fold import ItemIds, TurnFold
+from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace, TurnPlaces
+from app_server.core.rollout.turn_lines import MARK, RawLine, raw_lines, turn_line
+from protocol.engine.events import SessionEvent
 from protocol.engine.items import EnteredReview, UserMessage
-from protocol.engine.turns import EndedItem, TurnRecord
+from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed
 from protocol.records import dataclass
 
 DEFAULT_LIMIT: Final = 25
 MAX_LIMIT: Final = 100
 
 Row = TypeVar("Row")
+
+NO_TURNS: Final = TurnPlaces((), TakenBack(), ItemIds())
 
 
 class InvalidCursor(ConversationError):
@@ -92,18 +99,48 @@ class ItemRow:
 class TurnHistory:
     """The turns of one conversation while its file is open."""
 
-    def __init__(self, fd: int | None, places: Sequence[TurnPlace], running: TurnRecord | None) -> None:
-        self._fd, self._running = fd, running
-        stored = {place.id: place for place in places}
-        if running is not None and (replaced := _stored_of(running, places)) is not None:
-            del stored[replaced]
-        self._places: dict[str, TurnPlace | None] = {**stored}
-        if running is not None:
-            self._places[running.id] = None
-        self._ids = tuple(self._places)
+    def __init__(
+        self, fd: int | None, conversation_id: str, indexes: TurnIndexes, running: TurnRecord | None
+    ) -> None:
+        self._fd, self._conversation_id = fd, conversation_id
+        self._indexes, self._running = indexes, running
 
     def all_turns(self) -> tuple[TurnRecord, ...]:
-        return self._records(self._ids)
+        found = None if self._running is not None else self._in_one_pass()
+        return self._records(self._ids) if found is None else found
+
+    def _in_one_pass(self) -> tuple[TurnRecord, ...] | None:
+        """From the begin to the end, where an index would take another pass; None for files that need one."""
+        if self._fd is None:
+            return None
+        reader, fold = TurnReader(self._conversation_id), TurnFold()
+        for raw in raw_lines(self._fd, 0, 0, os.fstat(self._fd).st_size):
+            if MARK in raw.data:
+                return None  # a line may take others back
+            line = turn_line(raw)
+            if line is not None:
+                fold.apply_all(reader.read_line(*line))
+        fold.apply_all(reader.finish())
+        return tuple(fold.turns)
+
+    @cached_property
+    def _stored(self) -> TurnPlaces:
+        return NO_TURNS if self._fd is None else self._indexes.of(self._fd, self._conversation_id)
+
+    @cached_property
+    def _places(self) -> dict[str, TurnPlace | None]:
+        """By the turns' ids; None for the turn that runs."""
+        running, places = self._running, self._stored.places
+        found: dict[str, TurnPlace | None] = {place.id: place for place in places}
+        if running is not None:
+            if (replaced := _stored_of(running, places)) is not None:
+                del found[replaced]
+            found[running.id] = None
+        return found
+
+    @property
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(self._places)
 
     def turns(self, request: PageRequest) -> Page[TurnRecord]:
         """Raises `InvalidCursor`."""
@@ -130,7 +167,7 @@ class TurnHistory:
 
     def _records(self, turn_ids: Sequence[str]) -> tuple[TurnRecord, ...]:
         places = [place for id in turn_ids if (place := self._places[id]) is not None]
-        found = {} if self._fd is None else _fold(self._fd, places)
+        found = {} if self._fd is None else _fold(self._fd, places, self._stored.taken_back)
         if self._running is not None:
             found[self._running.id] = self._running
         return tuple(found[id] for id in turn_ids)
@@ -148,12 +185,24 @@ def open_history(
                 fd = open_for_reading(path)
             except FileNotFoundError:
                 path = None
-        yield TurnHistory(fd, () if fd is None else indexes.of(fd, conversation_id), running)
+        yield TurnHistory(fd, conversation_id, indexes, running)
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
     finally:
         if fd is not None:
             os.close(fd)
+
+
+def used_ids(path: Path, conversation_id: str, indexes: TurnIndexes) -> ItemIds:
+    """Under which its items are shown. Raises `RolloutUnreadable`. Slow for long files: use a thread."""
+    try:
+        fd = open_for_reading(path)
+        try:
+            return indexes.of(fd, conversation_id).ids
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
 
 
 def _with_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:
@@ -179,24 +228,41 @@ def _choose(ids: Sequence[str], request: PageRequest) -> Page[str]:
     )
 
 
-def _fold(fd: int, places: Sequence[TurnPlace]) -> dict[str, TurnRecord]:
+def _fold(fd: int, places: Sequence[TurnPlace], taken_back: TakenBack) -> dict[str, TurnRecord]:
     """These turns, by id. What lies between them is read too, and is little: they are neighbours."""
     if not places:
         return {}
     first = min(places, key=lambda place: place.begin)
-    reader, fold = first.reader.copy(), TurnFold()
-    for raw in raw_lines(fd, first.number, first.begin, max(place.end for place in places)):
-        line = turn_line(raw)
-        if line is not None:
-            fold.apply_all(reader.read_line(*line))
+    reader, end = first.reader.copy(), max(place.end for place in places)
+    names = {name for place in places for name in place.names}
+    counting = (raw for raw in raw_lines(fd, first.number, first.begin, end) if raw.number not in taken_back)
+    fold = TurnFold()
+    for event in _events(reader, counting):
+        fold.apply(_known(event, names))
     if any(place.to_the_end for place in places):
         fold.apply_all(reader.finish())
     records = {record.id: record for record in fold.turns}
     return {place.id: _with_ids(records[place.id], place.items) for place in places}
 
 
+def _known(event: SessionEvent | TurnRenamed, names: AbstractSet[str]) -> SessionEvent | TurnRenamed:
+    """The index, which knows all turns, says whether another one has the name already."""
+    if isinstance(event, TurnRenamed) and event.after not in names:
+        return TurnRenamed(event.before, event.before)
+    return event
+
+
+def _events(reader: TurnReader, lines: Iterable[RawLine]) -> Iterator[SessionEvent | TurnRenamed]:
+    for raw in lines:
+        line = turn_line(raw)
+        if line is not None:
+            yield from reader.read_line(*line)
+
+
 def _with_ids(record: TurnRecord, ids: Sequence[str]) -> TurnRecord:
     """Ids depend on all items before, which only the index has seen."""
+    if all(ended.item.id == id for ended, id in zip(record.items, ids, strict=True)):
+        return record
     items = zip(record.items, ids, strict=True)
     return replace(
         record, items=tuple(replace(ended, item=replace(ended.item, id=id)) for ended, id in items)

@@ -91,10 +91,13 @@ class RolloutWriter:
         stamp = utc_timestamp(self._now())
         # An item of an unknown kind could never be sent to a model again, so it is not stored.
         stored = (item for item in items if not isinstance(item, OtherItem))
-        lines = [RolloutLine.of(stamp, item).to_json() + b"\n" for item in stored]
+        self.append_lines([RolloutLine.of(stamp, item).to_json() for item in stored])
+
+    def append_lines(self, lines: Sequence[bytes]) -> None:
+        """The same with lines as another rollout has them."""
         with self._lock:
             for line in lines:
-                self._keep(line)
+                self._keep(line + b"\n")
             self._drain()
 
     def write_journal(self, items: Sequence[ResponseItem]) -> None:

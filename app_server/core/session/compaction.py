@@ -66,7 +66,7 @@ class Compactor:
         summary = await self._summary(history.for_prompt())
         opening = opening_messages(
             self._turn.settings.environment(self._services.instructions.shell),
-            developer=self._services.config.developer_instructions,
+            developer=self._services.config.instructions.developer,
             agents=self._services.instructions.agents,
         )
         rebuilt = build_compacted_history(opening, collect_user_messages(history.items), summary)
@@ -76,7 +76,9 @@ class Compactor:
         self._record_summary(summary, rebuilt)
 
     async def _summary(self, items: list[ResponseItem]) -> str:
-        instruction = user_text(self._services.config.compact_prompt or instruction_text("compact"))
+        instruction = user_text(
+            self._services.config.instructions.compact_prompt or instruction_text("compact")
+        )
         scratch = ConversationHistory([*items, instruction])
         model_call = internal_call(
             self._services, self._state, self._turn, self._shape, IsolatedTranscript(scratch)

@@ -1,15 +1,13 @@
 """Questions that MCP servers put to the user: an event goes out, an operation brings the answer.
 
-Without a client that declared support for them they are declined at once.
+Without a client that declared support for them, or where the user wants none, they are declined at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 
-import anyio
-
+from app_server.core.approvals.pending_answers import PendingAnswers
 from protocol.base import Json
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.ops import ElicitationAction, ResolveElicitationOp
@@ -22,39 +20,28 @@ class ElicitationAnswer:
     content: Json = None
 
 
-@dataclass(slots=True)
-class _Question:
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    answer: ElicitationAnswer = ElicitationAnswer(ElicitationAction.CANCEL)
-
-
 class Elicitations:
-    """Open questions of one session."""
+    """Open questions of one session, by server and number."""
 
-    def __init__(self, announce: Callable[[ElicitationRequestEvent], None], *, supported: bool) -> None:
-        self._announce, self._supported = announce, supported
+    def __init__(
+        self, announce: Callable[[ElicitationRequestEvent], None], *, may_ask: Callable[[bool], bool]
+    ) -> None:
+        """`may_ask` is given whether the question is an approval."""
+        self._announce, self._may_ask = announce, may_ask
         self._next = 0
-        self._open: dict[tuple[str, str], _Question] = {}
+        self._open = PendingAnswers[tuple[str, str], ElicitationAnswer]()
 
-    async def ask(self, server: str, message: str, schema: Json) -> ElicitationAnswer:
-        if not self._supported:
+    async def ask(
+        self, server: str, message: str, schema: Json, meta: Json = None, *, is_approval: bool = False
+    ) -> ElicitationAnswer:
+        """`meta` is for APIs that have it."""
+        if not self._may_ask(is_approval):
             return ElicitationAnswer(ElicitationAction.DECLINE)
         self._next += 1
-        key = (server, str(self._next))
-        question = self._open[key] = _Question()
-        try:
-            self._announce(
-                ElicitationRequestEvent(
-                    server_name=server, id=key[1], message=message, requested_schema=schema
-                )
-            )
-            await question.answered.wait()
-            return question.answer
-        finally:
-            del self._open[key]
+        event = ElicitationRequestEvent(
+            server_name=server, id=str(self._next), message=message, requested_schema=schema, meta=meta
+        )
+        return await self._open.ask((server, event.id), lambda: self._announce(event))
 
     def resolve(self, op: ResolveElicitationOp) -> None:
-        question = self._open.get((op.server_name, op.request_id))
-        if question is not None and not question.answered.is_set():
-            question.answer = ElicitationAnswer(op.decision, op.content)
-            question.answered.set()
+        self._open.resolve((op.server_name, op.request_id), ElicitationAnswer(op.decision, op.content))

@@ -11,6 +11,7 @@ from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.request_shape import RequestShape, context_line, request_shape
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import Transcript
+from protocol.policy import TurnMode
 
 
 def shape_of(services: Services, turn: Turn) -> RequestShape:
@@ -54,8 +55,9 @@ def _model_call(
         return ReplyAssembler(
             shown_by,
             services.new_id,
-            raw_reasoning=services.config.show_raw_agent_reasoning,
+            raw_reasoning=services.config.model.show_raw_reasoning,
             show_messages=show_messages,
+            plans=turn.settings.mode.kind is TurnMode.PLAN,
         )
 
     return ModelCall(

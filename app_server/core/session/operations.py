@@ -12,6 +12,7 @@ from app_server.core.context.compacted_history import message_text
 from app_server.core.context.environment_context import difference
 from app_server.core.session import queries
 from app_server.core.session.compaction import CompactTask
+from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services
@@ -23,14 +24,23 @@ from app_server.core.session.tasks import (
     PendingOperation,
     SessionTask,
 )
-from app_server.core.session.turn_requests import ChangeSettings, StartTurn
+from app_server.core.session.turn_requests import (
+    AddItems,
+    ChangeSettings,
+    ContinueGoal,
+    InterruptTurn,
+    RunShell,
+    StartTurn,
+)
 from app_server.core.session.undo import UndoTask
 from app_server.core.session.user_input import as_words
-from app_server.core.session.user_shell import UserShellTask
-from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.session.user_shell import OwnShellTask, UserShellTask, run_with_users_rights
+from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import Emits, StoredTranscript
 from app_server.core.turn.user_words import UserWords
+from protocol.engine.events import SettingsChanged, TurnKind
+from protocol.engine.questions import ClientAnswer, KeepRule
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import (
     AddToHistoryOp,
@@ -76,6 +86,9 @@ class Actor(Protocol):
         steered: Sequence[UserWords] = (),
     ) -> None: ...
 
+    @property
+    def turn_waits(self) -> bool: ...
+
     def put_back(self, submission: PendingOperation) -> None: ...
 
     def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None: ...
@@ -85,19 +98,19 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
     """Carry it out, or begin to. Raises CoreError where it cannot be."""
     op = submission.op
     match op:
-        case StartTurn():
-            await _start_turn(actor, submission, op)
-        case ChangeSettings():
-            _change(actor, op.change)
+        case StartTurn() | ContinueGoal() | ChangeSettings() | AddItems() | RunShell():
+            await _of_threads(actor, submission, op)
         case UserInputOp():
             await _user_input(actor, submission, op, None)
         case UserTurnOp():
-            _apply(actor, op)
+            _apply(actor, submission, op)
             await _user_input(actor, submission, op, op.final_output_json_schema)
         case OverrideTurnContextOp():
-            _apply(actor, op)
+            _apply(actor, submission, op)
         case ExecApprovalOp() | PatchApprovalOp():
             await _approval(actor, op)
+        case ClientAnswer():
+            _answer(actor, op)
         case CompactOp() | UndoOp() | ReviewOp() | RunUserShellCommandOp():
             await _begin_task(actor, submission, op)
         case AddToHistoryOp() | GetHistoryEntryRequestOp() | ListMcpToolsOp() | ListCustomPromptsOp():
@@ -105,8 +118,32 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
             actor.background(lambda: queries.answer(services, id, op), name=op.type)
         case ResolveElicitationOp():
             actor.services.elicitations.resolve(op)
-        case InterruptOp() | ShutdownOp():
+        case InterruptOp() | InterruptTurn() | ShutdownOp():
             raise AssertionError("the session itself serves these")
+        case _:
+            assert_never(op)
+
+
+async def _of_threads(
+    actor: Actor,
+    submission: PendingOperation,
+    op: StartTurn | ContinueGoal | ChangeSettings | AddItems | RunShell,
+) -> None:
+    """Requests of APIs that follow turns."""
+    match op:
+        case StartTurn():
+            await _start_turn(actor, submission, op)
+        case ContinueGoal():
+            await _continue_goal(actor, submission)
+        case ChangeSettings():
+            _change(actor, submission, op.change)
+            if op.now and actor.active is not None and isinstance(actor.active.task, RegularTask):
+                actor.active.task.change_permissions(actor.state.settings)
+        case AddItems():
+            transcript = StoredTranscript(actor.state.history, actor.services.outbox)
+            transcript.record(OperationEmitter(actor.services.outbox, submission.id), op.items)
+        case RunShell():
+            await _run_shell(actor, submission, op)
         case _:
             assert_never(op)
 
@@ -132,17 +169,19 @@ async def _begin_task(
 
 def remember(actor: Actor, emitter: Emits, words: UserWords) -> None:
     """Words that came too late for their turn: the next request carries them."""
-    StoredTranscript(actor.state.history, actor.services.outbox).record(emitter, [words.message])
+    StoredTranscript(actor.state.history, actor.services.outbox).record(emitter, words.messages())
 
 
 def _turn(actor: Actor, submission: PendingOperation, output_schema: object = None) -> Turn:
     return Turn(actor.emitter(submission), actor.state.settings, output_schema)
 
 
-def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
+def _apply(actor: Actor, submission: PendingOperation, op: UserTurnOp | OverrideTurnContextOp) -> None:
     # A user turn always says which effort it wants; an override only where it names the field, even with null.
     says_effort = isinstance(op, UserTurnOp) or "effort" in op.model_fields_set
-    actor.state.change(
+    _change(
+        actor,
+        submission,
         SettingsChange(
             cwd=or_unset(op.cwd),
             approval_policy=or_unset(op.approval_policy),
@@ -150,19 +189,30 @@ def _apply(actor: Actor, op: UserTurnOp | OverrideTurnContextOp) -> None:
             model=or_unset(op.model),
             effort=op.effort if says_effort else UNSET,
             summary=or_unset(op.summary),
-        )
+        ),
     )
-    _learn_roots(actor)
 
 
-def _change(actor: Actor, change: SettingsChange) -> None:
+def _change(actor: Actor, submission: PendingOperation, change: SettingsChange) -> None:
+    services, before = actor.services, actor.state.settings
     actor.state.change(change)
-    _learn_roots(actor)
-
-
-def _learn_roots(actor: Actor) -> None:
     settings = actor.state.settings
-    actor.services.roots.learn(settings.sandbox_policy, settings.cwd)
+    services.roots.learn(settings.sandbox_policy, settings.cwd)
+    if settings != before:
+        changed = SettingsChanged(
+            cwd=settings.cwd,
+            approval_policy=settings.approval_policy,
+            granular=settings.granular,
+            sandbox_policy=settings.sandbox_policy,
+            permission_profile=settings.permission_profile,
+            model=settings.model,
+            model_provider=services.config.provider.id,
+            effort=settings.effort,
+            summary=settings.summary,
+            mode=settings.mode.kind,
+            mode_instructions=settings.mode.instructions,
+        )
+        services.outbox.emit(submission.id, changed)
 
 
 async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn) -> None:
@@ -170,7 +220,7 @@ async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn)
     if actor.active is not None:
         actor.active.postponed.append(submission)
         return
-    _change(actor, op.change)
+    _change(actor, submission, op.change)
     turn = _turn(actor, submission, op.output_schema)
     _record_changes(actor, turn)
     if op.words is None and not submission.steered:
@@ -178,8 +228,32 @@ async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn)
         return
     first, *more = [*([] if op.words is None else [op.words]), *submission.steered]
     actor.services.telemetry.user_prompt(message_text(first.message))
-    task = RegularTask(actor.services, actor.state, turn, first)
+    task = RegularTask(actor.services, actor.state, turn, first, of_thread=True)
+    turn_begins(actor.services, actor.state, asked_for=True)
     await actor.start(turn.emitter, task, InputPolicy.STEER, steered=more)
+
+
+async def _continue_goal(actor: Actor, submission: PendingOperation) -> None:
+    if actor.active is not None or actor.turn_waits or not actor.state.goals.wants_turn:
+        return
+    turn = _turn(actor, submission)
+    _record_changes(actor, turn)
+    task = RegularTask(actor.services, actor.state, turn, goal_words(actor.state), of_thread=True)
+    turn_begins(actor.services, actor.state, asked_for=False)
+    await actor.start(turn.emitter, task, InputPolicy.STEER)
+
+
+async def _run_shell(actor: Actor, submission: PendingOperation, op: RunShell) -> None:
+    """Beside the turn that runs, if it is one of the agent's; after any other."""
+    services, state, active = actor.services, actor.state, actor.active
+    if active is None:
+        turn = _turn(actor, submission)
+        await actor.start(turn.emitter, OwnShellTask(services, state, turn, op))
+    elif active.ending or active.kind is not TurnKind.REGULAR:
+        active.postponed.append(submission)
+    else:
+        turn = Turn(active.emitter, state.settings)
+        active.run_beside(lambda: run_with_users_rights(services, state, turn, op))
 
 
 async def _user_input(
@@ -219,6 +293,14 @@ def _record_changes(actor: Actor, turn: Turn) -> None:
     if changed is not None:
         transcript = StoredTranscript(actor.state.history, actor.services.outbox)
         transcript.record(turn.emitter, [changed.message()])
+
+
+def _answer(actor: Actor, op: ClientAnswer) -> None:
+    """One that comes too late, or that nobody waits for, has no effect."""
+    if isinstance(op.answer, KeepRule):
+        actor.services.broker.resolve(op.call_id, ReviewDecision.APPROVED, keep_rule=True)
+    else:
+        actor.services.questions.resolve(op.call_id, op.answer)
 
 
 async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:

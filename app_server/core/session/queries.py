@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import anyio
+
 from app_server.core.custom_prompts.discover import discover_prompts
 from app_server.core.errors import ConversationError
+from app_server.core.rollout.history_file import LOCK_SECONDS
 from app_server.core.session.services import Services
 from app_server.core.threads import run_in_thread
 from protocol.events.lookups import (
@@ -18,6 +21,9 @@ from protocol.events.lookups import (
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.events.notices import WarningEvent
 from protocol.ops import AddToHistoryOp, GetHistoryEntryRequestOp, ListCustomPromptsOp, ListMcpToolsOp
+
+STORE_SECONDS = 2 * LOCK_SECONDS
+"""How long the end of a conversation may wait for its messages: one that is being appended, and those behind it."""
 
 Lookup = AddToHistoryOp | GetHistoryEntryRequestOp | ListMcpToolsOp | ListCustomPromptsOp
 
@@ -42,8 +48,10 @@ async def _add(services: Services, id: str, text: str) -> None:
         conversation_id=services.conversation_id, ts=int(services.now().timestamp()), text=text
     )
     try:
-        async with services.history_order:
-            await run_in_thread(services.history_file.append, entry)
+        # A message that was accepted is stored even if the conversation ends meanwhile.
+        with anyio.move_on_after(STORE_SECONDS, shield=True):
+            async with services.history_order:
+                await run_in_thread(services.history_file.append, entry)
     except (OSError, ConversationError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import anyio
 
@@ -11,6 +13,7 @@ from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.compaction import Compactor
+from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.model_calls import shape_of, visible_call
 from app_server.core.session.output_schema import check_schema
 from app_server.core.session.services import Services
@@ -22,7 +25,7 @@ from app_server.core.tools.contract import ApprovalServices, CommandServices, To
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.loop import TurnLoop
-from app_server.core.turn.settings import Turn
+from app_server.core.turn.settings import Settings, Turn
 from app_server.core.turn.transcript import StoredTranscript
 from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import TurnKind
@@ -38,11 +41,25 @@ class RegularTask:
 
     kind = TurnKind.REGULAR
 
-    def __init__(self, services: Services, state: SessionState, turn: Turn, words: UserWords) -> None:
+    def __init__(
+        self,
+        services: Services,
+        state: SessionState,
+        turn: Turn,
+        words: UserWords,
+        *,
+        of_thread: bool = False,
+    ) -> None:
+        """`of_thread`: the turn is of an API that knows skills and goals, so the model is told of them. A full context
+        is compacted as it begins, its diff names files relative to its directory, and an effort that the user chose is
+        sent to any model."""
         self._services, self._state, self._turn = services, state, turn
-        self._shape = shape_of(services, turn)
+        shape = shape_of(services, turn)
+        self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=of_thread))
         self._opening, self._words = words, [words]
+        self._of_thread = of_thread
         self._loop: TurnLoop | None = None
+        self._tool_turn: ToolTurn | None = None
         transcript = StoredTranscript(state.history, services.outbox)
         self._snapshot = TurnSnapshot(services, state, turn, transcript)
         self._transcript = self._snapshot.ahead_of_calls(transcript)
@@ -51,6 +68,8 @@ class RegularTask:
         await check_schema(self._turn.output_schema)
         with anyio.move_on_after(SERVERS_HEAD_START):
             await self._services.mcp.ready()
+        if self._of_thread:
+            await self._tell_of_skills()
         async with anyio.create_task_group() as side:
             side.start_soon(self._snapshot.take, name="snapshot")
             loop = self._loop = self._turn_loop(active)
@@ -60,19 +79,41 @@ class RegularTask:
                 await self._snapshot.record()
                 raise
             await self._snapshot.record()
-        texts = [message_text(words.message) for words in self._words]
+        texts = [message_text(words.message) for words in self._words if words.is_shown]
         self._services.turn_completed(self._turn.operation_id, texts, last)
         return last
+
+    async def _tell_of_skills(self) -> None:
+        catalog, history = self._services.skills.get(), self._state.history
+        message = await catalog.message(Path(self._turn.settings.cwd), history.items)
+        if message is not None:
+            StoredTranscript(history, self._services.outbox).record(self._turn.emitter, [message])
+
+    def change_permissions(self, settings: Settings) -> None:
+        """For the commands and patches to come in this turn."""
+        if self._tool_turn is not None:
+            self._tool_turn.settings = tool_settings(settings)
 
     def interrupted(self) -> None:
         self._snapshot.record_taken()
         if self._loop is not None:
             self._loop.interrupted()
+        elif self._of_thread:
+            self._begin_for_the_record()
+
+    def _begin_for_the_record(self) -> None:
+        """The turn was ended before its loop began: what the user said is an item and in the history all the same."""
+        emitter, words = self._turn.emitter, self._opening
+        emitter.turn_started(TurnKind.REGULAR, self._shape.context_window)
+        StoredTranscript(self._state.history, self._services.outbox).record(emitter, words.messages())
+        if words.is_shown:
+            emitter.show(words.item(self._services.new_id()))
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
-        diffs = TurnDiffTracker()
-        tool_turn = tool_turn_of(services, self._state, turn, diffs)
+        diffs = TurnDiffTracker(base=turn.settings.cwd if self._of_thread else None)
+        tool_turn = self._tool_turn = tool_turn_of(services, self._state, turn, diffs)
+        tool_turn.goals = goals_for_tools(services, self._state) if self._of_thread else None
         tools: dict[str, Tool] = {}
         specs: list[ToolSpec] = []
         runtime = ToolRuntime(tools, tool_turn, self._snapshot.taken)
@@ -87,9 +128,20 @@ class RegularTask:
 
         async def prepare() -> None:
             await services.mcp.ready()
-            tool_set = build_tools(services.config, shape.family, services.mcp)
+            tool_set = build_tools(
+                services.config,
+                shape.family,
+                services.mcp,
+                goals=self._of_thread,
+                client_tools=services.client_tools,
+                mode=turn.settings.mode.kind,
+            )
             tools.update(tool_set.by_name())
             specs.extend(tool_set.specs())
+
+        def after_reply(calls: bool) -> None:
+            if self._of_thread:
+                count_reply(services, self._state, turn.emitter, calls=calls)
 
         async def diff() -> str | None:
             return await run_in_thread(diffs.unified_diff) if diffs.touched else None
@@ -109,15 +161,16 @@ class RegularTask:
             diff=diff,
             before_recording=self._snapshot.record,
             new_id=services.new_id,
+            after_reply=after_reply,
+            compacts_first=self._of_thread,
         )
 
 
 def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: TurnDiffTracker) -> ToolTurn:
     """The services of this turn for its tools."""
-    settings = turn.settings
     return ToolTurn(
         id=turn.operation_id,
-        settings=TurnSettings(settings.cwd, settings.approval_policy, settings.sandbox_policy),
+        settings=tool_settings(turn.settings),
         config=services.config,
         items=turn.emitter,
         commands=CommandServices(
@@ -126,12 +179,25 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
             terminals=services.terminals,
             shell_path=services.instructions.shell_path,
             exposed_folders=state.exposed_folders,
+            editor=state.editor,
         ),
-        approvals=ApprovalServices(services.broker, services.approved, services.outbox.flush),
+        approvals=ApprovalServices(
+            services.broker, services.approved, services.outbox.flush, services.rules, services.questions
+        ),
         mcp=services.mcp,
         diffs=diffs,
         clock=services.clock,
         new_id=services.new_id,
         notices=state.notices,
         telemetry=services.telemetry,
+    )
+
+
+def tool_settings(settings: Settings) -> TurnSettings:
+    return TurnSettings(
+        settings.cwd,
+        settings.approval_policy,
+        settings.sandbox_policy,
+        settings.granular,
+        settings.mode.kind,
     )

@@ -28,6 +28,7 @@ from app_server.core.session.tasks import ActiveTask
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.loop import TurnLoop
+from app_server.core.turn.request_shape import context_line
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import IsolatedTranscript, StoredTranscript
 from app_server.core.turn.user_words import UserWords
@@ -46,11 +47,13 @@ class ReviewTask:
 
     def __init__(self, services: Services, state: SessionState, turn: Turn, request: ReviewRequest) -> None:
         self._services, self._state, self._request = services, state, request
+        self._context_line = context_line(turn)
+        """The conversation goes on with its own settings, also where it is resumed after this."""
         self._turn = turn = replace(
             turn,
             settings=replace(
                 turn.settings,
-                model=services.config.review_model,
+                model=services.config.model.review_model,
                 effort=ReasoningEffort.LOW,
                 summary=ReasoningSummary.DETAILED,
             ),
@@ -59,6 +62,7 @@ class ReviewTask:
         self._transcript = IsolatedTranscript(
             ConversationHistory([turn.settings.environment(services.instructions.shell).message()])
         )
+        self._usage_before = state.tokens.info
         self._loop: TurnLoop | None = None
         self._left = False
 
@@ -89,6 +93,7 @@ class ReviewTask:
             return
         self._left = True
         services, emitter = self._services, self._turn.emitter
+        self._state.tokens.leave_context(self._usage_before)
         emitter.show(ExitedReview(services.new_turn_id(), output))
         StoredTranscript(self._state.history, services.outbox).record(emitter, [user_text(note(output))])
 
@@ -103,14 +108,15 @@ class ReviewTask:
         def prompt(items: Sequence[ResponseItem]) -> Prompt:
             return shape.prompt(items, tools.specs(), None)
 
+        call = visible_call(
+            services, self._state, turn, shape, self._transcript, runtime, show_messages=False
+        )
         return TurnLoop(
             kind=TurnKind.REVIEW,
             emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
-            model_call=visible_call(
-                services, self._state, turn, shape, self._transcript, runtime, show_messages=False
-            ),
+            model_call=replace(call, context_line=self._context_line),
             prompt=prompt,
             take_input=active.take_input,
             has_steered=lambda: False,
@@ -126,7 +132,7 @@ class ReviewTask:
 
 def review_config(config: Config) -> Config:
     """A review reads the change; it neither searches the web nor looks at pictures."""
-    return replace(config, web_search=False, view_image=False)
+    return replace(config, features=config.features.switched(off=("web_search_request", "view_image_tool")))
 
 
 def parse_review(text: str) -> ReviewOutputEvent:

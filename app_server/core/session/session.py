@@ -8,42 +8,69 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server.core.config.features import Features
+from app_server.core.config.types import Config, McpServerConfig, RequestOverrides
+from app_server.core.context.compacted_history import collect_user_messages
 from app_server.core.errors import CoreError
+from app_server.core.goals.goal_keeper import GoalChange
+from app_server.core.mcp.mcp_manager import McpManager
+from app_server.core.session.goal_turns import GOAL_OPERATION, seconds, turn_ends
 from app_server.core.session.operations import perform, remember
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
 from app_server.core.session.turn_requests import (
     ChangeSettings,
+    ContinueGoal,
+    InterruptTurn,
     NoActiveTurn,
     OtherTurnActive,
+    RunShell,
     StartTurn,
     TurnNotSteerable,
     TurnRequest,
 )
 from app_server.core.threads import run_in_thread
+from app_server.core.tools.editor_access import EditorAccess
 from app_server.core.tools.output_events import decode
+from app_server.core.tools.terminals import Terminal
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
 from app_server.core.turn.errors import turn_error
 from app_server.core.turn.settings import Settings
+from app_server.core.turn.token_counts import last_usage
 from app_server.core.turn.transcript import StoredTranscript
 from app_server.core.turn.user_words import UserWords
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import SessionEvent, TurnKind, TurnStatus
+from protocol.engine.events import (
+    GoalCleared,
+    GoalUpdated,
+    McpServersSettled,
+    SessionEvent,
+    TurnKind,
+    TurnStatus,
+)
+from protocol.engine.goals import Goal
 from protocol.engine.items import ItemStatus
+from protocol.engine.questions import ClientAnswer
+from protocol.events.msg import EventMsg
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
+from protocol.events.tokens import TokenUsageInfo
 from protocol.events.turn import TurnAbortReason
-from protocol.ops import InterruptOp, Op, ShutdownOp
+from protocol.ops import CompactOp, InterruptOp, Op, ReviewOp, ShutdownOp
+from protocol.policy import SandboxPolicy
 from protocol.responses import ResponseItem
 
 log = logging.getLogger(__name__)
+
+BEGINS_TURN = (StartTurn, CompactOp, ReviewOp, RunShell)
+"""Operations of APIs that follow turns which begin one."""
 
 
 class Session:
@@ -54,17 +81,20 @@ class Session:
         self._close = close
         self._queue: deque[PendingOperation] = deque()
         self._submissions = 0
+        self._goal_turns = 0
         self._submitted = anyio.Event()
+        self._performing: PendingOperation | None = None
         self._active: ActiveTask | None = None
         self._group: TaskGroup | None = None
         self.ended = anyio.Event()
+        services.terminals.running_turn = self._running_turn
 
     # --- from outside
-    def submit(self, id: str, op: Op) -> None:
+    def submit(self, id: str, op: Op | ClientAnswer) -> None:
         """Queue an operation. Its events carry `id`, which the caller makes and uses once. Raises CoreError."""
         self.submit_request(id, op)
 
-    def submit_request(self, id: str, op: Op | TurnRequest) -> str:
+    def submit_request(self, id: str, op: Op | ClientAnswer | TurnRequest) -> str:
         """The same for requests of APIs that follow turns; gives the id of the turn that it begins."""
         if self.ended.is_set():
             raise CoreError("the conversation has ended")
@@ -98,34 +128,93 @@ class Session:
         return found
 
     def interrupt_turn(self, id: str, turn_id: str | None) -> None:
-        """End the turn that runs or is about to; None or "" for whichever it is. Does not wait for its end."""
+        """End the turn that runs or one that is to come; None or "" for whichever is first. Does not wait for it."""
         current = self.current_turn_id
         if current is None:
             raise NoActiveTurn("no active turn to interrupt")
-        if turn_id and turn_id != current:
+        if turn_id and turn_id != current and all(each.turn_id != turn_id for each in self._turns_to_come()):
             raise OtherTurnActive(turn_id, current)
-        self.submit(id, InterruptOp())
+        self.submit_request(id, InterruptTurn(turn_id or current))
 
     @property
     def current_turn_id(self) -> str | None:
         """The turn that runs, or the first that was asked for and has not begun."""
         if self._active is not None and not self._active.ending:
             return self._active.emitter.turn_id
-        waiting = self._waiting_turn()
+        waiting = next(iter(self._turns_to_come()), None)
         return waiting.turn_id if waiting is not None else None
 
-    def _waiting_turn(self) -> PendingOperation | None:
+    def _turns_to_come(self) -> list[PendingOperation]:
+        """Operations that begin turns and have not begun them, in their order."""
         postponed = self._active.postponed if self._active is not None else []
-        return next((each for each in [*postponed, *self._queue] if isinstance(each.op, StartTurn)), None)
+        begun = self._active.emitter.turn_id if self._active is not None else None
+        performing = [each for each in (self._performing,) if each is not None and each.turn_id != begun]
+        return [each for each in (*performing, *postponed, *self._queue) if isinstance(each.op, BEGINS_TURN)]
+
+    @property
+    def turn_waits(self) -> bool:
+        """Whether a turn was asked for that has not begun."""
+        return bool(self._turns_to_come())
 
     def _joinable(self) -> ActiveTask | PendingOperation | None:
+        to_come = self._turns_to_come()
+        for each in to_come:  # these end what runs
+            if isinstance(each.op, CompactOp | ReviewOp):
+                raise TurnNotSteerable(
+                    TurnKind.COMPACT if isinstance(each.op, CompactOp) else TurnKind.REVIEW
+                )
         active = self._active
         if active is not None and not active.ending:
             if active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
                 raise TurnNotSteerable(active.kind)
             if active.kind is TurnKind.REGULAR and active.input_policy is InputPolicy.STEER:
                 return active
-        return self._waiting_turn()
+        return next((each for each in to_come if isinstance(each.op, StartTurn)), None)
+
+    # --- the goal
+    @property
+    def goal(self) -> Goal | None:
+        return self.state.goals.goal
+
+    def set_goal(self, change: GoalChange) -> Goal:
+        """What the client wants of it. Raises GoalRefused and NoGoal."""
+        goal = self.state.goals.set(change, seconds(self.services))
+        self.services.outbox.emit("", GoalUpdated(goal))
+        self._continue_goal()
+        return goal
+
+    def clear_goal(self) -> bool:
+        """Whether there was one."""
+        cleared = self.state.goals.clear()
+        if cleared:
+            self.services.outbox.emit("", GoalCleared())
+        return cleared
+
+    def restore_goal(self, goal: Goal | None) -> None:
+        """That of a stored conversation: no turn begins for it before the user asks for work."""
+        self.state.goals.goal = goal
+
+    def _continue_goal(self) -> None:
+        """Ask for a turn, which begins once everything that was submitted before is done."""
+        if self.state.goals.wants_turn and self._active is None and not self.ended.is_set():
+            self._goal_turns += 1
+            self.submit_request(f"{GOAL_OPERATION}{self._goal_turns}", ContinueGoal())
+
+    # --- terminals
+    def background_terminals(self) -> list[Terminal]:
+        """The commands that run between the model's calls, by number."""
+        return self.services.terminals.running_on()
+
+    def _running_turn(self) -> TurnEmitter | None:
+        active = self._active
+        return active.emitter if active is not None and active.emitter.has_started else None
+
+    def end_terminals(self, numbers: Collection[int] | None = None) -> bool:
+        """End those of these numbers, or all; whether there were any. Each end is told when it comes."""
+        ended = [each for each in self.background_terminals() if numbers is None or each.number in numbers]
+        for terminal in ended:
+            terminal.pty.kill()
+        return bool(ended)
 
     async def events(self) -> list[SessionEvent]:
         """The events since the last call, waiting for the first; empty once the session has ended."""
@@ -149,13 +238,65 @@ class Session:
         """What the next turn starts from."""
         return self.state.settings
 
-    @property
-    def model_provider(self) -> str:
-        return self.services.config.model_provider_id
+    def use_editor(self, editor: EditorAccess) -> None:
+        """From now on patches take into account what the client's editor has open."""
+        self.state.editor = editor
 
     @property
-    def rollout_path(self) -> Path:
+    def model_provider(self) -> str:
+        return self.services.config.provider.id
+
+    @property
+    def mcp(self) -> McpManager:
+        return self.services.mcp
+
+    @property
+    def request(self) -> RequestOverrides:
+        """What the request said that opened it, for loading its configuration again."""
+        return self.services.config.request
+
+    @property
+    def features(self) -> Features:
+        return self.services.config.features
+
+    @property
+    def configured_sandbox(self) -> SandboxPolicy:
+        """What the configuration and the request that opened it say."""
+        return self.services.config.permissions.sandbox_policy
+
+    @property
+    def rollout_path(self) -> Path | None:
+        """None: it is not stored."""
         return self.services.rollout_path
+
+    @property
+    def config(self) -> Config:
+        """With which it was opened; its settings may have changed since."""
+        return self.services.config
+
+    @property
+    def usage(self) -> TokenUsageInfo | None:
+        """None: no request has told of any."""
+        return self.state.tokens.info
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs or is about to, or a command goes on."""
+        return self._active is not None or bool(self._queue) or len(self.services.terminals) > 0
+
+    @property
+    def instruction_sources(self) -> tuple[str, ...]:
+        """The files whose instructions the model was told."""
+        return self.services.instructions.sources
+
+    @property
+    def first_words(self) -> str:
+        """What the user said first; "" before that."""
+        return next(iter(collect_user_messages(self.state.history.items)), "")
+
+    def store(self) -> None:
+        """What was emitted so far is in its file from now on."""
+        self.services.outbox.store()
 
     async def history_metadata(self) -> tuple[int, int]:
         """Of the message history that all conversations share: which file it is, and how many entries it has."""
@@ -173,8 +314,7 @@ class Session:
                 group.start_soon(self.services.outbox.run, name="outbox")
                 group.start_soon(self._serve, name="operations")
                 if self.services.mcp.configured:
-                    group.start_soon(self.services.mcp.run_servers, name="mcp")
-                    group.start_soon(self._tell_of_servers, name="mcp start")
+                    self._start_servers(group)
                 await self.ended.wait()
                 group.cancel_scope.cancel()
         finally:
@@ -186,11 +326,24 @@ class Session:
             self.services.roots.close()
             await self.services.terminals.close()
 
+    def reload_servers(self, servers: Mapping[str, McpServerConfig]) -> None:
+        """End its MCP servers and start these. Calls that run fail."""
+        self.services.mcp.reload(servers)
+        if self._group is not None and not self.ended.is_set():
+            self._start_servers(self._group)
+
+    def _start_servers(self, group: TaskGroup) -> None:
+        if not self.services.mcp.started:
+            group.start_soon(self.services.mcp.run_servers, name="mcp")
+        group.start_soon(self._tell_of_servers, name="mcp start")
+
     async def _tell_of_servers(self) -> None:
         mcp, outbox = self.services.mcp, self.services.outbox
+        servers = mcp.servers
         await mcp.ready()
-        for failure in mcp.failures():
-            outbox.emit("", ErrorEvent(message=failure.message))
+        if mcp.servers is not servers:
+            return  # others were started meanwhile, and are told of when they are ready
+        outbox.emit("", McpServersSettled(tuple(failure.message for failure in mcp.failures())))
         for notice in mcp.notices():
             outbox.emit("", WarningEvent(message=notice))
 
@@ -205,6 +358,10 @@ class Session:
         """The history of a stored conversation."""
         self.state.history.replace(items)
 
+    def restore_usage(self, stored: Sequence[EventMsg]) -> None:
+        """What a stored conversation cost so far is counted on; without this, counting begins anew."""
+        self.state.tokens.info = last_usage(stored)
+
     def warn(self, id: str, message: str) -> None:
         self.services.outbox.emit(id, WarningEvent(message=message))
 
@@ -214,15 +371,29 @@ class Session:
             while not self._queue:
                 await self._submitted.wait()
                 self._submitted = anyio.Event()
-            submission = self._queue.popleft()
+            submission = self._performing = self._queue.popleft()
             match submission.op:
                 case InterruptOp():
                     await self.interrupt()
+                case InterruptTurn(turn_id=turn_id):
+                    await self._interrupt_turn(turn_id)
                 case ShutdownOp():
                     await self._shut_down(submission.id)
                     return
                 case _:
                     await self._operate(submission)
+            self._performing = None
+
+    async def _interrupt_turn(self, turn_id: str) -> None:
+        active = self._active
+        if active is None:
+            return  # it has ended
+        if active.emitter.turn_id == turn_id:
+            await self.interrupt()
+            return
+        for waiting in [each for each in active.postponed if each.turn_id == turn_id]:
+            active.postponed.remove(waiting)
+            self.emitter(waiting).turn_ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
 
     async def _operate(self, submission: PendingOperation) -> None:
         try:
@@ -302,14 +473,19 @@ class Session:
             waiting = active.postponed
             if completed:
                 if isinstance(outcome, TurnError):
+                    failed = outcome if active.kind is TurnKind.REGULAR else None
+                    turn_ends(self.services, self.state, active.emitter, error=failed)
                     active.emitter.turn_ended(TurnStatus.FAILED, error=outcome)
                 else:
+                    turn_ends(self.services, self.state, active.emitter)
                     active.emitter.turn_ended(TurnStatus.COMPLETED, last_agent_message=outcome)
                 waiting += active.drain_pending()
             else:
                 active.task.interrupted()
                 self._cut_terminals(active.emitter)
                 self.background(self.services.terminals.close, name="terminals")
+                interrupted = active.reason is TurnAbortReason.INTERRUPTED
+                turn_ends(self.services, self.state, active.emitter, interrupted=interrupted)
                 active.emitter.turn_ended(TurnStatus.INTERRUPTED, reason=active.reason)
             for words in active.take_input():
                 remember(self, OperationEmitter(outbox, active.id), words)
@@ -319,6 +495,7 @@ class Session:
             self._active = None
             outbox.store()  # whoever waits for the end says so only after the word of it
             active.ended.set()
+        self._continue_goal()
         self.background(outbox.flush, name="flush")
 
     def _cut_terminals(self, emitter: TurnEmitter) -> None:
@@ -327,12 +504,12 @@ class Session:
             assert terminal.begun is not None
             item = replace(terminal.item, status=ItemStatus.FAILED, output=decode(terminal.output.value()))
             emitter.complete_detached(item, terminal.begun, terminal.turn_id, cut=True)
-            terminal.begun = None
+            terminal.begun, terminal.end_told = None, True
 
     async def _outcome(self, active: ActiveTask) -> str | TurnError | None:
         """The last thing the assistant said, or why the turn failed."""
         try:
-            return await active.task.run(active)
+            return await active.run()
         except* CoreError as core_errors:
             failure = turn_error(_first(core_errors))
         except* Exception as errors:

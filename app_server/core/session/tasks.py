@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import field
 from enum import Enum
 from typing import Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 
 from app_server.core.session.turn_requests import TurnRequest
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import TurnKind
+from protocol.engine.questions import ClientAnswer
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import Op
 from protocol.records import dataclass
@@ -22,7 +25,7 @@ class PendingOperation:
     """One operation under its id, and the id of the turn that it begins, if it begins one."""
 
     id: str
-    op: Op | TurnRequest
+    op: Op | ClientAnswer | TurnRequest
     turn_id: str
     steered: list[UserWords] = field(default_factory=list)
     """Words that joined the turn before it began."""
@@ -81,6 +84,31 @@ class ActiveTask:
     steered: list[UserWords] = field(default_factory=list)
     """Words that are promised to this turn: it does not end before the model was asked with them."""
     _input: list[tuple[PendingOperation, UserWords]] = field(default_factory=list)
+    _beside: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
+    """Work that waits for the task to begin."""
+    _group: TaskGroup | None = None
+
+    async def run(self) -> str | None:
+        """The task, and the work beside it, which ends before this does, or with its cancellation."""
+        failure: Exception | None = None
+        said = None
+        async with anyio.create_task_group() as self._group:
+            for work in self._beside:
+                self._group.start_soon(work)
+            try:
+                said = await self.task.run(self)
+            except Exception as error:
+                failure = error  # what runs beside does not end because of it
+        if failure is not None:
+            raise failure
+        return said
+
+    def run_beside(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Work that belongs to the turn, which does not end before it."""
+        if self._group is None:
+            self._beside.append(work)
+        else:
+            self._group.start_soon(work)
 
     @property
     def kind(self) -> TurnKind:

@@ -12,6 +12,7 @@ from app_server.core.turn.user_words import UserWords
 from protocol.base import Json
 from protocol.engine.events import TurnKind
 from protocol.records import dataclass
+from protocol.responses import ResponseItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +30,40 @@ class ChangeSettings:
     """For the turns to come."""
 
     change: SettingsChange
+    now: bool = False
+    """What commands and patches may do changes in the turn that runs, too, from the next one on."""
 
 
-TurnRequest = StartTurn | ChangeSettings
+@dataclass(frozen=True, slots=True)
+class ContinueGoal:
+    """Begin a turn for the goal, if there is still one to work for and nothing else to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddItems:
+    """Items for the history, which the model sees with its next request."""
+
+    items: tuple[ResponseItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunShell:
+    """A command that the user typed. It runs without the sandbox, within the turn that runs or in one of its own; the
+    model is told of it.
+    """
+
+    command: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptTurn:
+    """End this turn; nothing happens where it has ended already."""
+
+    turn_id: str
+
+
+TurnRequest = StartTurn | ChangeSettings | AddItems | RunShell | InterruptTurn | ContinueGoal
 
 
 class NoActiveTurn(CoreError):

@@ -10,24 +10,24 @@ from typing import assert_never
 from app_server.core.context.images import ImageUnreadable, image_data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.user_words import UserWords
-from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
 
 log = logging.getLogger(__name__)
 
 
-async def as_message(items: Sequence[UserInput]) -> MessageItem:
+async def as_message(items: Sequence[SentInput]) -> MessageItem:
     """One message of all parts, in order. An image that cannot be read is told in words in its place."""
-    content = [await _part(item) for item in items]
+    content = [await _part(item) for item in items if not isinstance(item, SkillInput | MentionInput)]
     return MessageItem(role="user", content=tuple(content))
 
 
-async def as_words(items: Sequence[UserInput], client_id: str | None = None) -> UserWords:
+async def as_words(items: Sequence[SentInput], client_id: str | None = None) -> UserWords:
     """The same with what the client sent, and the id that it gave the message."""
     return UserWords(await as_message(items), tuple(items), client_id)
 
 
-async def _part(item: UserInput) -> ContentItem:
+async def _part(item: TextInput | ImageInput | LocalImageInput) -> ContentItem:
     match item:
         case TextInput():
             return InputText(text=item.text)

@@ -1,21 +1,29 @@
-"""A command that the user typed: run in their shell, under the turn's sandbox.
+"""A command that the user typed: run in their shell, as a turn of its own or within the turn that runs.
 
-They are not asked whether it may run. Where the sandbox stops it, the turn's policy says whether they are asked to let
-it run without one, as for any other command.
+They are not asked whether it may run. A command of the conversation API runs under the turn's sandbox; where that stops
+it, the turn's policy says whether the user is asked to let it run without one. A command of an API that gives it the
+user's own rights runs without the sandbox, and the model is told of it.
 """
 
 from __future__ import annotations
 
+from app_server.core.context.environment_context import user_text
+from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of
 from app_server.core.session.regular import tool_turn_of
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.turn_requests import RunShell
 from app_server.core.tools.contract import ToolFailure
-from app_server.core.tools.orchestrator import Command, run_command
+from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
+from app_server.core.tools.output_events import OutputDeltas, finished_command
 from app_server.core.turn.settings import Turn
+from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import TurnKind
+from protocol.engine.items import CommandExecution
+from protocol.responses import MessageItem
 
 TIMEOUT_MS = 60 * 60 * 1000
 """The user can interrupt; this is for what was forgotten."""
@@ -47,3 +55,61 @@ class UserShellTask:
 
     def interrupted(self) -> None:
         pass
+
+
+class OwnShellTask:
+    """A turn in which only the user's command runs, with the user's rights."""
+
+    kind = TurnKind.USER_SHELL
+
+    def __init__(self, services: Services, state: SessionState, turn: Turn, request: RunShell) -> None:
+        self._services, self._state, self._turn, self._request = services, state, turn, request
+
+    async def run(self, active: ActiveTask) -> str | None:
+        window = shape_of(self._services, self._turn).context_window
+        self._turn.emitter.turn_started(TurnKind.USER_SHELL, window)
+        await run_with_users_rights(self._services, self._state, self._turn, self._request)
+        return None
+
+    def interrupted(self) -> None:
+        pass
+
+
+async def run_with_users_rights(
+    services: Services, state: SessionState, turn: Turn, request: RunShell
+) -> None:
+    """The command without the sandbox, as an item of the turn; then what it printed for the history."""
+    tool_turn = tool_turn_of(services, state, turn, TurnDiffTracker())
+    command = Command(
+        call_id=services.new_id(),
+        argv=(services.instructions.shell_path, "-lc", request.command),
+        cwd=turn.settings.cwd,
+        timeout_ms=request.timeout_ms,
+        user_shell=True,
+        unconfined=True,
+    )
+
+    async def execute(spec: CommandSpec) -> ExecResult:
+        return await services.runner.run(spec, OutputDeltas(command.call_id, tool_turn.emit).emit_output)
+
+    try:
+        result = await run_with_approval(command, tool_turn, execute)
+    except ToolFailure as failure:
+        told = note(request.command, f"It could not be run: {failure}")
+    else:
+        item = finished_command(command.item(), result)
+        turn.emitter.complete(item)
+        told = note(request.command, _outcome(item))
+    StoredTranscript(state.history, services.outbox).record(turn.emitter, [told])
+
+
+def note(command: str, outcome: str) -> MessageItem:
+    """What the model is told of the command. The tags are those of codex 0.58, which knows by them that the user did
+    not write this.
+    """
+    body = f"<command>\n{command}\n</command>\n<result>\n{outcome}\n</result>"
+    return user_text(f"<user_shell_command>\n{body}\n</user_shell_command>")
+
+
+def _outcome(item: CommandExecution) -> str:
+    return f"Exit code: {item.exit_code}\nDuration: {item.seconds or 0.0:.1f} seconds\nOutput:\n{item.shown_output}"

@@ -25,7 +25,7 @@ _ALWAYS = word_set(
     "sudo doas su pkexec run0 shred wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard mkswap mke2fs newfs "
     "cryptsetup lvremove vgremove pvremove shutdown reboot halt poweroff"
 )
-_WRAPPERS = word_set(
+WRAPPERS = word_set(
     "env command builtin exec nohup time nice ionice timeout gtimeout stdbuf setsid chroot unshare nsenter flock chrt "
     "taskset strace ltrace busybox toybox xargs parallel coproc caffeinate unbuffer noglob nocorrect watch ssh script "
     "then do else"
@@ -71,7 +71,7 @@ class _Inspection:
             return True
         if (nested := self._nested.get(program)) is not None:
             return nested(self, replace(command, words=rest))
-        if program in _WRAPPERS:
+        if program in WRAPPERS:
             return self._wrapped(program, replace(command, words=rest))
         if (judge := _PROGRAMS.get(program)) is not None:
             return judge(rest)
@@ -118,7 +118,7 @@ class _Inspection:
         for at, word in enumerate(command.words):
             if self.destroys(replace(command, words=command.words[at:])):
                 return True
-            if _base(word) in _WRAPPERS:
+            if _base(word) in WRAPPERS:
                 return False  # `_wrapped` has tried the tails of this wrapper
         return False
 
@@ -131,7 +131,7 @@ class _Inspection:
         return self._any_tail(command)
 
     def _shell(self, command: FoundCommand) -> bool:
-        scripts = _scripts_of(command.words)
+        scripts = scripts_of(command.words)
         if any(map(self._script, scripts)) or _is_fetched(command):
             return True
         reads_input = not scripts and all(word.startswith("-") for word in command.words)
@@ -174,7 +174,7 @@ def _after_assignments(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[at:]
 
 
-def _scripts_of(words: Words) -> Words:
+def scripts_of(words: Words) -> Words:
     """The words that may be the script, if an option such as `-c` or `-lc` announces one."""
     for at, word in enumerate(words):
         if _SCRIPT_OPTION.fullmatch(word):

@@ -18,13 +18,18 @@ _PROGRAM_FOLDERS = ("/usr/bin/", "/bin/")
 _OPERATOR_WORD = re.compile(r"\d*[;&|<>]+")
 
 
+def _none(words: Sequence[str]) -> bool:
+    return False
+
+
 def is_known_safe(
     argv: Sequence[str],
     *,
     trusts: Callable[[str], bool],
     git_is_plain: Callable[[], bool] | None = None,
+    allowed: Callable[[Sequence[str]], bool] = _none,
 ) -> bool:
-    """Whether the command is known to only read.
+    """Whether the command is known to only read, but for what `allowed` accepts: the user has agreed to that.
 
     `trusts` receives the name of each program, the shell included: whether the name resolves to the program of the
     system and not to a file of the workspace. `git_is_plain` is called for git commands: whether the repository of the
@@ -35,8 +40,11 @@ def is_known_safe(
     commands = _single(argv) if script is None else split_script(script)
     if commands is None:
         return False
+    agreed = frozenset(words for words in commands if allowed(words))
     reach = Reach()
-    if not all(_only_reads(words, reach, git_is_plain=git_is_plain) for words in commands):
+    # A command that was agreed to may write, so what git would find afterwards is not known.
+    plain = None if agreed else git_is_plain
+    if not all(words in agreed or _only_reads(words, reach, git_is_plain=plain) for words in commands):
         return False
     if script is None:
         return trusts(argv[0])

@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 
 from app_server.core.config.types import OtelConfig, OtelExporter
-from app_server.core.http.types import TrustUnavailable
+from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.telemetry_events import Attribute, ConversationFacts, EventTelemetry
 from app_server.core.threads import run_in_thread

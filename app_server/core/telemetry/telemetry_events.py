@@ -11,6 +11,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 
 from app_server.core.config.types import Config
+from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from protocol.events.tokens import TokenUsage
 from protocol.records import dataclass
 
@@ -40,7 +41,7 @@ class ConversationFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class EventTelemetry:
+class EventTelemetry(ConversationTelemetry):
     """Builds the events of one conversation and passes them to a sink."""
 
     sink: Sink = field(repr=False)
@@ -49,18 +50,18 @@ class EventTelemetry:
     log_user_prompt: bool = False
 
     def conversation_starts(self, config: Config) -> None:
-        effort = config.model_reasoning_effort
+        effort = config.model.effort
         self._emit(
             "codex.conversation_starts",
             {
                 "provider_name": config.provider.name,
                 "reasoning_effort": None if effort is None else str(effort),
-                "reasoning_summary": str(config.model_reasoning_summary),
-                "context_window": config.model_context_window,
-                "max_output_tokens": config.model_max_output_tokens,
-                "auto_compact_token_limit": config.model_auto_compact_token_limit,
-                "approval_policy": str(config.approval_policy),
-                "sandbox_policy": config.sandbox_policy.mode,
+                "reasoning_summary": str(config.model.summary),
+                "context_window": config.model.context_window,
+                "max_output_tokens": config.model.max_output_tokens,
+                "auto_compact_token_limit": config.model.auto_compact_token_limit,
+                "approval_policy": str(config.permissions.approval_policy),
+                "sandbox_policy": config.permissions.sandbox_policy.mode,
                 "mcp_servers": ", ".join(sorted(config.mcp_servers)),
                 "active_profile": config.profile,
             },

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, FailFast, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, from_json
 
+from app_server.core.model.prompt import FunctionTool
 from app_server.core.tools.contract import ToolFailure
 from protocol.base import Json, Model
 
@@ -61,6 +62,11 @@ def parse_json(text: str) -> Json:
         return from_json(text.encode(), allow_inf_nan=False)
     except ValueError as error:
         raise ToolFailure(f"{PREFIX}not JSON: {_short(str(error))}") from error
+
+
+def function_tool(name: str, arguments: type[ToolArguments], description: str) -> FunctionTool:
+    """What the LLM is told of a tool."""
+    return FunctionTool(name=name, description=description, parameters=parameters(arguments))
 
 
 @cache

@@ -12,8 +12,6 @@ from app_server.core.approvals.consent import rights_of
 from app_server.core.approvals.programs import exposed_folders
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.tools.contract import ToolTurn
-from app_server.core.tools.output_events import finished_command
-from app_server.core.tools.terminals import Terminal
 from protocol.events.notices import WarningEvent
 
 NOTICE: Final = "sandbox"
@@ -29,7 +27,7 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     )
     if len(turn.commands.terminals):
         for terminal in await turn.commands.terminals.end_outdated(rights_of(plan)):
-            end_terminal(terminal, turn)
+            terminal.tell_end()
     if plan is not None and NOTICE not in turn.notices:
         state = await turn.commands.runner.sandbox_state()
         turn.notices.add(NOTICE)
@@ -47,12 +45,3 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
             turn.notices.add(notice)
             turn.emit(WarningEvent(message=notice))
     return plan
-
-
-def end_terminal(terminal: Terminal, turn: ToolTurn) -> None:
-    """Emit the end of a terminal's item, which started in this turn or in an earlier one."""
-    item = finished_command(terminal.item, terminal.result(turn.clock()))
-    if terminal.begun is None:
-        turn.items.complete(item)
-    else:
-        turn.items.complete_detached(item, terminal.begun, terminal.turn_id)

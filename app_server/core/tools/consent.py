@@ -7,6 +7,7 @@ from typing import assert_never
 from app_server.core.approvals.consent import Consent, Rights, rights_of
 from app_server.core.tools.contract import ToolTurn
 from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.events.notices import WarningEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import ReviewDecision
 
@@ -32,9 +33,11 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
         tool = "apply_patch" if isinstance(question, ApplyPatchApprovalRequestEvent) else "shell"
         turn.report_decision(tool, question.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
         return True
-    decision = await turn.request_approval(question.call_id, question)
-    match decision:
+    answer = await turn.request_approval(question.call_id, question)
+    match answer.decision:
         case ReviewDecision.APPROVED:
+            if answer.keep_rule:
+                await _keep_rule(question, turn)
             return True
         case ReviewDecision.APPROVED_FOR_SESSION:
             turn.approvals.remembered.remember(consent)
@@ -42,4 +45,11 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
         case ReviewDecision.DENIED | ReviewDecision.ABORT:
             return False
         case _:
-            assert_never(decision)
+            assert_never(answer.decision)
+
+
+async def _keep_rule(question: Question, turn: ToolTurn) -> None:
+    if isinstance(question, ExecApprovalRequestEvent) and question.proposed_rule is not None:
+        problem = await turn.approvals.rules.keep(question.proposed_rule)
+        if problem is not None:
+            turn.emit(WarningEvent(message=problem))

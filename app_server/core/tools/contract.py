@@ -10,22 +10,29 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Protocol
 
-from app_server.core.approvals.broker import ApprovalBroker
+from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.approvals.pending_answers import PendingAnswers
+from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.goals.goal_keeper import TurnGoals
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.sandbox.roots import ConversationRoots
 from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.tools.editor_access import EditorAccess
 from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
 from protocol.engine.events import EngineEvent, Question
+from protocol.engine.questions import ToolCallAnswer, UserInputAnswer
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
-from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy
+from protocol.policy import AskForApproval, QuestionKinds, ReviewDecision, SandboxPolicy, TurnMode
 from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputPayload, ResponseItem
+
+ClientQuestions = PendingAnswers[str, ToolCallAnswer | UserInputAnswer | None]
 
 
 class ToolFailure(Exception):
@@ -63,6 +70,9 @@ class TurnSettings:
     cwd: str
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
+    granular: QuestionKinds | None = None
+    """Which kinds of questions may be asked; None: all that the approval policy has."""
+    mode: TurnMode = TurnMode.DEFAULT
 
 
 @dataclass(slots=True)
@@ -78,6 +88,8 @@ class CommandServices:
     """The user's shell, for tools that take a shell line."""
     exposed_folders: set[str] = field(default_factory=set)
     """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
+    editor: EditorAccess | None = None
+    """The files that the client's editor has open, where it lets us read and write them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,9 @@ class ApprovalServices:
     remembered: ApprovalMemory
     store: Callable[[], Awaitable[None]]
     """Returns once all events emitted so far are stored; a decision takes effect only after that."""
+    rules: RuleBook = field(default_factory=RuleBook)
+    questions: ClientQuestions = field(default_factory=PendingAnswers)
+    """Of tools, to the client; by call id."""
 
 
 @dataclass(slots=True)
@@ -109,17 +124,19 @@ class ToolTurn:
     telemetry: ConversationTelemetry = NO_TELEMETRY
     notices: set[str] = field(default_factory=set)
     """Warnings that this conversation has emitted; each is emitted once."""
+    goals: TurnGoals | None = None
+    """None in turns of APIs that know none."""
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)
 
-    async def request_approval(self, call_id: str, event: Question) -> ReviewDecision:
+    async def request_approval(self, call_id: str, event: Question) -> ApprovalAnswer:
         """Ask the user. If the decision is to abort, the turn is cancelled and this never returns."""
-        decision = await self.approvals.broker.request_decision(call_id, self.id, lambda: self.emit(event))
+        answer = await self.approvals.broker.request_decision(call_id, self.id, lambda: self.emit(event))
         tool = "apply_patch" if isinstance(event, ApplyPatchApprovalRequestEvent) else "shell"
-        self.report_decision(tool, call_id, decision, by_user=True)
+        self.report_decision(tool, call_id, answer.decision, by_user=True)
         await self.approvals.store()
-        return decision
+        return answer
 
     def report_decision(
         self, tool: str, call_id: str, decision: ReviewDecision, *, by_user: bool = False

@@ -25,8 +25,9 @@ from app_server.core.approvals.decide import (
     may_ask_after_denial,
     policy_rejection,
 )
+from app_server.core.approvals.plain_repository import git_is_plain
+from app_server.core.approvals.prefix_rules import PrefixRule
 from app_server.core.approvals.programs import ProgramSearch, exposed_folders
-from app_server.core.approvals.repository import git_is_plain
 from app_server.core.context.command_output import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
@@ -37,6 +38,7 @@ from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.output_events import OutputDeltas, decode, finished_command, unstarted_command
+from protocol.engine.events import CommandRunning
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision
@@ -47,6 +49,7 @@ DEFAULT_TIMEOUT_MS = 10_000
 
 REJECTED = "exec command rejected by user"
 RETRY_REASON = "command failed; retry without sandbox?"
+RULE_REASON = "a rule requires approval"
 ESCALATION_REASON = "to be run without the sandbox"
 """The reason of an escalation if the model gives none: nothing else in the request shows the escalation."""
 
@@ -66,11 +69,15 @@ class Command:
     justification: str | None = None
     user_shell: bool = False
     """The user typed it: it needs no approval to run in the sandbox."""
+    unconfined: bool = False
+    """The user typed it, to be run with their own rights: it never has a sandbox."""
     provider_shell: bool = False
     """It came as the provider's own kind of call, which clients see as a user's command. It needs approval like any
     other."""
     terminal: bool = False
     """It runs on a terminal that may outlive the call."""
+    process_id: str | None = None
+    """The number of that terminal."""
 
     def item(self) -> CommandExecution:
         """The item as it starts."""
@@ -81,6 +88,7 @@ class Command:
             parsed=tuple(parse_command(self.argv if self.line is None else (self.line,))),
             source=self._source(),
             line=self.line,
+            process_id=self.process_id,
         )
 
     def _source(self) -> CommandSource:
@@ -123,8 +131,10 @@ async def run_with_approval(
 ) -> Ran:
     """Steps 1 to 4 around `execute`, which runs a spec. Raises ToolFailure, after the end of the item, if nothing was
     run."""
-    request = CommandRequest(command.argv, command.cwd, command.escalated)
-    if refused := policy_rejection(request, turn.settings.approval_policy):
+    request = _request(command, turn, command.cwd)
+    settings = turn.settings
+    refused = policy_rejection(request, settings.approval_policy, settings.sandbox_policy, settings.granular)
+    if refused is not None:
         turn.report_decision("shell", command.call_id, ReviewDecision.DENIED)
         raise ToolFailure(refused)
     turn.items.start(command.item())
@@ -142,6 +152,12 @@ async def run_with_approval(
         raise ToolFailure(text) from error
 
 
+def _request(command: Command, turn: ToolTurn, folder: str) -> CommandRequest:
+    """The user's rules are about commands of the model."""
+    restriction = None if command.user_shell else turn.approvals.rules.restriction(command.argv)
+    return CommandRequest(command.argv, folder, command.escalated, restriction)
+
+
 class CommandApproval:
     """Steps 2 to 4 for one command."""
 
@@ -151,15 +167,27 @@ class CommandApproval:
         """Resolved once: it is judged, shown, remembered and run in the same directory."""
 
     async def execute_approved(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
+        if self._command.unconfined:
+            return await self._run(execute, None)
         approved = await self._approve_first_run()
         if approved and self._command.escalated:
-            return await execute(self._spec(None))
+            return await self._run(execute, None)
         plan = await confinement(self._turn)
-        result = await execute(self._spec(plan))
+        result = await self._run(execute, plan)
         if plan is None or not result.denied or not may_ask_after_denial(self._approval):
             return result
         await self._request_approval(RETRY_REASON, unconfined=True)
-        return await execute(self._spec(None))
+        return await self._run(execute, None)
+
+    async def _run(self, execute: Callable[[CommandSpec], Awaitable[Ran]], plan: SandboxPlan | None) -> Ran:
+        self._turn.emit(CommandRunning(self._command.call_id))
+        editor = self._turn.commands.editor
+        if editor is None:
+            return await execute(self._spec(plan))
+        if self._command.terminal:
+            editor.changes.open_end()
+        with editor.changes.span():
+            return await execute(self._spec(plan))
 
     @property
     def _approval(self) -> AskForApproval:
@@ -170,21 +198,34 @@ class CommandApproval:
         command, turn = self._command, self._turn
         if command.user_shell:
             return False
+        request, rules = _request(command, turn, self._folder), turn.approvals.rules
         verdict = decide(
-            CommandRequest(command.argv, self._folder, command.escalated),
+            request,
             self._approval,
             turn.settings.sandbox_policy,
-            trusts=lambda program: self._programs.trusts(program),
+            trusts=self._trusts,
             git_is_plain=partial(git_is_plain, self._folder),
+            allowed=rules.allows,
         )
         if verdict is Verdict.RUN:
             turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
             return False
-        reason = (command.justification or ESCALATION_REASON) if command.escalated else command.justification
-        await self._request_approval(reason, unconfined=command.escalated)
+        reason, proposal = command.justification, None
+        if command.escalated:
+            reason = reason or ESCALATION_REASON
+        elif request.restriction is not None:
+            reason = _rule_reason(request.restriction, reason)
+        else:
+            proposal = rules.proposal(command.argv, self._trusts)
+        await self._request_approval(reason, unconfined=command.escalated, proposal=proposal)
         return True
 
-    async def _request_approval(self, reason: str | None, *, unconfined: bool) -> None:
+    def _trusts(self, program: str) -> bool:
+        return self._programs.trusts(program)
+
+    async def _request_approval(
+        self, reason: str | None, *, unconfined: bool, proposal: tuple[str, ...] | None = None
+    ) -> None:
         command, policy = self._command, policy_rights(self._turn)
         question = ExecApprovalRequestEvent(
             call_id=command.call_id,
@@ -192,6 +233,7 @@ class CommandApproval:
             cwd=command.cwd,
             reason=self._with_folder(reason),
             parsed_cmd=tuple(parse_command(command.argv)),
+            proposed_rule=proposal,
         )
         subject = CommandSubject(command.argv, self._folder, command.escalated)
         consent = Consent(subject, run=EVERYTHING if unconfined else policy, policy=policy)
@@ -226,7 +268,7 @@ class CommandApproval:
             cwd=self._folder,
             exact_cwd=True,
             env=command_environment(
-                turn.config.shell_environment_policy,
+                turn.config.permissions.environment,
                 turn.commands.runner.environment_for_commands,
                 plan=plan,
                 withheld=turn.config.credential_variables(),
@@ -234,6 +276,12 @@ class CommandApproval:
             timeout_ms=command.timeout_ms,
             sandbox=plan,
         )
+
+
+def _rule_reason(rule: PrefixRule, given: str | None) -> str:
+    """Our part comes first: the rest is the model's."""
+    why = f"a rule requires approval: {rule.justification}" if rule.justification else RULE_REASON
+    return f"{why}; {given}" if given else why
 
 
 def _can_be_passed(word: str) -> bool:

@@ -28,7 +28,12 @@ class OutputDeltas:
         most: int = MAX_DELTAS,
         most_bytes: int = MAX_BYTES,
     ) -> None:
-        self._item_id, self._emit, self._left, self._left_bytes = item_id, emit, most, most_bytes
+        self._item_id, self._emit, self._most, self._most_bytes = item_id, emit, most, most_bytes
+        self._left, self._left_bytes = most, most_bytes
+
+    def renew(self) -> None:
+        """Somebody has looked at the command, which may go on for long: the limits begin anew."""
+        self._left, self._left_bytes = self._most, self._most_bytes
 
     def emit_output(self, stream: Stream, data: bytes) -> None:
         if self._left <= 0 or self._left_bytes <= 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,25 +20,28 @@ from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject,
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.patch.changes import shown_changes
-from app_server.core.patch.disk_files import DiskFiles
+from app_server.core.patch.changes import shown_changes, shown_texts
 from app_server.core.patch.git_directories import git_directories
-from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.patch_error import PatchError
 from app_server.core.patch.patch_plan import PatchPlan, writer_command
-from app_server.core.patch.planner import plan_patch
 from app_server.core.patch.safety import AutoApprove, Reject, WriteScope, assess
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent
 from app_server.core.tools.contract import ToolFailure, ToolTurn
+from app_server.core.tools.editor_files import (
+    PlannedPatch,
+    check_unchanged,
+    plan_with_editor,
+    write_through_editor,
+)
 from app_server.core.tools.orchestrator import RETRY_REASON
 from app_server.core.tools.output_events import OutputDeltas, decode
 from protocol.engine.events import PatchWriting
 from protocol.engine.items import FileChange, ItemStatus
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
-from protocol.policy import DangerFullAccess, ReviewDecision
+from protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
 from protocol.records import dataclass
 
 REJECTED = "patch rejected by user"
@@ -57,10 +61,13 @@ class PatchFlow:
 
     async def apply(self) -> ExecResult:
         """Returns the output of the writer. Raises ToolFailure if nothing was written."""
-        plan = await self._plan()
+        if self.turn.settings.mode is TurnMode.PLAN:
+            raise ToolFailure("patch rejected: no files are changed in plan mode")
+        planned = await self._plan()
+        plan = planned.plan
         allowed = await confinement(self.turn)
         turn = self.turn
-        item = FileChange(id=self.call_id, changes=shown_changes(plan))
+        item = FileChange(id=self.call_id, changes=shown_changes(plan), texts=shown_texts(plan))
         turn.items.start(item)
         try:
             approved = await self._approve(plan, allowed)
@@ -70,7 +77,7 @@ class PatchFlow:
         turn.diffs.record(plan)
         turn.emit(PatchWriting(item, asked=approved))
         try:
-            result = await self._write_with_retry(plan, allowed, approved)
+            result = await self._write_planned(planned, allowed, approved)
         except (CoreError, ToolFailure, OSError) as error:
             turn.items.complete(replace(item, status=ItemStatus.FAILED, stderr=str(error)))
             raise ToolFailure(str(error)) from error
@@ -79,19 +86,19 @@ class PatchFlow:
         turn.items.complete(replace(item, status=status, stdout=output, stderr=errors))
         return result
 
-    async def _plan(self) -> PatchPlan:
-        def read() -> PatchPlan:
-            return plan_patch(parse_patch(self.text), self.cwd, DiskFiles())
-
+    async def _plan(self) -> PlannedPatch:
+        commands = self.turn.commands
         try:
-            return await run_in_thread(read, abandon_on_cancel=True)
+            return await plan_with_editor(
+                self.text, self.cwd, None if commands.runner.busy else commands.editor
+            )
         except PatchError as error:
             raise ToolFailure(error.for_model()) from error
 
     # --- step 2
     async def _approve(self, plan: PatchPlan, allowed: SandboxPlan | None) -> bool:
         """Whether the user approved it; False if no approval was needed."""
-        verdict = assess(plan.places(), self.turn.settings.approval_policy, self._write_scope(plan, allowed))
+        verdict = assess(plan.places(), self._policy, self._write_scope(plan, allowed))
         if isinstance(verdict, AutoApprove):
             self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.APPROVED)
             return False
@@ -100,6 +107,13 @@ class PatchFlow:
             raise ToolFailure(verdict.for_model())
         await self._request_approval(plan, allowed, verdict.reason, verdict.grant_root)
         return True
+
+    @property
+    def _policy(self) -> AskForApproval:
+        """Where the user is not asked about the sandbox, a patch that leaves it is refused."""
+        settings = self.turn.settings
+        asks = settings.granular is None or settings.granular.sandbox_approval
+        return settings.approval_policy if asks else AskForApproval.NEVER
 
     def _write_scope(self, plan: PatchPlan, allowed: SandboxPlan | None) -> WriteScope | None:
         if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
@@ -120,6 +134,26 @@ class PatchFlow:
             raise ToolFailure(REJECTED)
 
     # --- step 3
+    async def _write_planned(
+        self, planned: PlannedPatch, allowed: SandboxPlan | None, approved: bool
+    ) -> ExecResult:
+        """The disk first, completely or not at all; then the editor, and the disk again where the editor fails."""
+        edits, editor = planned.through_editor(), self.turn.commands.editor
+        if not edits or editor is None:
+            return await self._write_with_retry(planned.plan, allowed, approved)
+        try:
+            await check_unchanged(editor, edits)
+        except PatchError as error:
+            raise ToolFailure(error.for_model()) from error
+        result = await self._write_with_retry(planned.for_disk(), allowed, approved)
+        if result.exit_code != 0:
+            return result
+        failed = edits if self.turn.commands.runner.busy else await write_through_editor(editor, edits)
+        if not failed:
+            return result
+        rest = await self._write_with_retry(planned.fallback(failed), allowed, approved)
+        return result if rest.exit_code == 0 else rest
+
     async def _write_with_retry(
         self, plan: PatchPlan, allowed: SandboxPlan | None, approved: bool
     ) -> ExecResult:
@@ -146,9 +180,11 @@ class PatchFlow:
                 timeout_ms=TIMEOUT_MS,
                 sandbox=allowed,
             )
-            return await self.turn.commands.runner.run(
-                spec, OutputDeltas(self.call_id, self.turn.emit).emit_output
-            )
+            editor = self.turn.commands.editor
+            with nullcontext() if editor is None else editor.changes.span():
+                return await self.turn.commands.runner.run(
+                    spec, OutputDeltas(self.call_id, self.turn.emit).emit_output
+                )
         finally:
             os.unlink(path)
 

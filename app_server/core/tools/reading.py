@@ -6,6 +6,7 @@ The server itself could read files that commands must not see, and could not end
 from __future__ import annotations
 
 import json
+import os.path
 import sys
 from collections.abc import Mapping
 
@@ -66,3 +67,10 @@ def positive(given: int | None, default: int, problem: str) -> int:
     if value < 1:
         raise ToolFailure(problem)
     return value
+
+
+def absolute(name: str, path: str) -> str:
+    """The path that the model gave as the argument `name`. Raises ToolFailure if it is relative."""
+    if not os.path.isabs(path):
+        raise ToolFailure(f"{name} must be an absolute path")
+    return path

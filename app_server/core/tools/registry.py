@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -12,18 +12,23 @@ from app_server.core.model.families import ModelFamily, PatchToolKind, ShellTool
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.tools.builtin.apply_patch import ApplyPatchTool
 from app_server.core.tools.builtin.exec_command import ExecCommandTool
+from app_server.core.tools.builtin.goals import GOAL_TOOLS
 from app_server.core.tools.builtin.grep_files import GrepFilesTool
 from app_server.core.tools.builtin.list_dir import ListDirTool
 from app_server.core.tools.builtin.mcp_call import mcp_tools
 from app_server.core.tools.builtin.mcp_resources import RESOURCE_TOOLS
-from app_server.core.tools.builtin.plan import PlanTool
 from app_server.core.tools.builtin.read_file import ReadFileTool
+from app_server.core.tools.builtin.request_user_input import RequestUserInputTool
 from app_server.core.tools.builtin.shell import ShellTool
 from app_server.core.tools.builtin.shell_command import ShellCommandTool
+from app_server.core.tools.builtin.update_plan import PlanTool
 from app_server.core.tools.builtin.view_image import ViewImageTool
-from app_server.core.tools.builtin.web_search import WebSearch
+from app_server.core.tools.builtin.web_search import ProviderWebSearch
 from app_server.core.tools.builtin.write_stdin import WriteStdinTool
+from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
 from app_server.core.tools.contract import Tool
+from protocol.engine.client_tools import ClientTool
+from protocol.policy import TurnMode
 from protocol.records import dataclass
 
 Condition = Callable[[Config, ModelFamily], bool]
@@ -69,9 +74,7 @@ def _shell(config: Config, family: ModelFamily) -> Shell:
 def _patch(config: Config, family: ModelFamily) -> PatchToolKind | None:
     if family.patch_tool is not None:
         return family.patch_tool
-    if config.features.enabled("apply_patch_freeform"):
-        return PatchToolKind.FREEFORM
-    return PatchToolKind.FUNCTION if config.include_apply_patch_tool else None
+    return PatchToolKind.FREEFORM if config.features.enabled("apply_patch_freeform") else None
 
 
 def _where_shell_is(shell: Shell) -> Condition:
@@ -87,6 +90,13 @@ def _where_named(name: str) -> Condition:
     return lambda config, family: name in config.features.names | family.extra_tools
 
 
+def _where_switched(feature: str) -> Condition:
+    return lambda config, family: config.features.enabled(feature)
+
+
+REQUEST_USER_INPUT: Final = RequestUserInputTool()
+"""Offered in plan mode only. Otherwise a call is answered with that."""
+
 ENTRIES: Final[tuple[Entry, ...]] = (
     Entry(ExecCommandTool(), _where_shell_is(Shell.TERMINAL)),
     Entry(WriteStdinTool(), _where_shell_is(Shell.TERMINAL)),
@@ -101,13 +111,17 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     Entry(GrepFilesTool(), _where_named("grep_files")),
     Entry(ReadFileTool(), _where_named("read_file")),
     Entry(ListDirTool(), _where_named("list_dir")),
-    Entry(WebSearch(), lambda config, family: config.web_search),
-    Entry(ViewImageTool(), lambda config, family: config.view_image),
+    Entry(ProviderWebSearch(), _where_switched("web_search_request")),
+    Entry(ViewImageTool(), _where_switched("view_image_tool")),
+    Entry(REQUEST_USER_INPUT, _never, accepted=True),
 )
 """Every built-in tool, in the order of the tool list. A new tool needs one line here."""
 
-BUILTIN_NAMES: Final = frozenset(entry.tool.name for entry in ENTRIES)
+BUILTIN_NAMES: Final = frozenset(tool.name for tool in (*(entry.tool for entry in ENTRIES), *GOAL_TOOLS))
 """Names that MCP tools cannot take, whether or not a turn has the tool."""
+
+RESERVED_NAMES: Final = BUILTIN_NAMES - {"grep_files", "read_file", "list_dir", "web_search", "view_image"}
+"""Names that tools of a client cannot take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +139,28 @@ class ToolSet:
         return {tool.name: tool for tool in (*self.accepted, *self.offered)}
 
 
-def build_tools(config: Config, family: ModelFamily, mcp: McpManager | None) -> ToolSet:
-    """An MCP tool never replaces a built-in one."""
+def build_tools(
+    config: Config,
+    family: ModelFamily,
+    mcp: McpManager | None,
+    *,
+    goals: bool = False,
+    client_tools: Sequence[ClientTool] = (),
+    mode: TurnMode = TurnMode.DEFAULT,
+) -> ToolSet:
+    """An MCP tool never replaces a built-in one. A client's tool may replace one that only reads. `goals`: the turn is
+    of an API that knows goals.
+    """
+    brought = dynamic_tools(client_tools)
+    replaced = {tool.name for tool in brought}
     tools = [entry.tool for entry in ENTRIES if entry.offered(config, family)]
+    if goals:
+        tools += GOAL_TOOLS
+    if mode is TurnMode.PLAN:
+        tools.append(REQUEST_USER_INPUT)
+    tools = [*(tool for tool in tools if tool.name not in replaced), *brought]
     if mcp is not None:
         tools += [tool for tool in mcp_tools(mcp) if tool.name not in BUILTIN_NAMES]
-    return ToolSet(tuple(tools), tuple(entry.tool for entry in ENTRIES if entry.accepted))
+    accepted = [entry.tool for entry in ENTRIES if entry.accepted]
+    accepted += without_namespaces(client_tools, BUILTIN_NAMES)
+    return ToolSet(tuple(tools), tuple(accepted))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -83,7 +83,7 @@ class ToolRuntime:
 
     def start(self, item: CallItem, group: TaskGroup, finished: Finished = lambda _: None) -> CallRun:
         """Start a call and return. `finished` is called without a checkpoint after the item's end event."""
-        call = as_call(item)
+        call = self._named(as_call(item))
         run = CallRun(item, call, self._turn.clock())
         tool = self._tools.get(call.name)
         if tool is None:
@@ -96,6 +96,13 @@ class ToolRuntime:
             slot = self._order.add(parallel=tool.parallel)
             group.start_soon(self._run_call, run, tool, slot, finished, name=f"tool {call.name}")
         return run
+
+    def _named(self, call: ToolCall) -> ToolCall:
+        """Under an id of its own where a terminal goes on that was opened under this one. The model's history keeps the
+        id that the model chose."""
+        if not self._turn.commands.terminals.names(call.call_id):
+            return call
+        return replace(call, call_id=f"{call.call_id}-{self._turn.new_id()}")
 
     async def _run_call(self, run: CallRun, tool: Tool, slot: CallSlot, finished: Finished) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Reads a terminal for as long as one call may take, and reports the output to the client and the model."""
+"""Reads a terminal for as long as one call may take, and reports the output to the model."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import anyio
 
 from app_server.core.context.command_output import shorten
 from app_server.core.context.token_estimates import estimate_tokens, within_tokens
-from app_server.core.exec.command import Stream
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP
 from app_server.core.sandbox.denial import looks_denied
-from app_server.core.tools.confinement import end_terminal
 from app_server.core.tools.contract import ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import OutputDeltas, decode
+from app_server.core.tools.output_events import decode
 from app_server.core.tools.terminals import Terminal
 from protocol.records import dataclass
 
@@ -43,9 +41,9 @@ class TerminalSnapshot:
         )
 
 
-async def poll_terminal(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> TerminalSnapshot:
-    """Read until the command ends or the time is up; output is emitted as it arrives."""
-    deltas = OutputDeltas(terminal.item.id, lambda output: turn.items.emit_under(terminal.turn_id, output))
+async def poll_terminal(terminal: Terminal, yield_ms: float) -> TerminalSnapshot:
+    """Read until the command ends or the time is up."""
+    terminal.deltas.renew()
     seen = HeadTail(SESSION_CAP)
     pty, began = terminal.pty, anyio.current_time()
     until = began + min(max(yield_ms, SHORTEST_MS), LONGEST_MS) / 1000
@@ -54,8 +52,6 @@ async def poll_terminal(terminal: Terminal, yield_ms: float, turn: ToolTurn) -> 
         chunk = await pty.read_some(max(until - anyio.current_time(), 0))
         if chunk:
             seen.add(chunk)
-            terminal.output.add(chunk)
-            deltas.emit_output(Stream.STDOUT, chunk)
         if last:
             return TerminalSnapshot(terminal, seen.value(), anyio.current_time() - began, pty.exit_code)
 
@@ -64,7 +60,7 @@ async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, 
     """The output for the model. If the command has ended, its item ends and the terminal is closed."""
     if snapshot.exit_code is not None:
         await turn.commands.terminals.drop(snapshot.terminal.number)
-        end_terminal(snapshot.terminal, turn)
+        snapshot.terminal.tell_end()
     text = render_snapshot(
         snapshot, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)
     )

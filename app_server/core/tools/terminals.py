@@ -1,20 +1,23 @@
 """The terminals of a conversation: commands that outlive the call that opened them, by their session number.
 
 All of them end with the conversation and when the user interrupts. A terminal that was opened under a policy with more
-rights than the current one ends at the next call.
+rights than the current one ends at the next call. Output and end of a terminal are emitted as they come, under the turn
+that opened it; for the model the output is kept until its next look.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field, replace
 
 import anyio
 
 from app_server.core.approvals.consent import Rights
-from app_server.core.exec.command import ExecResult
+from app_server.core.exec.command import ExecResult, Stream
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP, PtySession
-from app_server.core.tools.events import BegunItem
+from app_server.core.tools.events import BegunItem, TurnEvents
+from app_server.core.tools.output_events import OutputDeltas, finished_command
 from protocol.engine.items import CommandExecution
 from protocol.records import dataclass
 
@@ -29,9 +32,12 @@ class Terminal:
     number: int
     item: CommandExecution
     """The item as it started; its id is that of the call that opened it."""
-    turn_id: str
-    """The turn that opened it."""
+    turn: TurnEvents
+    """The turn that opened it, which may have ended."""
     pty: PtySession
+    teller: Callable[[], TurnEvents]
+    """Whose operation it is told with: that of the turn that runs, if any does."""
+    clock: Callable[[], float]
     began: float
     line: str
     """The command line, for approval requests."""
@@ -41,20 +47,62 @@ class Terminal:
     """The rights of the command."""
     policy: Rights
     """The rights of the policy when it was opened; the command may have more if the user approved that."""
-    begun: BegunItem | None = None
-    """Set once the call that opened it has ended while the item continues."""
-    output: HeadTail = field(default_factory=lambda: HeadTail(SESSION_CAP))
-    """All output that was read from it, for its end event."""
+    begun: BegunItem | None = field(init=False, default=None)
+    """Set while the item continues and the call that opened it has ended."""
+    end_told: bool = field(init=False, default=False)
+    output: HeadTail = field(init=False, default_factory=lambda: HeadTail(SESSION_CAP))
+    """All its output, for its end event."""
+    deltas: OutputDeltas = field(init=False)
 
-    def result(self, now: float) -> ExecResult:
-        """The result for its end event."""
+    def __post_init__(self) -> None:
+        self.deltas = OutputDeltas(
+            self.item.id, lambda output: self.teller().emit_under(self.turn_id, output)
+        )
+        self.pty.on_output = self._take
+        self.pty.on_end = self._ended
+
+    @property
+    def turn_id(self) -> str:
+        return self.turn.turn_id
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether it outlived the call that opened it, and runs."""
+        return self.begun is not None and self.pty.exit_code is None
+
+    def detach(self) -> None:
+        """The call that opened it has ended; from now on its end is told when it comes."""
+        self.begun = self.turn.detach(self.item.id)
+        if self.pty.exit_code is not None:
+            self.tell_end()
+
+    def tell_end(self) -> None:
+        """Emit the end of the item, once."""
+        if self.end_told:
+            return
+        item, begun = finished_command(self.item, self._result()), self.begun
+        self.end_told, self.begun = True, None
+        if begun is None:
+            self.turn.complete(item)
+        else:
+            self.teller().complete_detached(item, begun, self.turn_id)
+
+    def _take(self, chunk: bytes) -> None:
+        self.output.add(chunk)
+        self.deltas.emit_output(Stream.STDOUT, chunk)
+
+    def _ended(self) -> None:
+        if self.begun is not None:
+            self.tell_end()
+
+    def _result(self) -> ExecResult:
         output, code = self.output.value(), self.pty.exit_code
         return ExecResult(
             exit_code=-1 if code is None else code,
             stdout=output,
             stderr=b"",
             aggregated=output,
-            duration_s=now - self.began,
+            duration_s=self.clock() - self.began,
         )
 
 
@@ -62,6 +110,8 @@ class Terminal:
 class Terminals:
     """All of one conversation, the most recently used last."""
 
+    running_turn: Callable[[], TurnEvents | None] = lambda: None
+    """The turn that runs now."""
     _open: dict[int, Terminal] = field(default_factory=dict)
     _next: int = 0
     _outdated: set[int] = field(default_factory=set)
@@ -70,10 +120,15 @@ class Terminals:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def next_id(self) -> str:
+        """The number of the terminal that is opened next."""
+        return str(self._next)
+
     def add(
         self,
         item: CommandExecution,
-        turn_id: str,
+        turn: TurnEvents,
         pty: PtySession,
         *,
         began: float,
@@ -81,10 +136,23 @@ class Terminals:
         cwd: str,
         rights: Rights,
         policy: Rights,
+        clock: Callable[[], float],
     ) -> Terminal:
         """Take ownership of the session; `drop` and `close` end it."""
-        numbered = replace(item, process_id=str(self._next))
-        terminal = Terminal(self._next, numbered, turn_id, pty, began, line, cwd, rights, policy)
+        numbered, apart = replace(item, process_id=self.next_id), turn.apart()
+        terminal = Terminal(
+            number=self._next,
+            item=numbered,
+            turn=turn,
+            pty=pty,
+            teller=lambda: self.running_turn() or apart,
+            clock=clock,
+            began=began,
+            line=line,
+            cwd=cwd,
+            rights=rights,
+            policy=policy,
+        )
         self._next += 1
         self._open[terminal.number] = terminal
         return terminal
@@ -98,9 +166,18 @@ class Terminals:
         await self.drop(terminal.number)
         return terminal
 
+    def names(self, item_id: str) -> bool:
+        """Whether the item of one has this id."""
+        return any(terminal.item.id == item_id for terminal in self._open.values())
+
     def detached(self) -> list[Terminal]:
-        """Those that outlived the call that opened them."""
+        """Those that outlived the call that opened them and whose end was not told."""
         return [terminal for terminal in self._open.values() if terminal.begun is not None]
+
+    def running_on(self) -> list[Terminal]:
+        """Those that run between the model's calls, by number."""
+        found = [terminal for terminal in self._open.values() if terminal.runs_on]
+        return sorted(found, key=lambda terminal: terminal.number)
 
     def find(self, number: int) -> Terminal | None:
         """Look up a terminal and mark it as the most recently used."""

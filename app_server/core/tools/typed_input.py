@@ -17,7 +17,7 @@ REJECTED = "input rejected by user"
 async def check_input(text: str, terminal: Terminal, turn: ToolTurn) -> None:
     """Raises ToolFailure if `text` must not be typed."""
     policy, approval = policy_rights(turn), turn.settings.approval_policy
-    verdict = decide_input(text, approval, terminal.rights, policy)
+    verdict = decide_input(text, approval, terminal.rights, policy, turn.settings.granular)
     match verdict:
         case InputVerdict.TYPE:
             return

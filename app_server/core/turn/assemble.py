@@ -15,17 +15,18 @@ from app_server.core.model.model_events import (
     OutputItemDone,
     OutputTextDelta,
     ReasoningContentDelta,
-    ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
+    ReasoningSummaryTextDelta,
 )
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import shown_item
+from app_server.core.turn.plan_message import PlanMessage
 from protocol.engine.events import (
     AgentMessageDelta,
+    ReasoningSummaryDelta,
     ReasoningSummaryPart,
     ReasoningTextDelta,
 )
-from protocol.engine.events import ReasoningSummaryDelta as SummaryDelta
 from protocol.engine.items import AgentMessage, Item, Reasoning, WebSearch
 from protocol.responses import ResponseItem
 
@@ -33,7 +34,7 @@ Visible = (
     OutputItemAdded
     | OutputItemDone
     | OutputTextDelta
-    | ReasoningSummaryDelta
+    | ReasoningSummaryTextDelta
     | ReasoningSummaryPartAdded
     | ReasoningContentDelta
 )
@@ -49,17 +50,25 @@ class ReplyAssembler:
         *,
         raw_reasoning: bool,
         show_messages: bool = True,
+        plans: bool = False,
     ) -> None:
+        """`plans`: proposed plans in messages are items of their own."""
         self._emitter, self._new_id = emitter, new_id
         self._raw_reasoning, self._show_messages = raw_reasoning, show_messages
         self._id: str | None = None
         """The item that is being written."""
         self._pieces: list[str] = []
         """Its deltas, for an item that is cut."""
+        self._plans = plans
+        self._message: PlanMessage | None = None
+        """The message that is being written, where plans are looked for."""
 
     def text_delta(self, delta: str) -> None:
         """The hot path: one event a piece."""
         if self._emitter is None or not self._show_messages:
+            return
+        if self._plans:
+            self._plan_message().text_delta(delta)
             return
         if self._id is None:
             self._begin(AgentMessage(self._new_id(), ()), announced=False)
@@ -74,14 +83,18 @@ class ReplyAssembler:
             case OutputTextDelta():
                 self.text_delta(event.delta)
             case OutputItemAdded():
-                if (item := self._shown(event.item, self._new_id())) is not None:
-                    self._begin(item, own_id=_id_of(event.item) is None)
+                item = self._shown(event.item, self._new_id())
+                own_id = _id_of(event.item) is None
+                if self._plans and isinstance(item, AgentMessage):
+                    self._message = PlanMessage(self._emitter, item, announced=True, own_id=own_id)
+                elif item is not None:
+                    self._begin(item, own_id=own_id)
             case OutputItemDone():
                 self._done(event.item)
-            case ReasoningSummaryDelta():
+            case ReasoningSummaryTextDelta():
                 id = self._reasoning()
                 self._pieces.append(event.delta)
-                self._emitter.emit(SummaryDelta(id, event.summary_index, event.delta))
+                self._emitter.emit(ReasoningSummaryDelta(id, event.summary_index, event.delta))
             case ReasoningSummaryPartAdded():
                 self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
             case ReasoningContentDelta():
@@ -90,6 +103,14 @@ class ReplyAssembler:
                     self._emitter.emit(ReasoningTextDelta(self._reasoning(), index, event.delta))
             case _:
                 assert_never(event)
+
+    def _plan_message(self, item: AgentMessage | None = None) -> PlanMessage:
+        """The message that is being written, which is begun where the provider announced none."""
+        assert self._emitter is not None
+        if self._message is None:
+            empty = AgentMessage(self._new_id(), ()) if item is None else replace(item, content=())
+            self._message = PlanMessage(self._emitter, empty, announced=False, own_id=False)
+        return self._message
 
     def _reasoning(self) -> str:
         """The id of the item that is being written, which is begun where the provider announced none."""
@@ -108,6 +129,10 @@ class ReplyAssembler:
         assert self._emitter is not None
         item = self._shown(response_item, self._id or self._new_id())
         if item is None:
+            return
+        if self._plans and isinstance(item, AgentMessage):
+            self._plan_message(item).complete(item)
+            self._message = None
             return
         if self._id is None:
             self._begin(item, announced=False)

@@ -47,7 +47,7 @@ class EventSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenItem:
+class StartedItem:
     item: Item
     started_ms: int
     partial: Callable[[], Item] | None
@@ -77,8 +77,13 @@ class TurnEmitter:
 
     def __init__(self, outbox: EventSink, operation_id: str, turn_id: str, now: Callable[[], float]) -> None:
         self._outbox, self.operation_id, self.turn_id, self._now = outbox, operation_id, turn_id, now
-        self._open: dict[str, OpenItem] = {}
+        self._open: dict[str, StartedItem] = {}
         self._started_at: float | None = None
+        self._plans = 0
+
+    @property
+    def has_started(self) -> bool:
+        return self._started_at is not None
 
     # --- the turn
     def emit(self, event: EngineEvent, *, wake: bool = True) -> None:
@@ -134,13 +139,13 @@ class TurnEmitter:
     ) -> None:
         """The item is open until `complete`; `partial` gives what it has if it is cut before."""
         at_ms = self._now_ms()
-        self._open[item.id] = OpenItem(item, at_ms, partial)
+        self._open[item.id] = StartedItem(item, at_ms, partial)
         self.emit(ItemStarted(item, at_ms, announced, own_id))
 
     def update(self, item: Item) -> None:
         """What an open item is by now, without an event; this is what is completed if it is cut."""
         open_item = self._open[item.id]
-        self._open[item.id] = OpenItem(item, open_item.started_ms, open_item.partial)
+        self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.partial)
 
     def decline(self, item_id: str) -> None:
         """The user refused it and ended the turn with that: it is cut as declined."""
@@ -163,10 +168,19 @@ class TurnEmitter:
             if isinstance(open_item.item, AgentMessage | Reasoning | Plan):
                 self.cut(id)
 
+    def new_plan_id(self) -> str:
+        """A turn has one plan as a rule."""
+        self._plans += 1
+        return f"{self.turn_id}-plan" if self._plans == 1 else f"{self.turn_id}-plan-{self._plans}"
+
     # --- items that outlive their turn
-    def detach(self, item_id: str) -> OpenItem:
+    def detach(self, item_id: str) -> StartedItem:
         """The item goes on after the turn; whoever takes it over completes it by `complete_detached`."""
         return self._open.pop(item_id)
+
+    def apart(self) -> TurnEmitter:
+        """For items that go on while no turn runs."""
+        return TurnEmitter(self._outbox, "", self.turn_id, self._now)
 
     def complete_detached(self, item: Item, begun: BegunItem, turn_id: str, *, cut: bool = False) -> None:
         """Ends an item of an earlier turn, `turn_id`, during this one."""

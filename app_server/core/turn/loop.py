@@ -4,7 +4,8 @@
 2. What the user said meanwhile joins the conversation, ahead of the next request.
 3. One request; its items and the outputs of its calls are recorded in the model's order.
 4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again; also
-   where the compaction failed, which is told as an error.
+   where the compaction failed, which is told as an error. In turns of APIs that follow turns, an answer ends the turn
+   first, and the next one begins with the compaction.
 5. The turn ends when the model called nothing and no words are promised to this turn. Other words that came during
    that last reply begin the next turn.
 """
@@ -23,7 +24,7 @@ from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import Transcript
 from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import TurnKind
-from protocol.events.notices import ErrorEvent
+from protocol.events.notices import ErrorEvent, WarningEvent
 from protocol.events.patches import TurnDiffEvent
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
@@ -62,12 +63,18 @@ class TurnLoop:
     before_recording: Callable[[], Awaitable[None]]
     """Awaited once the first reply with calls has settled, before it is recorded."""
     new_id: Callable[[], str]
+    after_reply: Callable[[bool], None] = lambda calls: None
+    """Called once a reply is recorded, with whether it called tools."""
+    compacts_first: bool = False
+    """A full context is compacted at the next turn's begin, and not by asking on when the model has answered."""
     show_user_message: bool = True
     _compacted: bool = field(default=False, init=False)
 
     async def run(self, opening: UserWords) -> str | None:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
         self.emitter.turn_started(self.kind, self.model_call.context_window)
+        if self.compacts_first:
+            await self._made_room()
         self._record_words(opening, announced=True)
         await self.prepare()
         while True:
@@ -80,6 +87,9 @@ class TurnLoop:
                 await self.before_recording()
             items = reply.items(self.model_call.clock())
             self.transcript.record(self.emitter, items)
+            self.after_reply(bool(reply.calls))
+            if self.compacts_first and not reply.calls and not self.has_steered():
+                return last_assistant_text(items)
             if await self._made_room():
                 continue
             if not reply.calls and not self.has_steered():
@@ -97,8 +107,10 @@ class TurnLoop:
 
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
         """`announced` False: the words join the turn, of which the conversation API does not tell."""
-        self.transcript.record(self.emitter, [words.message])
-        if self.show_user_message:
+        self.transcript.record(self.emitter, words.messages())
+        for notice in words.notices:
+            self.emitter.emit(WarningEvent(message=notice))
+        if self.show_user_message and words.is_shown:
             self.emitter.show(words.item(self.new_id()), announced=announced)
 
     async def _made_room(self) -> bool:

@@ -25,8 +25,8 @@ from app_server.core.model.model_events import (
     OutputTextDelta,
     RateLimits,
     ReasoningContentDelta,
-    ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
+    ReasoningSummaryTextDelta,
 )
 from app_server.core.model.prompt import Prompt
 from app_server.core.model.request_settings import RequestSettings
@@ -62,7 +62,7 @@ EVENT_KINDS: Mapping[type, str] = {
     OutputItemAdded: "response.output_item.added",
     OutputItemDone: "response.output_item.done",
     OutputTextDelta: "response.output_text.delta",
-    ReasoningSummaryDelta: "response.reasoning_summary_text.delta",
+    ReasoningSummaryTextDelta: "response.reasoning_summary_text.delta",
     ReasoningSummaryPartAdded: "response.reasoning_summary_part.added",
     ReasoningContentDelta: "response.reasoning_text.delta",
     Completed: "response.completed",

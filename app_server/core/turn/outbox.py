@@ -14,6 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from app_server.core.rollout.stored_events import stored_events
+from app_server.core.rollout.unstored import NoRollout
 from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.coalesce import coalesce
@@ -38,7 +39,7 @@ Line = ResponseItem | StoredEvent | CompactedItem | TurnContextItem
 class Outbox:
     """The one way out of a session."""
 
-    def __init__(self, writer: RolloutWriter) -> None:
+    def __init__(self, writer: RolloutWriter | NoRollout) -> None:
         self._writer = writer
         self._lines: list[Line] = []
         self._ahead: list[ResponseItem] = []

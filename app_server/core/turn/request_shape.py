@@ -10,6 +10,7 @@ from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.model.request_settings import RequestSettings
 from app_server.core.turn.settings import Settings, Turn
+from protocol.policy import TurnMode
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.rollout import TurnContextItem
@@ -46,22 +47,31 @@ class RequestShape:
 
 def request_shape(config: Config, settings: Settings, conversation_id: str) -> RequestShape:
     family = find_family(settings.model)
-    window = config.model_context_window or family.context_window
+    window = config.model.context_window or family.context_window
     return RequestShape(
         family=family,
-        instructions=config.base_instructions or base_instructions(family),
+        instructions=_instructions(config, settings, family),
         context_window=window * USABLE_PERCENT // 100 if window else None,
-        compact_limit=config.model_auto_compact_token_limit or family.auto_compact_token_limit,
+        compact_limit=config.model.auto_compact_token_limit or family.auto_compact_token_limit,
         settings=RequestSettings(
             model=settings.model,
             effort=settings.effort,
             summary=settings.summary,
-            verbosity=config.model_verbosity,
-            supports_reasoning_summaries=config.model_supports_reasoning_summaries,
-            live_chat=config.show_raw_agent_reasoning or config.features.enabled(LIVE_CHAT),
+            verbosity=config.model.verbosity,
+            supports_reasoning_summaries=config.model.supports_reasoning_summaries,
+            live_chat=config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
             conversation_id=conversation_id,
         ),
     )
+
+
+def _instructions(config: Config, settings: Settings, family: ModelFamily) -> str:
+    """Those of the mode come last, in each request: they outlast a compaction and end with the mode."""
+    base = config.instructions.base or base_instructions(family)
+    mode = settings.mode.instructions
+    if mode is None and settings.mode.kind is TurnMode.PLAN:
+        mode = instruction_text("plan")
+    return base if not mode else f"{base}\n\n{mode}"
 
 
 def base_instructions(family: ModelFamily) -> str:
@@ -75,8 +85,12 @@ def context_line(turn: Turn) -> TurnContextItem:
     return TurnContextItem(
         cwd=settings.cwd,
         approval_policy=settings.approval_policy,
+        granular=settings.granular,
+        permission_profile=settings.permission_profile,
         sandbox_policy=settings.sandbox_policy,
         model=settings.model,
         effort=settings.effort,
         summary=settings.summary,
+        mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
+        mode_instructions=settings.mode.instructions,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import Final, Literal, TypeVar
@@ -10,7 +11,14 @@ from app_server.core.config.types import Config
 from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
+from protocol.policy import (
+    AskForApproval,
+    QuestionKinds,
+    ReasoningEffort,
+    ReasoningSummary,
+    SandboxPolicy,
+    TurnMode,
+)
 from protocol.records import dataclass
 
 T = TypeVar("T")
@@ -25,13 +33,28 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 
 
+@dataclass(frozen=True, slots=True)
+class ModeSettings:
+    kind: TurnMode = TurnMode.DEFAULT
+    instructions: str | None = None
+    """The client's own for this mode; None stands for ours."""
+
+
+DEFAULT_MODE: Final = ModeSettings()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChange:
     """Settings that are given; what is UNSET stays. An effort of None is the model's default."""
 
     cwd: str | Literal[Unset.UNSET] = UNSET
     approval_policy: AskForApproval | Literal[Unset.UNSET] = UNSET
+    granular: QuestionKinds | None = None
+    """Comes with an approval policy; another policy without it asks all its questions."""
     sandbox_policy: SandboxPolicy | Literal[Unset.UNSET] = UNSET
+    permission_profile: str | None = None
+    """Comes with a sandbox policy that was chosen by this name."""
+    mode: ModeSettings | Literal[Unset.UNSET] = UNSET
     model: str | Literal[Unset.UNSET] = UNSET
     effort: ReasoningEffort | Literal[Unset.UNSET] | None = UNSET
     summary: ReasoningSummary | Literal[Unset.UNSET] = UNSET
@@ -56,16 +79,22 @@ class Settings:
     model: str
     effort: ReasoningEffort | None
     summary: ReasoningSummary
+    granular: QuestionKinds | None = None
+    permission_profile: str | None = None
+    mode: ModeSettings = DEFAULT_MODE
 
     @classmethod
     def of(cls, config: Config) -> Settings:
         return cls(
             cwd=str(config.cwd),
-            approval_policy=config.approval_policy,
-            sandbox_policy=config.sandbox_policy,
-            model=config.model,
-            effort=config.model_reasoning_effort,
-            summary=config.model_reasoning_summary,
+            approval_policy=config.permissions.approval_policy,
+            sandbox_policy=config.permissions.sandbox_policy,
+            model=config.model.name,
+            effort=config.model.effort,
+            summary=config.model.summary,
+            granular=config.permissions.granular,
+            permission_profile=config.permissions.profile,
+            mode=ModeSettings(config.instructions.mode, config.instructions.of_mode),
         )
 
     def changed(self, change: SettingsChange) -> Settings:
@@ -77,7 +106,16 @@ class Settings:
             model=_chosen(change.model, self.model),
             effort=_chosen(change.effort, self.effort),
             summary=_chosen(change.summary, self.summary),
+            granular=self.granular if change.approval_policy is UNSET else change.granular,
+            permission_profile=self.permission_profile
+            if change.sandbox_policy is UNSET
+            else change.permission_profile,
+            mode=_chosen(change.mode, self.mode),
         )
+
+    def asks(self, about: Callable[[QuestionKinds], bool]) -> bool:
+        """Whether questions of this kind may be asked."""
+        return self.granular is None or about(self.granular)
 
     def environment(self, shell: str | None) -> EnvironmentContext:
         return EnvironmentContext(self.cwd, self.approval_policy, self.sandbox_policy, shell)

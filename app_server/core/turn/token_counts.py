@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from protocol.events.tokens import RateLimitSnapshot, TokenUsage, TokenUsageInfo
+from collections.abc import Sequence
+
+from protocol.events.msg import EventMsg
+from protocol.events.tokens import RateLimitSnapshot, TokenCountEvent, TokenUsage, TokenUsageInfo
 from protocol.records import dataclass
 
 
@@ -38,10 +41,22 @@ class TokenCounts:
             model_context_window=context_window or (self.info.model_context_window if self.info else None),
         )
 
+    def leave_context(self, before: TokenUsageInfo | None) -> None:
+        """Requests with a context of their own are over: they count, but the conversation's context is as before."""
+        if self.info is not None:
+            last = before.last_token_usage if before else TokenUsage()
+            self.info = self.info.model_copy(update={"last_token_usage": last})
+
     @property
     def in_context(self) -> int | None:
         """Tokens that the last request and its answer took."""
         return self.info.last_token_usage.total_tokens if self.info else None
+
+
+def last_usage(stored: Sequence[EventMsg]) -> TokenUsageInfo | None:
+    """Of the last request that a stored conversation tells of."""
+    counts = (event.info for event in reversed(stored) if isinstance(event, TokenCountEvent))
+    return next((info for info in counts if info is not None), None)
 
 
 def plus(a: TokenUsage, b: TokenUsage) -> TokenUsage:

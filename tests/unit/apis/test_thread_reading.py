@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from app_server.apis.v2.reading_routes import reading_routes
 from app_server.apis.v2.thread_view import whole_turns
 from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.config.types import CliOverrides
+from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.rpc.errors import RpcError
@@ -86,9 +89,9 @@ class Live:
 def reader(home: Path, live: Live | None = None) -> ReadingContext:
     source = ConfigSource(home=home, cwd=home, cli=CliOverrides(), environment={})
     rendering = Rendering(show_turn, lambda ended: (show_item(ended),), show_status)
-    return ReadingContext(
-        source, live or Live(), TurnIndexes(), rendering, lambda thread: f"name of {thread[-1]}"
-    )
+    notes = ThreadNotes(home, lambda: 0.0)
+    lists = ThreadLists(home, notes, time.time)
+    return ReadingContext(source, live or Live(), TurnIndexes(), rendering, notes, lists)
 
 
 async def read(context: ReadingContext, **params: Json) -> Json:
@@ -129,6 +132,7 @@ def ids(answer: Json) -> list[str]:
 async def test_a_stored_thread(tmp_path: Path) -> None:
     path = store(tmp_path, [*conversation("one"), *conversation("two")])
     context = reader(tmp_path)
+    context.notes.set_name(STORED, "name of 1")
     thread = await read(context, threadId=STORED.upper())
     assert (thread["id"], thread["path"], thread["preview"]) == (STORED, str(path), "one")
     assert (thread["status"], thread["name"], thread["turns"]) == ({"type": "notLoaded"}, "name of 1", [])

@@ -15,7 +15,8 @@ from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource
 from app_server.apis.v1.routes import routes as conversation_routes
-from app_server.apis.v2.handlers import account, configuration, models
+from app_server.apis.v2.account_limits import AccountLimits
+from app_server.apis.v2.handlers import account, configuration, features, models, providers
 from app_server.apis.v2.setup_routes import setup_routes
 from app_server.apis.warm_up import ProviderModels
 from app_server.core.auth.auth_manager import AuthManager
@@ -118,30 +119,69 @@ async def test_small_lists(tmp_path: Path) -> None:
     profiles = await listed(configuration.permission_profile_list, methods.PERMISSION_PROFILE_LIST, config)
     assert [each["id"] for each in profiles["data"]] == [":read-only", ":workspace", ":danger-full-access"]
     assert profiles["nextCursor"] is None
-    row = methods.EXPERIMENTAL_FEATURE_LIST
-    features = await listed(configuration.experimental_feature_list, row, config)
-    [unified] = [each for each in features["data"] if each["name"] == "unified_exec"]
-    assert (unified["enabled"], unified["defaultEnabled"], unified["stage"]) == (
-        True,
-        False,
-        "underDevelopment",
-    )
-    first = await listed(configuration.experimental_feature_list, row, config, limit=3)
-    rest = await listed(configuration.experimental_feature_list, row, config, cursor=first["nextCursor"])
-    assert first["data"] + rest["data"] == features["data"]
-    with pytest.raises(RpcError, match="invalid cursor: zzz"):
-        await listed(configuration.experimental_feature_list, row, config, cursor="zzz")
     modes = await listed(configuration.collaboration_mode_list, methods.COLLABORATION_MODE_LIST, config)
     assert modes["data"] == [
+        {"name": "Plan", "mode": "plan", "model": None, "reasoning_effort": "medium"},
         {"name": "Default", "mode": "default", "model": None, "reasoning_effort": None},
     ]
-    skills = await listed(configuration.skills_list, methods.SKILLS_LIST, config, cwds=["/a", "/b"])
-    assert [(each["cwd"], each["skills"], each["errors"]) for each in skills["data"]] == [
-        ("/a", [], []),
-        ("/b", [], []),
-    ]
-    own = await listed(configuration.skills_list, methods.SKILLS_LIST, config)
-    assert [each["cwd"] for each in own["data"]] == [str(tmp_path)]
+
+
+async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None:
+    config = source(tmp_path, "[features]\nunified_exec = true\n")
+    context = features.FeatureContext(config, cast(Any, None))
+
+    async def listed(**params: Json) -> Json:
+        row = methods.EXPERIMENTAL_FEATURE_LIST
+        return (await features.experimental_feature_list(context, row.parse(params))).to_value()
+
+    everything = await listed()
+    [unified] = [each for each in everything["data"] if each["name"] == "unified_exec"]
+    assert (unified["enabled"], unified["defaultEnabled"]) == (True, False)
+    assert unified["stage"] == "underDevelopment"
+    first = await listed(limit=3)
+    rest = await listed(cursor=first["nextCursor"])
+    assert first["data"] + rest["data"] == everything["data"]
+    with pytest.raises(RpcError, match="invalid cursor: zzz"):
+        await listed(cursor="zzz")
+    asked = {"unified_exec": False, "web_search": True, "of_another_server": True}
+    row = methods.EXPERIMENTAL_FEATURE_ENABLEMENT_SET
+    response = await features.experimental_feature_enablement_set(context, row.parse({"enablement": asked}))
+    assert response.enablement == {"unified_exec": False, "web_search_request": True}
+    on = {each["name"] for each in (await listed())["data"] if each["enabled"]}
+    assert {"unified_exec", "web_search_request"} <= on  # the file counts before the switch
+
+
+async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
+    text = (
+        'model_provider = "b"\n[model_providers.a]\nname = "A"\nenv_key = "A_KEY"\n'
+        'base_url = "https://me:s3cr3t@host/v1"\n'
+        '[model_providers.b]\nname = "B"\nbase_url = "http://b/v1"\nwire_api = "responses"\n'
+        '[model_providers.c]\nname = "C"\nexperimental_bearer_token = "s3cr3t"\n'
+    )
+    row = methods.MODEL_PROVIDER_LIST
+    answer = await listed(providers.model_provider_list, row, source(tmp_path, text))
+    shown = {each["id"]: (each["baseUrl"], each["settings"]) for each in answer["data"]}
+    assert answer["defaultProviderId"] == "b"
+    gateway = {"type": "customGateway"}
+    assert shown["a"] == (None, gateway | {"auth": {"mode": "environmentVariable", "envKey": "A_KEY"}})
+    assert shown["b"] == ("http://b/v1", gateway | {"auth": {"mode": "none"}})
+    assert shown["c"] == (None, gateway | {"auth": {"mode": "externallyConfigured", "envKey": None}})
+    assert shown["openai"] == (None, {"type": "openai"})
+    assert "s3cr3t" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize(("wire_api", "searches"), [("responses", True), ("chat", False)])
+async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: bool) -> None:
+    text = f'model_provider = "p"\n[model_providers.p]\nname = "P"\nwire_api = "{wire_api}"\n'
+    row = methods.MODEL_PROVIDER_CAPABILITIES_READ
+    answer = await listed(providers.model_provider_capabilities_read, row, source(tmp_path, text))
+    assert answer == {"imageGeneration": False, "webSearch": searches}
+
+
+async def test_models_of_a_provider_that_is_none(tmp_path: Path) -> None:
+    context = ModelContext(source(tmp_path), cast(ProviderModels, OneMore()))
+    with pytest.raises(ConfigError, match="Model provider `zz` not found"):
+        await models.model_list(context, methods.MODEL_LIST.parse({"modelProvider": "zz"}))
 
 
 class OneMore:
@@ -183,14 +223,22 @@ class Anything:
 async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     """Through the router, with the conversation API's route for the method that both have replaced."""
     services = cast(
-        Any, SimpleNamespace(config=source(tmp_path), auth=auth(tmp_path, None), models=OneMore())
+        Any,
+        SimpleNamespace(
+            config=source(tmp_path),
+            auth=auth(tmp_path, None),
+            models=OneMore(),
+            conversations=None,
+            logins=None,
+        ),
     )
-    own = {each.method: each for each in setup_routes(services)}
+    own = {each.method: each for each in setup_routes(services, cast(Any, None), AccountLimits())}
     others = {each.method: each for each in conversation_routes(cast(Any, Anything()))}
     router = MethodRouter({**others, **own}.values(), ClientProfile(initialized=True, experimental_api=True))
     for method in own:
-        reply = await router.call(Request(1, method))
-        assert json.loads(reply.result)
+        if method.endswith(("/list", "/installed", "/readiness")) or method == "config/read":
+            reply = await router.call(Request(1, method))
+            assert json.loads(reply.result)
     with pytest.raises(RpcError, match="NUL"):
         await router.call(Request(1, "config/read", {"cwd": "/a\0"}))
 
@@ -229,7 +277,7 @@ def chatgpt(plan: str | None) -> Json:
     ],
 )
 async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
-    context = account.AccountContext(source(tmp_path, text), auth(tmp_path, stored))
+    context = account.AccountContext(source(tmp_path, text), auth(tmp_path, stored), AccountLimits())
     answer = (await account.account_read(context, methods.ACCOUNT_READ.parse({}))).to_value()
     assert answer["requiresOpenaiAuth"] is required
     if shown is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from app_server.core.approvals.broker import ApprovalBroker
+from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker
 from protocol.policy import ReviewDecision
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def test_the_first_answer_counts_also_where_the_second_comes_before_it_is_
         assert broker.resolve("c1", first)
         assert not broker.resolve("c1", second)
 
-    assert await broker.request_decision("c1", "t1", announce) is first
+    assert (await broker.request_decision("c1", "t1", announce)).decision is first
 
 
 async def test_an_answer_finds_only_the_question_with_its_id() -> None:
@@ -40,7 +40,7 @@ async def test_an_answer_finds_only_the_question_with_its_id() -> None:
     decisions: dict[str, ReviewDecision] = {}
 
     async def ask(call_id: str) -> None:
-        decisions[call_id] = await broker.request_decision(call_id, "t1", silent)
+        decisions[call_id] = (await broker.request_decision(call_id, "t1", silent)).decision
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask, "c1")
@@ -56,7 +56,8 @@ async def test_an_answer_finds_only_the_question_with_its_id() -> None:
 
 async def test_the_id_of_a_turn_answers_its_only_question() -> None:
     broker = ApprovalBroker()
-    assert await broker.request_decision("c1", "t1", lambda: _answered(broker, "t1")) is YES
+    answer = await broker.request_decision("c1", "t1", lambda: _answered(broker, "t1"))
+    assert answer == ApprovalAnswer(YES)
 
 
 def _answered(broker: ApprovalBroker, id: str) -> None:
@@ -69,12 +70,12 @@ async def test_a_second_question_under_the_same_id_is_denied_and_the_first_goes_
     decisions: list[ReviewDecision] = []
 
     async def ask() -> None:
-        decisions.append(await broker.request_decision("c1", "t1", silent))
+        decisions.append((await broker.request_decision("c1", "t1", silent)).decision)
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
         await anyio.wait_all_tasks_blocked()
-        assert await broker.request_decision("c1", "t1", silent) is NO
+        assert (await broker.request_decision("c1", "t1", silent)).decision is NO
         assert broker.resolve("c1", YES)
     assert decisions == [YES]
 
@@ -85,4 +86,14 @@ async def test_a_withdrawn_question_leaves_nothing_to_answer() -> None:
         await broker.request_decision("c1", "t1", silent)
     assert not broker.is_open("c1")
     assert not broker.resolve("c1", YES)
-    assert await broker.request_decision("c1", "t2", lambda: _answered(broker, "c1")) is YES
+    assert (await broker.request_decision("c1", "t2", lambda: _answered(broker, "c1"))).decision is YES
+
+
+@pytest.mark.parametrize("keep_rule", [False, True])
+async def test_an_answer_says_whether_the_proposed_rule_is_kept(keep_rule: bool) -> None:
+    broker = ApprovalBroker()
+
+    def announce() -> None:
+        assert broker.resolve("c1", YES, keep_rule=keep_rule)
+
+    assert await broker.request_decision("c1", "t1", announce) == ApprovalAnswer(YES, keep_rule)

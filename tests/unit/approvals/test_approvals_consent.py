@@ -56,9 +56,7 @@ def may_write(held: Rights, place: str) -> bool:
 
 
 @given(rights, rights)
-def test_whoever_is_within_others_rights_can_do_nothing_that_they_cannot(
-    inner: Rights, outer: Rights
-) -> None:
+def test_rights_within_others_allow_nothing_more(inner: Rights, outer: Rights) -> None:
     if inner.within(outer):
         assert all(may_write(outer, place) for place in PLACES if may_write(inner, place))
         assert inner.confined or not outer.confined

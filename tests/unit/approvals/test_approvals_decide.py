@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from app_server.core.approvals.consent import EVERYTHING, Rights
-from app_server.core.approvals.decide import CommandRequest, InputVerdict, Verdict, decide, decide_input
-from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy
+from app_server.core.approvals.decide import (
+    CommandRequest,
+    InputVerdict,
+    Verdict,
+    decide,
+    decide_input,
+    policy_rejection,
+)
+from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, RuleDecision
+from app_server.core.approvals.rule_proposals import rule_for
+from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, ReadOnly, SandboxPolicy
 
 UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE
 ON_REQUEST, NEVER = AskForApproval.ON_REQUEST, AskForApproval.NEVER
@@ -66,6 +75,73 @@ def test_typing_is_judged_by_the_policy_of_the_turn(
     assert decide_input("ls\n", approval, terminal, policy) is verdict
 
 
+def test_a_policy_without_questions_about_the_sandbox_refuses_them() -> None:
+    silent, asking = QuestionKinds(sandbox_approval=False), QuestionKinds()
+    assert decide_input("ls\n", ON_REQUEST, EVERYTHING, ROOT, silent) is REFUSE
+    assert decide_input("ls\n", ON_REQUEST, EVERYTHING, ROOT, asking) is ASK
+    assert decide_input("ls\n", ON_REQUEST, ROOT, ROOT, silent) is TYPE
+
+
 def test_what_destroys_is_asked_about_where_no_sandbox_holds_it() -> None:
     assert decide_input("rm -rf build\n", ON_REQUEST, EVERYTHING, EVERYTHING) is ASK
     assert decide_input("rm -rf build\n", ON_REQUEST, ROOT, EVERYTHING) is TYPE
+
+
+def ls(restriction: PrefixRule | None = None, *, escalated: bool = False) -> CommandRequest:
+    return CommandRequest(("ls", "a b"), "/ws", escalated=escalated, restriction=restriction)
+
+
+def test_a_rule_may_reject_a_command_by_itself_or_with_the_policy() -> None:
+    forbidden = PrefixRule((("ls",),), RuleDecision.FORBIDDEN)
+    because = PrefixRule((("ls",),), RuleDecision.FORBIDDEN, "use find")
+    prompt = PrefixRule((("ls",),), RuleDecision.PROMPT)
+    for approval in AskForApproval:
+        assert policy_rejection(ls(forbidden), approval, ReadOnly()) == (
+            "`ls 'a b'` rejected: a rule of the user forbids it"
+        )
+        assert policy_rejection(ls(because), approval, ReadOnly()) == "`ls 'a b'` rejected: use find"
+        assert policy_rejection(ls(), approval, ReadOnly()) is None
+    assert policy_rejection(ls(prompt), ON_REQUEST, ReadOnly()) is None
+    assert policy_rejection(ls(prompt), NEVER, ReadOnly()) == (
+        "`ls 'a b'` rejected: a rule requires approval, but the approval policy is Never"
+    )
+    kinds = QuestionKinds(rules=False)
+    assert policy_rejection(ls(prompt), ON_REQUEST, ReadOnly(), QuestionKinds()) is None
+    assert policy_rejection(ls(prompt), ON_REQUEST, ReadOnly(), kinds) == (
+        "`ls 'a b'` rejected: a rule requires approval, and the user is not asked about rules"
+    )
+
+
+def test_questions_that_are_switched_off_are_rejected() -> None:
+    off, on = QuestionKinds(sandbox_approval=False), QuestionKinds()
+    rm = CommandRequest(("rm", "-rf", "a"), "/ws", escalated=False)
+    assert policy_rejection(ls(escalated=True), ON_REQUEST, ReadOnly(), off) == (
+        "the user is not asked about the sandbox; reject command — do not ask for escalated permissions"
+    )
+    assert policy_rejection(ls(escalated=True), ON_REQUEST, ReadOnly(), on) is None
+    assert policy_rejection(rm, ON_REQUEST, DangerFullAccess(), off) == (
+        "the command destroys, and the user is not asked about that; reject command"
+    )
+    assert policy_rejection(rm, ON_REQUEST, DangerFullAccess(), on) is None
+    assert policy_rejection(rm, ON_REQUEST, ReadOnly(), off) is None
+    assert policy_rejection(ls(), ON_REQUEST, DangerFullAccess(), off) is None
+    for approval in (NEVER, ON_FAILURE, UNTRUSTED):
+        rejected = policy_rejection(ls(escalated=True), approval, ReadOnly())
+        assert rejected is not None
+        assert "should not ask for escalated permissions" in rejected
+
+
+def test_an_allowed_command_that_destroys_runs_without_a_sandbox() -> None:
+    rm = CommandRequest(("bash", "-lc", "rm -rf build"), "/ws", escalated=False)
+    trusts: list[str] = []
+
+    def trust(program: str) -> bool:
+        trusts.append(program)
+        return True
+
+    allowed = PrefixRules([rule_for(("rm", "-rf", "build"))]).allows
+    assert decide(rm, ON_REQUEST, DangerFullAccess(), trusts=trust, allowed=allowed) is Verdict.RUN
+    assert trusts
+    assert decide(rm, UNTRUSTED, DangerFullAccess(), trusts=trust, allowed=allowed) is Verdict.RUN
+    assert decide(rm, ON_REQUEST, DangerFullAccess(), trusts=trust) is Verdict.ASK
+    assert decide(rm, ON_REQUEST, DangerFullAccess(), trusts=lambda _: False, allowed=allowed) is Verdict.ASK

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.approvals.programs import ProgramSearch, exposed_folders
+from app_server.core.approvals.programs import MOST_FOLDERS, ProgramSearch, exposed_folders
 
 
 @pytest.fixture
@@ -130,3 +130,30 @@ def test_repositories_around_the_working_directory_are_exposed_and_the_whole_dis
         sorted(["/var/cache", *(os.path.realpath(place) for place in (inner, top / "ws/a", top / "ws"))])
     )
     assert exposed_folders("/", ()) == ()
+
+
+def test_a_very_long_path_is_not_searched(top: Path) -> None:
+    folders = [str(top / "none")] * (MOST_FOLDERS - 1)
+    assert search(top, *folders, top / "tools").trusts("ls")
+    assert not search(top, *folders, top / "none", top / "tools").trusts("ls")
+
+
+def test_a_shell_without_a_home_is_not_trusted(top: Path) -> None:
+    program(top / "tools/bash")
+    exposed = exposed_folders(str(top / "ws"), ())
+    assert not ProgramSearch({"PATH": str(top / "tools")}, exposed).trusts("bash")
+    assert not ProgramSearch({"PATH": str(top / "tools"), "HOME": "home"}, exposed).trusts("bash")
+
+
+def test_every_place_of_a_linked_program_is_looked_at(top: Path) -> None:
+    program(top / "shared/ls")
+    (top / "linked").symlink_to(top / "shared")
+    assert search(top, top / "linked").trusts("ls")
+    (top / "shared").chmod(0o777)
+    assert not search(top, top / "linked").trusts("ls")
+    (top / "shared").chmod(0o755)
+    (top / "open").mkdir()
+    (top / "open/link").symlink_to(top / "shared")
+    assert search(top, top / "open/link").trusts("ls")
+    (top / "open").chmod(0o777)
+    assert not search(top, top / "open/link").trusts("ls")

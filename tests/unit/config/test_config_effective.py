@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.core.config.effective import LayerKind, SettingsLayer, effective_settings
+from app_server.core.config.effective import LayerKind, effective_settings, settings_version
 from app_server.core.config.types import CliOverrides
 from app_server.core.errors import ConfigError
 
@@ -61,7 +61,7 @@ def test_a_profile_may_come_from_the_command_line_as_a_whole() -> None:
 
 def test_a_version_is_of_the_content() -> None:
     one, other = ({"a": 1, "b": {"c": float("nan")}}, {"b": {"c": float("nan")}, "a": 1})
-    versions = {SettingsLayer(LayerKind.USER, settings).version for settings in (one, other)}
+    versions = {settings_version(settings) for settings in (one, other)}
     assert len(versions) == 1
     assert versions.pop().startswith("sha256:")
-    assert SettingsLayer(LayerKind.USER, {"a": 2}).version != SettingsLayer(LayerKind.USER, {"a": 1}).version
+    assert settings_version({"a": 2}) != settings_version({"a": 1})

@@ -23,6 +23,21 @@ def load(
     )
 
 
+def test_a_request_does_not_change_what_clients_may_do(tmp_path: Path) -> None:
+    off, on = "[app_server]\nclient_rights = false\n", "[app_server]\nclient_rights = true\n"
+    assert load(tmp_path, "").permissions.client_rights
+    assert not load(tmp_path, off).permissions.client_rights
+    asks: tuple[dict[str, Json], ...] = (
+        {"app_server.client_rights": True},
+        {"app_server": {"client_rights": True}},
+        {'"app_server".client_rights': True},
+    )
+    for asked in asks:
+        assert not load(tmp_path, off, request=RequestOverrides(settings=asked)).permissions.client_rights
+    never = CliOverrides(settings=(("app_server.client_rights", "false"),))
+    assert not load(tmp_path, on, cli=never).permissions.client_rights
+
+
 FILE = 'model = "file"\n[profiles.p]\nmodel = "profile"\n'
 CLI = CliOverrides(settings=(("model", "cli"),))
 
@@ -47,7 +62,7 @@ CLI = CliOverrides(settings=(("model", "cli"),))
 def test_the_highest_layer_that_names_a_model_wins(
     tmp_path: Path, text: str, cli: CliOverrides, request_: RequestOverrides, model: str
 ) -> None:
-    assert load(tmp_path, text, cli, request_).model == model
+    assert load(tmp_path, text, cli, request_).model.name == model
 
 
 def test_the_active_profile_is_known_by_name(tmp_path: Path) -> None:
@@ -78,7 +93,7 @@ def test_dotted_keys_reach_into_tables_and_leave_their_neighbours(tmp_path: Path
     config = load(
         tmp_path, text, request=RequestOverrides(settings={"sandbox_workspace_write.network_access": True})
     )
-    assert config.sandbox_policy == WorkspaceWrite(
+    assert config.permissions.sandbox_policy == WorkspaceWrite(
         writable_roots=(), network_access=True, exclude_tmpdir_env_var=False, exclude_slash_tmp=True
     )
 
@@ -104,11 +119,11 @@ def test_named_parameters_of_a_request(tmp_path: Path) -> None:
             include_apply_patch_tool=True,
         ),
     )
-    assert config.approval_policy is AskForApproval.UNTRUSTED
-    assert config.sandbox_policy == ReadOnly()
-    assert (config.base_instructions, config.developer_instructions) == ("base", "developer")
-    assert config.compact_prompt == "compact"
-    assert config.include_apply_patch_tool
+    assert config.permissions.approval_policy is AskForApproval.UNTRUSTED
+    assert config.permissions.sandbox_policy == ReadOnly()
+    assert (config.instructions.base, config.instructions.developer) == ("base", "developer")
+    assert config.instructions.compact_prompt == "compact"
+    assert config.features.enabled("apply_patch_freeform")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +138,10 @@ def test_named_parameters_of_a_request(tmp_path: Path) -> None:
     ],
 )
 def test_every_spelling_of_a_feature_counts_in_its_layer(tmp_path: Path, cli: CliOverrides, on: bool) -> None:
-    assert load(tmp_path, "[features]\nweb_search_request = false\n", cli).web_search is on
+    assert (
+        load(tmp_path, "[features]\nweb_search_request = false\n", cli).features.enabled("web_search_request")
+        is on
+    )
 
 
 def test_an_old_switch_in_a_profile_beats_the_new_one_in_the_file(tmp_path: Path) -> None:
@@ -132,8 +150,8 @@ def test_an_old_switch_in_a_profile_beats_the_new_one_in_the_file(tmp_path: Path
         "[profiles.p]\nexperimental_use_freeform_apply_patch = false\ntools_view_image = false\n"
     )
     config = load(tmp_path, text, request=RequestOverrides(profile="p"))
-    assert not config.include_apply_patch_tool
-    assert not config.view_image
+    assert not config.features.enabled("apply_patch_freeform")
+    assert not config.features.enabled("view_image_tool")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +200,7 @@ def test_the_request_beats_the_command_line_for_effort(tmp_path: Path) -> None:
         CliOverrides(settings=(("model_reasoning_effort", "high"),)),
         RequestOverrides(settings={"model_reasoning_effort": "low"}),
     )
-    assert config.model_reasoning_effort is ReasoningEffort.LOW
+    assert config.model.effort is ReasoningEffort.LOW
 
 
 def test_switches_that_are_written_in_an_old_way_are_named(tmp_path: Path) -> None:
@@ -192,11 +210,11 @@ def test_switches_that_are_written_in_an_old_way_are_named(tmp_path: Path) -> No
         "[profiles.p]\ntools_view_image = false\n[profiles.q]\nexperimental_use_rmcp_client = true\n"
     )
     config = load(tmp_path, text, request=RequestOverrides(profile="p", include_apply_patch_tool=False))
-    assert config.old_names == (
+    assert config.notices.old_names == (
         ("experimental_use_unified_exec_tool", "unified_exec"),
         ("include_apply_patch_tool", "apply_patch_freeform"),
         ("tools.view_image", "view_image_tool"),
         ("tools.web_search", "web_search_request"),
         ("web_search", "web_search_request"),
     )
-    assert load(tmp_path, "[features]\nghost_commit = false\n").old_names == ()
+    assert load(tmp_path, "[features]\nghost_commit = false\n").notices.old_names == ()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.config.features import Features
 from app_server.core.config.load import load_config
 from app_server.core.config.types import (
     CliOverrides,
@@ -31,19 +32,22 @@ def load(home: Path, text: str, env: dict[str, str] | None = None, cwd: str | No
 
 def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     config = load(tmp_path, "")
-    assert (config.model, config.review_model, config.model_provider_id) == (
+    assert (config.model.name, config.model.review_model, config.provider.id) == (
         "gpt-5-codex",
         "gpt-5-codex",
         "openai",
     )
-    assert (config.approval_policy, config.sandbox_policy) == (AskForApproval.ON_REQUEST, ReadOnly())
-    assert config.model_reasoning_summary is ReasoningSummary.AUTO
+    assert (config.permissions.approval_policy, config.permissions.sandbox_policy) == (
+        AskForApproval.ON_REQUEST,
+        ReadOnly(),
+    )
+    assert config.model.summary is ReasoningSummary.AUTO
     assert config.provider.requires_openai_auth
-    assert config.project_doc_max_bytes == 32768
-    assert (config.view_image, config.web_search, config.include_apply_patch_tool) == (True, False, False)
+    assert config.instructions.project_doc_max_bytes == 32768
+    assert config.features == Features()
     assert config.features.enabled("ghost_commit")
     assert config.history.persistence is HistoryPersistence.SAVE_ALL
-    assert config.warnings == ()
+    assert config.notices.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def test_errors_and_warnings_do_not_repeat_values_that_may_be_secret(tmp_path: P
         except ConfigError as error:
             said = str(error)
         else:
-            said = repr(config.warnings)
+            said = repr(config.notices.warnings)
         assert said
         assert "hunter2" not in said
 
@@ -146,7 +150,7 @@ def test_a_config_shows_no_secret_when_printed(tmp_path: Path) -> None:
     ],
 )
 def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> None:
-    assert load(tmp_path, text).warnings == (warning,)
+    assert load(tmp_path, text).notices.warnings == (warning,)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +165,11 @@ def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> N
     ],
 )
 def test_settings_of_others_are_no_warnings(tmp_path: Path, text: str) -> None:
-    assert load(tmp_path, text).warnings == ()
+    assert load(tmp_path, text).notices.warnings == ()
 
 
 def test_thousands_of_unknown_settings_are_a_few_warnings(tmp_path: Path) -> None:
-    assert len(load(tmp_path, "\n".join(f"unknown{i} = 1" for i in range(5000))).warnings) == 20
+    assert len(load(tmp_path, "\n".join(f"unknown{i} = 1" for i in range(5000))).notices.warnings) == 20
 
 
 @pytest.mark.parametrize(
@@ -196,7 +200,7 @@ def test_sandbox_modes(
     if isinstance(policy, WorkspaceWrite):
         roots = tuple(root.replace("{ws}", str(tmp_path / "ws")) for root in policy.writable_roots)
         policy = policy.model_copy(update={"writable_roots": roots})
-    assert config.sandbox_policy == policy
+    assert config.permissions.sandbox_policy == policy
 
 
 def test_a_user_provider(tmp_path: Path) -> None:
@@ -237,6 +241,14 @@ def test_built_in_providers(tmp_path: Path, provider: str, env: dict[str, str], 
     assert load(tmp_path, f"model_provider = '{provider}'", env).provider.base_url == base_url
 
 
+@pytest.mark.parametrize(("set_to", "used"), [("http://mine/v1", "http://mine/v1"), ("", "http://other/v1")])
+def test_a_setting_moves_the_provider_openai_more_than_a_variable(
+    tmp_path: Path, set_to: str, used: str
+) -> None:
+    config = load(tmp_path, f'openai_base_url = "{set_to}"', {"OPENAI_BASE_URL": "http://other/v1"})
+    assert (config.provider.base_url, config.notices.warnings) == (used, ())
+
+
 def test_a_built_in_provider_cannot_be_sent_elsewhere(tmp_path: Path) -> None:
     config = load(tmp_path, "[model_providers.openai]\nname = 'x'\nbase_url = 'http://evil'\n")
     assert (config.provider.name, config.provider.base_url) == ("OpenAI", None)
@@ -274,7 +286,7 @@ def test_tables_of_their_own(tmp_path: Path) -> None:
         "[otel]\nenvironment = 'prod'\nlog_user_prompt = true\n"
         "exporter = {otlp-http = {endpoint = 'http://h', protocol = 'json', headers = {a = 'b'}}}\n",
     )
-    policy = config.shell_environment_policy
+    policy = config.permissions.environment
     assert (policy.inherit, policy.ignore_default_excludes, policy.exclude) == (
         EnvInherit.CORE,
         True,
@@ -295,7 +307,10 @@ def test_instructions_come_from_the_home_and_never_from_the_workspace(tmp_path: 
     config = load(
         tmp_path, "experimental_instructions_file = 'base.md'\nexperimental_compact_prompt_file = 'base.md'"
     )
-    assert (config.base_instructions, config.compact_prompt) == ("from the home", "from the home")
+    assert (config.instructions.base, config.instructions.compact_prompt) == (
+        "from the home",
+        "from the home",
+    )
 
 
 def test_nothing_in_the_workspace_is_read_as_settings(tmp_path: Path) -> None:

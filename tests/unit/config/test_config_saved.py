@@ -11,7 +11,7 @@ import tomli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config.edit import set_default_model
+from app_server.core.config.rewrite import set_default_model
 from app_server.core.config.saved import (
     SavedProfile,
     SavedSandboxSettings,

@@ -21,7 +21,7 @@ def linked_worktree(main: Path, linked: Path, back: Path | None = None) -> None:
     (admin / "gitdir").write_text(f"{back or linked / '.git'}\n")
 
 
-def test_a_folder_of_which_nothing_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_a_trust_level(tmp_path: Path) -> None:
     assert trust_of(tmp_path, {}) is None
     assert trust_of(tmp_path, {"/elsewhere": "trusted"}) is None
 
@@ -96,5 +96,5 @@ def test_odd_git_files_are_no_worktrees(tmp_path: Path) -> None:
 def test_only_a_trusted_folder_may_be_written_to_by_default(tmp_path: Path, level: str, writes: bool) -> None:
     (tmp_path / "config.toml").write_text(f"[projects.'{tmp_path}']\ntrust_level = '{level}'\n")
     config = load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
-    assert config.approval_policy is AskForApproval.ON_REQUEST
-    assert isinstance(config.sandbox_policy, WorkspaceWrite if writes else ReadOnly)
+    assert config.permissions.approval_policy is AskForApproval.ON_REQUEST
+    assert isinstance(config.permissions.sandbox_policy, WorkspaceWrite if writes else ReadOnly)

@@ -128,7 +128,7 @@ def test_turns_that_are_interrupted_anywhere_leave_pairs(
         assert history.for_prompt() == list(history.items)
 
 
-def test_a_call_without_its_output_is_said_to_be_aborted_right_behind_it() -> None:
+def test_a_call_without_output_is_followed_by_an_aborted_one() -> None:
     items: list[ResponseItem] = [function("a"), text("and then?")]
     made = normalise(items)
     assert [type(item) for item in made] == [FunctionCall, FunctionCallOutput, MessageItem]

@@ -158,7 +158,7 @@ def test_head_and_tail_of_many_lines_are_shown() -> None:
     assert "[... omitted 744 of 1000 lines ...]" in shown
 
 
-def test_a_command_that_ran_out_of_time_is_told_so_first() -> None:
+def test_a_time_out_comes_first_in_the_output() -> None:
     assert command_output("x", timed_out=True, seconds=1.5) == "command timed out after 1500 milliseconds\nx"
 
 

@@ -34,6 +34,7 @@ class ScriptedSession:
         self.ops: list[tuple[str, Op]] = []
         self.ended = anyio.Event()
         self.active = None
+        self.busy = False
         self._ready: list[SessionEvent] = []
         self._some = anyio.Event()
 
@@ -100,7 +101,7 @@ class Words:
 
         return ClientQuestion(type(self).__name__, b"{}", to_op)
 
-    def question_closed(self, request_id: int) -> Sequence[bytes]:
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         return ()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
@@ -164,7 +165,18 @@ async def test_events_wait_for_a_subscriber() -> None:
         assert await p.heard() == ["7 c"]
 
 
-async def test_an_api_is_told_each_event_once_however_many_subscribe() -> None:
+async def test_idle_is_what_nobody_follows_and_nothing_runs_in() -> None:
+    async with place() as p:
+        seen = [p.live.idle]
+        p.live.subscribe("s", One, raw=False)
+        seen.append(p.live.idle)
+        p.live.unsubscribe("s")
+        seen.append(p.live.idle)
+        p.session.busy = True
+        assert [*seen, p.live.idle] == [True, False, True, False]
+
+
+async def test_an_api_receives_each_event_once_however_many_subscribe() -> None:
     async with place() as p:
         for id in ("a", "b"):
             p.live.subscribe(id, One, raw=id == "b")
@@ -218,7 +230,7 @@ async def test_adapters_know_that_the_conversation_goes_on_elsewhere() -> None:
     assert all(each.elsewhere for each in (*One.made, *Other.made))
 
 
-async def test_the_last_words_of_a_conversation_are_heard() -> None:
+async def test_the_last_events_of_a_conversation_are_sent() -> None:
     async with place() as p:
         p.live.subscribe("a", One, raw=False)
         await p.live.shut_down()

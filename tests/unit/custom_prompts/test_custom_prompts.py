@@ -47,7 +47,7 @@ def test_without_both_fences_all_is_content(text: str) -> None:
     assert split_front_matter(text) == ({}, text)
 
 
-def test_what_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+def test_an_unreadable_file_affects_no_other(tmp_path: Path) -> None:
     (tmp_path / "good.md").write_text("ok")
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
     (tmp_path / "large.md").write_bytes(b"x" * (MAX_BYTES + 1))

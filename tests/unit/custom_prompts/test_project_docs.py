@@ -63,7 +63,7 @@ def stranger() -> int:
     return 54321
 
 
-def test_a_repository_of_another_user_is_none(repository: Path, stranger: int) -> None:
+def test_a_repository_of_another_user_is_ignored(repository: Path, stranger: int) -> None:
     (repository / "AGENTS.md").write_text("theirs")
     (repository / "sub" / "AGENTS.md").write_text("mine")
     os.chown(repository / ".git", stranger, stranger)

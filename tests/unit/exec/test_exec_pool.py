@@ -104,7 +104,7 @@ def test_few_are_kept_after_many_at_once(pool: SupervisorPool, forks: Forks) -> 
     assert closed == 2
 
 
-def test_a_fork_that_fails_is_told_and_tried_again(forks: Forks) -> None:
+def test_a_failed_fork_is_reported_and_retried(forks: Forks) -> None:
     outcomes: list[OSError | int] = [OSError(11, "no more processes"), OSError(11, "no more processes"), 7]
 
     def fork() -> int:

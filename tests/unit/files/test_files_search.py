@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.files.fuzzy import folded, parse_query, positions, score
+from app_server.core.files.fuzzy import PATHS, folded, parse_query, positions, score
 from app_server.core.files.search import FileMatch, FileSearch, has_in_order
 
 FAR_AHEAD = 2**62
@@ -63,6 +63,28 @@ def test_scores_are_those_that_clients_know(query: str, path: str, points: int, 
     words = parse_query(query)
     assert sum(score(word, path, folded(path, word)) for word in words) == points
     found = {place for word in words for place in positions(word, path, folded(path, word))}
+    assert sorted(found) == indices
+
+
+@pytest.mark.parametrize(
+    ("query", "path", "points", "indices"),
+    [
+        ("serv", "serverdir/x", 109, [0, 1, 2, 3]),
+        ("serv", "docs/service.md", 109, [5, 6, 7, 8]),
+        ("SERV", "my_serv_file.txt", 104, [3, 4, 5, 6]),
+        ("serv", "s e r v", 97, [0, 2, 4, 6]),
+        ("src", "xsrcx", 56, [1, 2, 3]),
+        ("xy", "x:y/z", 55, [0, 2]),
+        ("b", "a b/c d", 32, [2]),
+        ("cl src", "lib/src/cl.py", 143, [4, 5, 6, 8, 9]),
+    ],
+)
+def test_scores_of_paths_are_those_that_newer_clients_know(
+    query: str, path: str, points: int, indices: list[int]
+) -> None:
+    words = parse_query(query, smart_case=False)
+    assert sum(score(word, path, folded(path, word), PATHS) for word in words) == points
+    found = {place for word in words for place in positions(word, path, folded(path, word), PATHS)}
     assert sorted(found) == indices
 
 
@@ -160,6 +182,54 @@ def test_names_beyond_ascii_do_not_disturb_others(tmp_path: Path) -> None:
     assert set(paths(find(tmp_path, "txt"))) == {"Übung.txt", "İstanbul.txt", "plain.txt"}
     assert paths(find(tmp_path, "ubung")) == ["Übung.txt"]
     assert paths(find(tmp_path, "übu")) == ["Übung.txt"]
+
+
+# --- by name
+def by_name(root: Path, query: str) -> list[tuple[int, str, bool, tuple[int, ...]]]:
+    found = FileSearch(lambda: FAR_AHEAD).find_by_name(query, [root], never)
+    return [(match.score, match.path, match.is_folder, match.indices) for match in found]
+
+
+def test_names_count_more_than_the_folders_that_lead_to_them(tmp_path: Path) -> None:
+    plant(tmp_path, "a/Serv", "docs/service.md", "serverdir/x", "src/server.py", "src/sub/xsrcx")
+    assert by_name(tmp_path, "serv") == [
+        (196717, "a/Serv", False, (2, 3, 4, 5)),
+        (65645, "docs/service.md", False, (5, 6, 7, 8)),
+        (65645, "src/server.py", False, (4, 5, 6, 7)),
+        (109, "serverdir", True, (0, 1, 2, 3)),
+        (109, "serverdir/x", False, (0, 1, 2, 3)),
+    ]
+    assert by_name(tmp_path, "src")[:3] == [
+        (131156, "src", True, (0, 1, 2)),
+        (65595, "docs/service.md", False, (5, 7, 10)),
+        (65592, "src/sub/xsrcx", False, (9, 10, 11)),
+    ]
+    assert by_name(tmp_path, "py server") == [(215, "src/server.py", False, (4, 5, 6, 7, 8, 9, 11, 12))]
+    assert by_name(tmp_path, "") == []
+
+
+def test_folders_are_found_by_links_too_and_without_what_is_ignored(tmp_path: Path) -> None:
+    plant(tmp_path, "real/f", "hidden/f", ".git/f")
+    (tmp_path / ".gitignore").write_text("hidden\n")
+    (tmp_path / "linked").symlink_to("real")
+    (tmp_path / "away").symlink_to(tmp_path.parent)
+    found = FileSearch(lambda: FAR_AHEAD)
+    for query, folders in (
+        ("real", ["real"]),
+        ("linked", ["linked"]),
+        ("hidden", []),
+        ("git", []),
+        ("away", []),
+    ):
+        matches = found.find_by_name(query, [tmp_path], never)
+        assert [match.path for match in matches if match.is_folder] == folders
+
+
+def test_fifty_of_all_roots_are_given(tmp_path: Path) -> None:
+    one = plant(tmp_path / "one", *(f"item{number:03}" for number in range(40)))
+    two = plant(tmp_path / "two", *(f"item{number:03}" for number in range(40)))
+    found = FileSearch(lambda: FAR_AHEAD).find_by_name("item", [one, two], never)
+    assert [match.path for match in found] == [f"item{number // 2:03}" for number in range(50)]
 
 
 # --- remembering

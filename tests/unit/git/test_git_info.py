@@ -51,7 +51,7 @@ def test_a_linked_worktree_has_a_head_of_its_own(pit: Sandpit) -> None:
     assert found == GitInfo(commit_hash=commit, branch="side", repository_url="git@example.com:x.git")
 
 
-def test_a_bare_repository_planted_in_a_tree_is_none(tmp_path: Path, pit: Sandpit) -> None:
+def test_a_bare_repository_planted_in_a_tree_is_ignored(tmp_path: Path, pit: Sandpit) -> None:
     planted = tmp_path / "planted"
     pit.run("init", "-q", "--bare", str(planted), cwd=tmp_path)
     assert find_repository(planted) is None

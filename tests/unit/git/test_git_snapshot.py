@@ -143,7 +143,7 @@ async def test_a_linked_worktree_can_be_snapshot(pit: Sandpit) -> None:
     assert pit.run("show", f"{taken.id}:a") == "2"
 
 
-async def test_outside_of_a_repository_the_client_is_told(tmp_path: Path) -> None:
+async def test_the_client_is_informed_outside_of_a_repository(tmp_path: Path) -> None:
     taken = await take_snapshot(Git(tmp_path), tmp_path, MOMENT)
     assert taken == SnapshotUnavailable("Snapshots disabled: current directory is not a Git repository.")
 
@@ -308,6 +308,6 @@ async def test_git_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert not is_alive(int((tmp_path / "child").read_text()))
 
 
-async def test_a_git_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_git_is_reported(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="cannot be run"):
         await run_git(GitCommand(("/no/such/git",), {}, tmp_path))

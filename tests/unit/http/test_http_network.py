@@ -64,13 +64,13 @@ async def test_much_is_not_held_back() -> None:
     assert wire.written == [(b"head" + bytes(AT_ONCE_BYTES), 2)]
 
 
-async def test_what_a_server_said_that_takes_no_more_is_read() -> None:
+async def test_a_response_of_a_server_that_reads_no_more_is_received() -> None:
     stream = GatheringStream(Wire(broken=True))
     await stream.write(b"head")
     assert await stream.read(100) == b"said"
 
 
-async def test_encryption_begins_after_what_was_said_in_clear() -> None:
+async def test_encryption_begins_after_the_clear_text() -> None:
     wire = Wire()
     stream = GatheringStream(wire)
     await stream.write(b"CONNECT")

@@ -21,6 +21,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.mcp_server import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from protocol.base import Json
+from protocol.engine.events import McpServerState, McpServerStateChanged
 
 FAKE = Path(__file__).with_name("fake_server.py")
 USER = {"HOME": "/home/u", "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
@@ -49,14 +50,19 @@ class Rig:
     user: dict[str, str] = field(default_factory=lambda: dict(USER))
     elicit: Elicit | None = None
     told: list[StartFailure] = field(default_factory=list)
+    states: list[tuple[str, McpServerState]] = field(default_factory=list)
 
     @property
     def log(self) -> Path:
         return self.folder / "log"
 
     def runtime(self, runner: CommandRunner) -> McpRuntime:
-        async def remember(failure: StartFailure) -> None:
-            self.told.append(failure)
+        def remember(change: McpServerStateChanged) -> None:
+            self.states.append((change.server, change.state))
+            if change.error is not None:
+                self.told.append(
+                    StartFailure(change.server, change.error, auth_required=change.login_required)
+                )
 
         return McpRuntime(
             environment=self.user,
@@ -64,7 +70,7 @@ class Rig:
             spawner=LauncherSpawner(runner),
             version="1.2.3",
             elicit=self.elicit,
-            on_failure=remember,
+            on_state=remember,
         )
 
     @contextlib.asynccontextmanager

@@ -29,7 +29,7 @@ def message(name: str, reason: str, transport: McpStdioTransport | McpHttpTransp
     return start_failure(McpServerConfig(name=name, transport=transport), reason).message
 
 
-def test_github_is_told_how_to_log_in() -> None:
+def test_users_of_github_are_told_how_to_log_in() -> None:
     assert message("github", "OAuth is unsupported", McpHttpTransport(url=GITHUB_URL)) == (
         "GitHub MCP does not support OAuth. Log in by adding a personal access token "
         "(https://github.com/settings/personal-access-tokens) to your environment and config.toml:\n"
@@ -49,7 +49,7 @@ def test_a_slow_server_leads_to_its_limit() -> None:
     )
 
 
-def test_everything_else_is_told_as_it_is() -> None:
+def test_any_other_failure_is_passed_unchanged() -> None:
     transport = McpHttpTransport(url="https://example.com", bearer_token_env_var="TOKEN")
     assert message("custom", "boom", transport) == "MCP client for `custom` failed to start: boom"
 

@@ -85,7 +85,7 @@ START_FAULTS = {
 
 
 @pytest.mark.parametrize("mode", START_FAULTS)
-async def test_a_server_that_does_not_start_costs_one_message(rig: Rig, mode: str) -> None:
+async def test_a_server_that_does_not_start_causes_one_message(rig: Rig, mode: str) -> None:
     limit = 1.0 if mode in ("silent", "hang-list") else 5.0
     other = fake("normal", rig.folder / "other", name="other")
     async with rig.opened(fake(mode, rig.log, startup_timeout_sec=limit), other) as mcp:
@@ -96,7 +96,7 @@ async def test_a_server_that_does_not_start_costs_one_message(rig: Rig, mode: st
     assert await gone(rig.pids())
 
 
-async def test_a_program_that_cannot_be_started_costs_one_message(rig: Rig) -> None:
+async def test_a_program_that_cannot_be_started_causes_one_message(rig: Rig) -> None:
     def table(name: str, command: str, **more: Json) -> McpServerConfig:
         return McpServerConfig(name=name, transport=McpStdioTransport(command=command, **more))
 
@@ -245,7 +245,7 @@ async def test_names_are_made_fit(rig: Rig) -> None:
         assert list(tools) == sorted(tools)
 
 
-async def test_a_bad_schema_costs_its_own_tool(rig: Rig) -> None:
+async def test_a_bad_schema_omits_only_its_tool(rig: Rig) -> None:
     async with rig.fake("bad-schema") as mcp:
         assert list(mcp.tools()) == [ECHO]
         assert len(mcp.notices()) == 4

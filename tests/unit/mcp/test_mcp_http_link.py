@@ -155,7 +155,7 @@ async def test_nobody_there_and_no_token(rig: Rig) -> None:
         "http://\0/",
     ],
 )
-async def test_a_url_that_is_none_costs_one_message(rig: Rig, url: str) -> None:
+async def test_an_invalid_url_causes_one_message(rig: Rig, url: str) -> None:
     async with rig.opened(http(url)) as mcp:
         (failure,) = mcp.failures()
         assert failure.message.startswith("MCP client for `web` failed to start: ")

@@ -66,7 +66,7 @@ async def test_a_resource_is_read(rig: Rig) -> None:
 
 
 @pytest.mark.anyio
-async def test_what_cannot_be_had_is_told_to_the_model(rig: Rig) -> None:
+async def test_an_unavailable_resource_is_reported_to_the_model(rig: Rig) -> None:
     async with rig.opened(fake("normal", rig.log), fake("crash-start", rig.log, name="dead")) as mcp:
         with pytest.raises(McpFailure) as caught:
             await mcp.read_resource(read_arguments("fake", "err://x"))

@@ -77,7 +77,7 @@ def test_an_image_that_an_api_would_refuse_becomes_a_sentence(image: Json) -> No
 
 
 @pytest.mark.parametrize("raw", [None, [], "x", {}, {"content": "not a list"}, {"content": None}])
-def test_what_is_no_result_is_none(raw: Json) -> None:
+def test_an_invalid_result_is_rejected(raw: Json) -> None:
     assert parse_result(raw) is None
 
 
@@ -109,7 +109,7 @@ def test_notes_for_the_protocol_itself_are_not_passed_on() -> None:
     assert result.to_value() == {"content": [{"type": "text", "text": "x"}]}
 
 
-def test_an_outcome_is_told_to_both_sides() -> None:
+def test_an_outcome_is_reported_to_client_and_model() -> None:
     worked = McpCallOutcome(text_result("x", is_error=False), None, 1.5)
     assert worked.event_result().to_value() == {
         "Ok": {"content": [{"text": "x", "type": "text"}], "isError": False}

@@ -44,7 +44,7 @@ def test_what_is_no_message_is_passed_over(line: bytes) -> None:
     assert read(line + b"\n") == []
 
 
-def test_answers_refusals_and_requests_are_told_apart() -> None:
+def test_results_errors_and_requests_are_distinguished() -> None:
     assert read(b'{"id":1,"result":null}\n') == [McpReply(1, None)]
     assert read(b'{"id":1,"error":{"code":-5,"message":"no","data":[1]}}\n') == [
         McpError(1, "Mcp error: -5: no([1])", -5)

@@ -28,7 +28,7 @@ def test_names_that_become_the_same_stay_two() -> None:
     assert list(named.values()) == [("s", "a.b"), ("s", "a b"), ("a__b", "c"), ("a", "b__c")]
 
 
-def test_a_tool_that_is_listed_twice_is_one_and_one_without_a_name_is_none() -> None:
+def test_a_tool_is_offered_once_and_not_without_a_name() -> None:
     assert list(qualify([("s", "x"), ("s", "x"), ("s", ""), ("s", "  ")])) == ["mcp__s__x"]
 
 

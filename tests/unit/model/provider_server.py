@@ -1,4 +1,4 @@
-"""A provider on loopback that sends exactly the bytes it is told to, and keeps what it was asked."""
+"""A loopback server that sends exactly the bytes of its scripts, and records the requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketStream
+
+from app_server.demo import loopback
+from app_server.demo.loopback import EVENT_STREAM, LAST_CHUNK, LoopbackServer, ReceivedRequest, response_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +35,16 @@ class HangUp:
 Step = Bytes | Wait | HangUp
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    line: str
-    headers: dict[str, str]
-    body: bytes
-    connection: int
-
-
 def head(status: int = 200, **headers: str) -> Bytes:
-    named = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
-    named |= {name.replace("_", "-"): value for name, value in headers.items()}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items() if value)
-    return Bytes(f"HTTP/1.1 {status} X\r\n{lines}\r\n".encode())
+    named = EVENT_STREAM | {name.replace("_", "-"): value for name, value in headers.items()}
+    return Bytes(response_head(status, {name: value for name, value in named.items() if value}))
 
 
 def chunk(data: bytes) -> Bytes:
-    return Bytes(b"%x\r\n%b\r\n" % (len(data), data))
+    return Bytes(loopback.chunk(data))
 
 
-END = Bytes(b"0\r\n\r\n")
+END = Bytes(LAST_CHUNK)
 
 
 def whole(status: int, body: bytes, **headers: str) -> list[Step]:
@@ -59,33 +52,23 @@ def whole(status: int, body: bytes, **headers: str) -> list[Step]:
     return [head(status, transfer_encoding="", content_length=str(len(body)), **headers), Bytes(body)]
 
 
-class ProviderServer:
+class ProviderServer(LoopbackServer):
     """Answers each request with the next script. Without one it hangs up."""
 
     def __init__(self) -> None:
         self.scripts: list[Sequence[Step]] = []
-        self.asked: list[Asked] = []
-        self.port = 0
-        self._connections = 0
+        self.asked: list[ReceivedRequest] = []
+        self.url = ""
         self._stack = AsyncExitStack()
         self.changed: Callable[[], None] = lambda: None
         self.gone = anyio.Event()
         """Set when a client has closed its connection."""
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
     def answer(self, *steps: Step) -> None:
         self.scripts.append(steps)
 
     async def __aenter__(self) -> Self:
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self.port = listener.extra(SocketAttribute.local_port)
-        await self._stack.enter_async_context(listener)
-        group = await self._stack.enter_async_context(anyio.create_task_group())
-        self._stack.callback(group.cancel_scope.cancel)
-        group.start_soon(listener.serve, self._serve)
+        self.url = await self._stack.enter_async_context(self.serving())
         return self
 
     async def __aexit__(
@@ -93,19 +76,12 @@ class ProviderServer:
     ) -> None:
         await self._stack.aclose()
 
-    async def _serve(self, stream: SocketStream) -> None:
-        self._connections += 1
-        connection = self._connections
-        async with stream:
-            try:
-                while await self._exchange(stream, connection):
-                    pass
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass
+    async def serve_connection(self, stream: SocketStream) -> None:
+        await super().serve_connection(stream)
         self.gone.set()
 
-    async def _exchange(self, stream: SocketStream, connection: int) -> bool:
-        self.asked.append(await _read(stream, connection))
+    async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
+        self.asked.append(request)
         self.changed()
         if not self.scripts:
             return False
@@ -134,18 +110,6 @@ async def _until(event: anyio.Event, stream: SocketStream) -> None:
         group.start_soon(left)
         await event.wait()
         group.cancel_scope.cancel()
-
-
-async def _read(stream: SocketStream, connection: int) -> Asked:
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += await stream.receive()
-    top, _, body = data.partition(b"\r\n\r\n")
-    line, *rest = top.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (entry.partition(":") for entry in rest)}
-    while len(body) < int(headers.get("content-length", "0")):
-        body += await stream.receive()
-    return Asked(line, headers, body, connection)
 
 
 @dataclass(slots=True)

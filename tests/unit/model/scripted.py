@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.http.types import HttpFailure, HttpRequest
+from app_server.core.http.exchange import HttpFailure, HttpRequest
 from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_events import ModelEvent

@@ -11,8 +11,8 @@ import pytest
 
 from app_server.core.bounds import MAX_VALUES, PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError
+from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import SseFrame
-from app_server.core.http.types import Fault, HttpFailure
 from app_server.core.model import reply_size, stream
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.model_errors import ResponseTooLarge, ResponseUnreadable
@@ -125,7 +125,7 @@ def test_what_is_nested_deeply_is_skipped(broken: str) -> None:
         assert (parse_object(data) is not None) is found
 
 
-def test_events_that_are_no_json_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_events_that_are_not_json_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     decoder = ResponsesDecoder()
     with caplog.at_level(logging.WARNING):
         for _ in range(100):
@@ -144,7 +144,7 @@ async def test_what_would_come_again_is_not_asked_for_again(fault: Fault, kind: 
     assert len(events) == 2
 
 
-async def test_a_list_of_models_beyond_all_bounds_is_none() -> None:
+async def test_a_list_of_models_beyond_the_limits_is_ignored() -> None:
     http = ScriptedHttp(refused(200, b'{"data":[' + b"{}," * MAX_VALUES + b"{}]}"))
     found = await list_models(provider_config(), http, env={}, identity=IDENTITY)
     assert isinstance(found, ModelsUnknown)

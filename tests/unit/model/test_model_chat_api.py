@@ -144,7 +144,7 @@ def test_calls_come_in_the_order_of_their_index() -> None:
     assert [item.call_id for item in items if isinstance(item, FunctionCall)] == ["c0", "c1", "c2"]
 
 
-def test_calls_without_index_or_id_are_told_apart() -> None:
+def test_calls_without_index_or_id_are_distinguished() -> None:
     events = read(
         piece(tool_calls=[call_piece(None, "{}", id="c1", name="one")]),
         piece(tool_calls=[call_piece(None, "{", id="c2", name="two")]),

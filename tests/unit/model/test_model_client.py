@@ -9,7 +9,7 @@ import pytest
 from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
-from app_server.core.http.types import Fault, HttpFailure
+from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.model.model_errors import (
     ConnectionFailed,
     CredentialsUnavailable,
@@ -143,7 +143,7 @@ async def test_chat_providers_are_asked_their_way() -> None:
     assert http.body()["messages"][0] == {"role": "system", "content": "Be useful."}
 
 
-async def test_what_was_said_before_a_failure_is_handed_out_first() -> None:
+async def test_events_before_a_failure_are_yielded_before_it() -> None:
     failed = sse({"type": "response.failed", "response": {"error": {"message": "fell over"}}})
     http = ScriptedHttp(answer(CREATED + text_delta("par") + failed))
     events: list[ModelEvent] = []
@@ -241,7 +241,7 @@ async def test_waiting_for_headers_is_for_the_turn_to_repeat() -> None:
     assert len(http.requests) == 1
 
 
-async def test_a_connection_that_was_closed_meanwhile_costs_no_retry() -> None:
+async def test_a_connection_that_was_closed_meanwhile_uses_no_retry() -> None:
     stale = HttpFailure(Fault.NO_ANSWER, "closed", reused_connection=True)
     http = ScriptedHttp(stale, FINE)
     assert await ask(client_for(http)) == EVENTS
@@ -294,7 +294,7 @@ async def test_a_login_that_has_ended_sends_nothing() -> None:
         await ask(client_for(http, login=Login(fails="credentials"), requires_openai_auth=True))
 
 
-async def test_nobody_logged_in_is_said() -> None:
+async def test_a_missing_login_is_reported() -> None:
     http = ScriptedHttp(refused(401))
     with pytest.raises(Unauthorized, match="Nobody is logged in"):
         await ask(client_for(http, login=Login(None), requires_openai_auth=True))

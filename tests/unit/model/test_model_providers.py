@@ -6,7 +6,7 @@ import pytest
 
 from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure, origin
+from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
 from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
 from protocol.base import Json
 from tests.unit.model.scripted import IDENTITY, provider_config
@@ -84,12 +84,6 @@ def test_no_header_begins_another_one(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_nothing_secret_is_shown() -> None:
     assert "key-1" not in repr(resolve({"KEY": "key-1"}, env_key="KEY", query_params={"key": "key-1"}))
-
-
-def test_only_the_origin_of_an_address_is_told() -> None:
-    assert origin("https://user:pw@h.test:8443/v1?key=1") == "https://h.test:8443"
-    assert origin("https://h.test/v1") == "https://h.test"
-    assert origin("http://h:port/") == "the provider"
 
 
 def test_azure_is_recognised() -> None:

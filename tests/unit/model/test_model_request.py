@@ -331,7 +331,7 @@ def test_chat_messages() -> None:
     ]
 
 
-def test_calls_of_other_apis_are_told_as_functions() -> None:
+def test_calls_of_other_apis_are_sent_as_functions() -> None:
     action = LocalShellExec(command=("echo", "x"))
     items: list[ResponseItem] = [
         LocalShellCall(call_id=None, id="l1", status=LocalShellStatus.COMPLETED, action=action),

@@ -18,8 +18,8 @@ from app_server.core.model.model_events import (
     OutputItemDone,
     OutputTextDelta,
     ReasoningContentDelta,
-    ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
+    ReasoningSummaryTextDelta,
 )
 from app_server.core.model.responses_api import ResponsesDecoder
 from protocol.base import Json
@@ -68,7 +68,7 @@ def test_a_whole_answer() -> None:
         OutputItemAdded(MessageItem(role="assistant", content=(), id="m")),
         OutputTextDelta("Hel"),
         ReasoningSummaryPartAdded(1),
-        ReasoningSummaryDelta("think", 1),
+        ReasoningSummaryTextDelta("think", 1),
         ReasoningContentDelta("raw", 2),
         OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="Hello"),))),
         Completed(

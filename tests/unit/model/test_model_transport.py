@@ -14,8 +14,8 @@ import pytest
 
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http.connections import MAX_IDLE_CONNECTIONS
+from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest
 from app_server.core.http.lazy_http import LazyHttp
-from app_server.core.http.types import Fault, HttpFailure, HttpRequest
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_errors import (
     ConnectionFailed,
@@ -190,7 +190,7 @@ async def test_cancelling_closes_the_connection_at_once(provider: ProviderServer
 
 
 async def test_a_proxy_is_used(provider: ProviderServer) -> None:
-    http = LazyHttp({"http_proxy": f"http://127.0.0.1:{provider.port}"})
+    http = LazyHttp({"http_proxy": provider.url.removesuffix("/v1")})
     provider.answer(head(), chunk(ANSWER), END)
     assert await asked(provider, http, base_url="http://provider.test/v1") == EVENTS
     assert provider.asked[0].line == "POST http://provider.test/v1/responses HTTP/1.1"
@@ -296,7 +296,7 @@ async def test_only_one_encoding_is_asked_for_whatever_is_configured(
     assert provider.asked[0].headers["x"] == "1"
 
 
-async def test_certificates_that_cannot_be_read_are_told_of(provider: ProviderServer, tmp_path: Path) -> None:
+async def test_unreadable_certificates_are_reported(provider: ProviderServer, tmp_path: Path) -> None:
     http = LazyHttp({"SSL_CERT_FILE": str(tmp_path / "none.pem")})
     with pytest.raises(ConnectionFailed, match="SSL_CERT_FILE names no file") as caught:
         await asked(provider, http, base_url="https://127.0.0.1:9/v1")

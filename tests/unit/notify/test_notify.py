@@ -67,7 +67,7 @@ def test_every_message_fits_into_an_argument(inputs: list[str], last: str) -> No
             assert text == ELLIPSIS or (whole * 500).startswith(text.removesuffix(ELLIPSIS))
 
 
-def test_a_message_that_fits_is_told_word_for_word() -> None:
+def test_a_message_that_fits_is_passed_unchanged() -> None:
     message = turn_complete("t", "1", "/ws", ["a\0b \\u0000"] * 300, "done")
     assert fit(message, MAX_ARGUMENT_BYTES) == message
     assert json.loads(message)["input-messages"][299] == "a\0b \\u0000"

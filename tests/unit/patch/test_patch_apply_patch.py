@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.exec import programs
-from app_server.core.exec.programs import Programs, install
+from app_server.core.exec import provided_programs
+from app_server.core.exec.provided_programs import Programs, install
 from app_server.core.patch.patch_plan import program_command
 from tests.support.shortage import open_files
 
 ADD = "*** Begin Patch\n*** Add File: {}\n+{}\n*** End Patch\n"
 SHELL_PATH = os.defpath
+
+pytestmark = pytest.mark.isolated
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_names_and_text_are_utf8_in_every_locale(ws: Path, locale: str) -> None:
         ("mkdir gone && cd gone && rmdir ../gone && apply_patch < ../../patch", 1, "No such file"),
     ],
 )
-def test_what_is_wrong_is_said(ws: Path, script: str, status: int, told: str) -> None:
+def test_errors_are_printed(ws: Path, script: str, status: int, told: str) -> None:
     (ws.parent / "patch").write_text(ADD.format("new", "x"))
     done = shell(ws, script)
     assert done.returncode == status
@@ -120,6 +122,8 @@ def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
         "app_server",
         "app_server.core",
         "app_server.core.errors",
+        "protocol.engine",
+        "protocol.engine.errors",
         "protocol",
         "protocol.records",
     }
@@ -151,9 +155,9 @@ def test_what_somebody_put_in_its_place_is_replaced(tmp_path: Path) -> None:
     (folder / "apply_patch").symlink_to(victim)
     (folder / "applypatch").write_text("#!/bin/sh\necho gotcha\n")
     assert install(str(tmp_path), sys.executable) == str(folder)
-    for name in programs.NAMES:
+    for name in provided_programs.NAMES:
         assert not (folder / name).is_symlink()
-        assert (folder / name).read_text() == programs.script(sys.executable)
+        assert (folder / name).read_text() == provided_programs.script(sys.executable)
     assert victim.read_text() == "mine"
 
 
@@ -183,6 +187,6 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(tmp_path: Path, case: str) 
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_home_that_cannot_be_written_costs_only_the_program(tmp_path: Path) -> None:
+def test_an_unwritable_home_only_omits_the_program(tmp_path: Path) -> None:
     environment = {"PATH": "/bin"}
     assert Programs(sys.executable, str(tmp_path / "missing")).added_to(environment) == environment

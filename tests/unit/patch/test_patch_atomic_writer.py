@@ -46,6 +46,7 @@ def test_every_kind_of_change_is_written(ws: Path) -> None:
     assert tree(ws) == {"one": b"b\n", "deep/er/two": b"x\n", "moved/four": b"b\n"}
 
 
+@pytest.mark.isolated
 def test_it_runs_alone_as_a_script(ws: Path) -> None:
     done = subprocess.run(
         writer_command(sys.executable),
@@ -189,6 +190,7 @@ def test_a_change_between_check_and_commit_is_noticed(ws: Path, name: str) -> No
     }
 
 
+@pytest.mark.isolated
 def test_content_that_does_not_fit_leaves_everything_as_it_was(ws: Path) -> None:
     document = plan(ws, "*** Update File: one", *AB, "*** Add File: big", *["+" + "y" * 99] * 1000).document(
         "t"
@@ -253,7 +255,7 @@ def test_after_a_kill_the_next_writer_finds_all_or_nothing(ws: Path, after: int)
     assert tree(ws) in ({**before, "next": b"x\n"}, {**finished, "next": b"x\n"})
 
 
-def test_leftovers_are_not_touched_unless_told_to(ws: Path) -> None:
+def test_leftovers_are_not_touched_without_recovery(ws: Path) -> None:
     forged = {
         "folder": str(ws),
         "name": "one",
@@ -295,3 +297,29 @@ def test_the_journal_follows_no_link_that_the_working_directory_has_become(ws: P
 def test_a_plan_names_only_real_paths(ws: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(ws)
     assert plan(tmp_path / "alias", *FOUR).cwd == str(ws)
+
+
+def test_a_replaced_file_keeps_its_mode_but_no_set_user_id_bit(ws: Path) -> None:
+    (ws / "one").chmod(0o6750)
+    apply(ws, "*** Update File: one", *AB)
+    assert stat.S_IMODE((ws / "one").stat().st_mode) == 0o750
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="attributes are copied on Linux only")
+def test_a_replaced_file_keeps_its_attributes(ws: Path) -> None:
+    try:
+        os.setxattr(ws / "one", "user.note", b"kept")
+        os.setxattr(ws / "one", "user.other", b"too")
+    except OSError:
+        pytest.skip("this file system has no attributes")
+    apply(ws, "*** Update File: one", *AB)
+    assert os.getxattr(ws / "one", "user.note") == b"kept"
+    assert os.getxattr(ws / "one", "user.other") == b"too"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_replaced_file_keeps_its_owner(ws: Path) -> None:
+    os.chown(ws / "one", 12345, 54321)
+    apply(ws, "*** Update File: one", *AB)
+    found = (ws / "one").stat()
+    assert (found.st_uid, found.st_gid) == (12345, 54321)

@@ -11,11 +11,10 @@ import pytest
 
 from app_server.core.patch import disk_files
 from app_server.core.patch.disk_files import DiskFiles
-from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.patch_error import PatchError
 from app_server.core.patch.patch_plan import EditKind
-from app_server.core.patch.planner import resolve_targets
-from tests.unit.patch.worlds import plan, shown, tree, wrap
+from app_server.core.patch.planner import resolve_place
+from tests.unit.patch.worlds import plan, shown, tree
 
 AB = ("@@", "-a", "+b")
 
@@ -211,13 +210,8 @@ def test_a_link_is_resolved_and_shown_as_what_it_leads_to(tmp_path: Path) -> Non
     (ws / "folder").symlink_to(out)
     (ws / "again").symlink_to("folder")
     (ws / "dangling").symlink_to(out / "created")
-    lines = (
-        *("*** Update File: link", *AB),
-        *("*** Add File: again/new", "+x"),
-        *("*** Add File: dangling", "+x"),
-        *("*** Delete File: ../out/real",),
-    )
-    places = resolve_targets(parse_patch(wrap(*lines)), str(ws), DiskFiles())
+    names = ("link", "again/new", "dangling", "../out/real")
+    places = [resolve_place(name, str(ws), DiskFiles()) for name in names]
     assert [(place.label, place.path, place.linked) for place in places] == [
         ("link", f"{out}/real", True),
         ("again/new", f"{out}/new", True),

@@ -66,7 +66,7 @@ def test_what_decides_what_is_run_is_never_written_unasked(path: str) -> None:
     assert isinstance(assess([place(f"/ws/{path}")], ON_REQUEST, WS), AskUser)
 
 
-def test_the_user_is_told_where_a_link_leads() -> None:
+def test_the_user_is_shown_where_a_link_leads() -> None:
     verdict = assess([place("/out/real", "link")], ON_REQUEST, WS)
     assert verdict == AskUser("link is a link to /out/real")
 

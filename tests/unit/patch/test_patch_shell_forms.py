@@ -29,6 +29,9 @@ def script(text: str, shell: str = "bash", flag: str = "-lc") -> list[str]:
         (script(f"cd \"a b\" && apply_patch <<'EOF'\n{PATCH}\nEOF"), PatchCall(BODY, "a b")),
         (script(f"apply_patch <<'EOF'\n{PATCH}\nEOF", "/bin/zsh", "-c"), PatchCall(BODY)),
         (script("apply_patch '*** Begin Patch\n*** End Patch'"), PatchCall("*** Begin Patch\n*** End Patch")),
+        (script("cd sub && apply_patch 'x'"), PatchCall("x", "sub")),
+        (script(f"apply_patch <<'EOF' > log\n{PATCH}\nEOF"), NotAPatch()),
+        (script("apply_patch 'x' > log"), NotAPatch()),
         (["apply_patch"], NotAPatch()),
         (["apply_patch", "a", "b"], NotAPatch()),
         (["ls"], NotAPatch()),
@@ -53,7 +56,7 @@ def script(text: str, shell: str = "bash", flag: str = "-lc") -> list[str]:
         (script("apply_patch <<'EOF'\n\ud800\nEOF"), NotAPatch()),
     ],
 )
-def test_a_command_line_is_told_apart(argv: list[str], form: ShellForm) -> None:
+def test_patches_are_distinguished_from_other_commands(argv: list[str], form: ShellForm) -> None:
     assert find_patch(argv) == form
 
 

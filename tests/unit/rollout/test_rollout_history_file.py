@@ -59,7 +59,7 @@ def test_a_message_longer_than_the_limit_stays_alone(tmp_path: Path) -> None:
     assert (count, history.lookup(log_id, 0)) == (1, entry(9, "x" * 500))
 
 
-def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
+def test_a_torn_line_affects_no_other(tmp_path: Path) -> None:
     history = filled(tmp_path, 1)
     with history.path.open("ab") as file:
         file.write(b'{"session_id":"c","ts":')

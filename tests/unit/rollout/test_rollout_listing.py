@@ -77,7 +77,7 @@ def test_the_last_page_has_no_cursor_even_if_it_is_full(tmp_path: Path) -> None:
     assert listed(tmp_path, 1, first.next_cursor).next_cursor is None
 
 
-def test_a_cursor_stays_good_while_new_conversations_appear(tmp_path: Path) -> None:
+def test_a_cursor_stays_valid_while_new_conversations_begin(tmp_path: Path) -> None:
     store_many(tmp_path, 4)
     first = listed(tmp_path, 2)
     store(tmp_path, conversation("new"), 99, MOMENT + timedelta(days=3))
@@ -97,7 +97,7 @@ def test_a_page_has_its_limits(tmp_path: Path, asked_for: int | None, given: int
     assert len(listed(tmp_path, asked_for).items) == given
 
 
-def test_a_page_costs_the_heads_of_what_it_shows(tmp_path: Path) -> None:
+def test_a_page_reads_only_the_heads_of_its_files(tmp_path: Path) -> None:
     for number in range(40):
         store(tmp_path, [*conversation(), *(assistant("x" * 5000) for _ in range(20))], number)
     opened: list[str] = []

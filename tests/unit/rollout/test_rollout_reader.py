@@ -83,7 +83,7 @@ def test_the_model_of_the_last_turn_is_known(tmp_path: Path) -> None:
     ],
     ids=lambda value: "spoiled" if callable(value) else str(value),
 )
-def test_damage_costs_no_more_than_the_damaged_line(stored: Path, spoiled: object, skipped: int) -> None:
+def test_damage_affects_only_the_damaged_line(stored: Path, spoiled: object, skipped: int) -> None:
     assert callable(spoiled)
     found = read(stored, spoiled(stored.read_bytes()))
     assert texts(found.items) == ALL

@@ -41,7 +41,7 @@ def resumed(path: Path) -> list[object]:
     return list(reopened.stored.items)
 
 
-def test_what_was_told_but_not_recorded_is_there_after_a_crash(tmp_path: Path) -> None:
+def test_items_that_were_sent_but_not_recorded_exist_after_a_crash(tmp_path: Path) -> None:
     path = crash(tmp_path, [user("q")], [assistant("told")])
     assert texts(resumed(path)) == ["q", "told"]
     assert texts(read_rollout(path).items) == ["q", "told"], "and it is recorded now"

@@ -172,7 +172,7 @@ def test_what_cannot_be_cut_off_is_isolated(tmp_path: Path) -> None:
     assert stored.skipped == 1
 
 
-def test_memory_is_bounded_and_a_loss_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_a_loss_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "MAX_BACKLOG_BYTES", 1000)
     full = FullDisk(10_000)
     writer = RolloutWriter.create(new_path(tmp_path), now, [meta()], full.disk())
@@ -200,7 +200,7 @@ def test_a_home_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_file_that_was_deleted_is_told(tmp_path: Path) -> None:
+def test_a_deleted_file_is_reported(tmp_path: Path) -> None:
     path = new_path(tmp_path)
     writer = RolloutWriter.create(path, now, [meta()])
     path.unlink()

@@ -11,6 +11,7 @@ from app_server.apis.v2.thread_view import session_source, thread_view
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import ThreadOrigin, find_thread, read_thread_summary
 from protocol.base import Json
 from protocol.origins import SessionOrigin
@@ -18,8 +19,8 @@ from protocol.v2.thread import NotLoadedThreadStatus
 from tests.unit.rollout.stored import MOMENT, conversation, conversation_id, meta, raw_line, store
 
 
-def nameless(id: str) -> str | None:
-    return None
+def notes(home: Path) -> ThreadNotes:
+    return ThreadNotes(home, lambda: 0.0)
 
 
 def context(model: str, effort: str | None = None) -> bytes:
@@ -32,8 +33,9 @@ def test_a_thread_has_every_required_field(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(context("old", "low") + context("new", "high") + raw_line("event_msg", {"type": "x"}))
     os.utime(path, (5, 1_800_000_000.9))
-    names: dict[str, str] = {conversation_id(1): "My name"}
-    summary = read_thread_summary(path, "default", lambda thread: names.get(thread))
+    noted = notes(tmp_path)
+    noted.set_name(conversation_id(1), "My name")
+    summary = read_thread_summary(path, "default", noted)
     shown = thread_view(summary, NotLoadedThreadStatus()).to_value()
     assert shown == {
         "id": conversation_id(1),
@@ -70,7 +72,7 @@ def test_what_is_not_said(tmp_path: Path) -> None:
     path = tmp_path / "rollout.jsonl"
     path.write_bytes(raw_line("session_meta", line))
     os.utime(path, (7, 7))
-    summary = read_thread_summary(path, "default", nameless)
+    summary = read_thread_summary(path, "default", notes(tmp_path))
     assert (summary.created_at, summary.updated_at, summary.preview) == (7, 7, "")
     assert (summary.model.provider, summary.model.name, summary.name) == ("default", None, None)
     assert summary.origin.forked_from == "other"
@@ -80,13 +82,13 @@ def test_a_damaged_end_hides_no_settings(tmp_path: Path) -> None:
     path = store(tmp_path, conversation())
     with path.open("ab") as file:
         file.write(context("m") + b'{"timestamp":"x","type":"turn_context","payl')
-    assert read_thread_summary(path, "p", nameless).model.name == "m"
+    assert read_thread_summary(path, "p", notes(tmp_path)).model.name == "m"
 
 
 def test_what_is_no_rollout_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"secret\n")
     with pytest.raises(RolloutUnreadable) as error:
-        read_thread_summary(tmp_path / "x", "p", nameless)
+        read_thread_summary(tmp_path / "x", "p", notes(tmp_path))
     assert "secret" not in str(error.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ from protocol.engine.items import (
     UserMessage,
     WebSearch,
 )
-from protocol.engine.turns import TurnRecord, TurnState
+from protocol.engine.turns import TurnRecord, TurnRenamed, TurnState
 from protocol.events.commands import UnknownCommand
 from protocol.events.patches import AddFileChange
 from protocol.events.turn import TurnAbortReason
@@ -146,7 +147,7 @@ def stored(events: list[SessionEvent], *, identity: bool) -> list[Line]:
     return [(n, "event_msg", json.loads(line.to_json())) for n, line in enumerate(lines)]
 
 
-def folded(events: list[SessionEvent]) -> list[TurnRecord]:
+def folded(events: Iterable[SessionEvent | TurnRenamed]) -> list[TurnRecord]:
     fold = TurnFold()
     fold.apply_all(events)
     return fold.turns
@@ -157,7 +158,7 @@ def test_the_stored_conversation_is_the_live_one(
     plan: list[tuple[TurnKind, list[tuple[Item, bool]], str]],
 ) -> None:
     live = run(plan)
-    assert folded(list(turn_events(THREAD, stored(live, identity=True)))) == folded(live)
+    assert folded(turn_events(THREAD, stored(live, identity=True))) == folded(live)
 
 
 @given(turns)
@@ -174,9 +175,9 @@ def test_without_identity_every_reading_gives_the_same_ids(
 ) -> None:
     lines = stored(run(plan), identity=False)
     assert not any({"turn_id", "item_id"} & payload.keys() for _, _, payload in lines)
-    once, again = (folded(list(turn_events(THREAD, lines))) for _ in range(2))
+    once, again = (folded(turn_events(THREAD, lines)) for _ in range(2))
     assert once == again
-    other = folded(list(turn_events(str(uuid.uuid4()), lines)))
+    other = folded(turn_events(str(uuid.uuid4()), lines))
     assert not {turn.id for turn in once} & {turn.id for turn in other}
 
 
@@ -192,7 +193,7 @@ def test_an_old_file_has_a_turn_for_each_thing_that_the_user_said() -> None:
         {"type": "something_new", "x": 1},
     ]
     lines = [(n, "event_msg", payload) for n, payload in enumerate(payloads)]
-    first, second, third = folded(list(turn_events(THREAD, lines)))
+    first, second, third = folded(turn_events(THREAD, lines))
     assert [type(ended.item) for ended in first.items] == [UserMessage, Reasoning, AgentMessage]
     reasoning = first.items[1].item
     assert isinstance(reasoning, Reasoning)
@@ -206,8 +207,20 @@ def test_an_old_file_has_a_turn_for_each_thing_that_the_user_said() -> None:
 
 def test_a_turn_with_a_begin_and_no_end_was_interrupted() -> None:
     lines: list[Line] = [(0, "event_msg", {"type": "task_started", "turn_id": "t", "started_at": 5})]
-    (turn,) = folded(list(turn_events(THREAD, lines)))
+    (turn,) = folded(turn_events(THREAD, lines))
     assert (turn.id, turn.state, turn.started_at) == ("t", TurnState.INTERRUPTED, 5.0)
+
+
+def test_a_turn_that_was_named_late_is_one_turn_with_an_end() -> None:
+    lines: list[Line] = [
+        (0, "event_msg", {"type": "user_message", "message": "hi"}),
+        (1, "event_msg", {"type": "task_started", "turn_id": "t", "started_at": 5, "late": True}),
+        (2, "event_msg", {"type": "agent_message", "message": "yes", "turn_id": "t", "item_id": "m"}),
+        (3, "event_msg", {"type": "task_complete", "turn_id": "t", "completed_at": 7}),
+    ]
+    (turn,) = folded(turn_events(THREAD, lines))
+    assert (turn.id, turn.state, turn.ended_at) == ("t", TurnState.COMPLETED, 7.0)
+    assert [type(ended.item) for ended in turn.items] == [UserMessage, AgentMessage]
 
 
 def test_a_compaction_is_an_item_and_not_what_the_assistant_said() -> None:
@@ -217,7 +230,7 @@ def test_a_compaction_is_an_item_and_not_what_the_assistant_said() -> None:
         (2, "event_msg", {"type": "token_count", "info": None, "rate_limits": None}),
         (3, "event_msg", {"type": "agent_message", "message": "Compact task completed"}),
     ]
-    (turn,) = folded(list(turn_events(THREAD, lines)))
+    (turn,) = folded(turn_events(THREAD, lines))
     assert [type(ended.item) for ended in turn.items] == [UserMessage, ContextCompaction]
 
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.rollout.reverts import REVERTED
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.turn_events import TurnReader, turn_events
+from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_lines import raw_lines, turn_line
@@ -30,6 +31,7 @@ from app_server.core.rollout.turn_pages import (
 )
 from protocol.base import Json
 from protocol.engine.codec import item_to_value
+from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent
 from protocol.engine.items import AgentMessage, ImageView, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.items import TextInput
@@ -63,6 +65,7 @@ payloads = st.one_of(
     event("token_count", info=st.none()),
     event("turn_item", turn_id=turn_ids, item=names.map(lambda name: item_to_value(ImageView(name, "/p")))),
     event("turn_item", turn_id=turn_ids, item=st.just({"kind": "ImageView"})),
+    event(REVERTED, kept_lines=st.sampled_from([0, 1, 2, 4, 8, True, "2"])),
 )
 
 
@@ -94,13 +97,30 @@ files = st.tuples(st.lists(lines, max_size=25), st.booleans()).map(
 
 
 def whole(data: bytes) -> list[TurnRecord]:
-    """Everything, read at once and folded."""
+    """Everything that counts, read at once and folded."""
     fold = TurnFold()
+    gone: set[int] = set()
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.flush()
-        found = (turn_line(raw) for raw in raw_lines(file.fileno(), 0, 0, len(data)))
-        fold.apply_all(turn_events(THREAD, [each for each in found if each is not None]))
+        raw = list(raw_lines(file.fileno(), 0, 0, len(data)))
+        found = [line for each in raw if (line := turn_line(each)) is not None]
+        for number, kind, payload in found:
+            keeps = payload.get("kept_lines")
+            if (kind, payload.get("type")) == ("event_msg", REVERTED) and raw[number].whole:
+                gone |= set(range(keeps, number + 1)) if type(keeps) is int and keeps > 0 else set()
+    reader, other = TurnReader(THREAD), TurnReader(THREAD)
+    for line in found:
+        if line[0] not in gone:
+            fold.apply_all(reader.read_line(*line))
+            other = TurnReader(THREAD)
+            continue
+        for event in other.read_line(*line):  # what was taken back has used its ids
+            if isinstance(event, SessionEvent) and isinstance(event.event, ItemStarted):
+                fold.ids.begin(event.event.item.id)
+            elif isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
+                fold.ids.end(event.event.item.id)
+    fold.apply_all(reader.finish())
     return fold.turns
 
 

@@ -12,6 +12,7 @@ import pytest
 from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
+from app_server.rpc.pending import ClientReply
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.base import Json
 from protocol.jsonrpc import Request
@@ -26,8 +27,12 @@ class Echo:
         self.go = anyio.Event()
         self.order: list[int | str] = []
         self.told: list[str] = []
+        self.received: list[Json] = []
+        """Parameters of notifications."""
 
     def lane(self, request: Request) -> str | None:
+        if request.method == "unordered":
+            raise invalid_request("no lane", "unordered")
         return (request.params or {}).get("lane")
 
     async def call(self, request: Request) -> RpcReply:
@@ -42,11 +47,12 @@ class Echo:
 
     async def receive_notification(self, method: str, params: Json) -> None:
         self.told.append(method)
+        self.received.append(params)
         if method == "broken":
             raise RuntimeError
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
-        return error if isinstance(error, RpcError) else internal_error("internal error")
+        return error if isinstance(error, RpcError) else internal_error(f"{method}: internal error")
 
 
 class Talk:
@@ -91,7 +97,7 @@ async def talk(
     return talking
 
 
-async def test_more_requests_than_can_be_served_are_refused_and_may_be_sent_again() -> None:
+async def test_requests_beyond_the_limit_are_refused_and_may_be_sent_again() -> None:
     async def what(t: Talk) -> None:
         await t.send(*({"id": n, "method": "wait", "params": {}} for n in range(5)))
         await anyio.wait_all_tasks_blocked()
@@ -123,7 +129,7 @@ async def test_one_lane_is_served_in_order_and_others_pass_it() -> None:
     assert (await talk(what)).echo.order == [3, 1, 2]
 
 
-async def test_a_line_that_is_too_long_is_named_and_the_next_is_served() -> None:
+async def test_a_line_that_is_too_long_is_reported_and_the_next_is_served() -> None:
     async def what(t: Talk) -> None:
         await t.send(b"x" * 5000, {"id": 1, "method": "echo", "params": {}})
         await anyio.wait_all_tasks_blocked()
@@ -135,7 +141,7 @@ async def test_a_line_that_is_too_long_is_named_and_the_next_is_served() -> None
     assert served["result"] == {}
 
 
-async def test_nothing_is_read_while_the_client_reads_nothing() -> None:
+async def test_no_requests_are_read_while_the_client_reads_no_responses() -> None:
     """Else its own requests would fill the memory with their answers."""
 
     async def what(t: Talk) -> None:
@@ -154,7 +160,7 @@ async def test_nothing_is_read_while_the_client_reads_nothing() -> None:
     assert len(talked.answers) >= 10 * sent[0]
 
 
-async def test_mistakes_of_handlers_are_answered_and_cost_nothing_else() -> None:
+async def test_failures_of_handlers_are_answered_and_affect_no_other_request() -> None:
     async def what(t: Talk) -> None:
         await t.send(
             {"id": 1, "method": "fail"},
@@ -168,11 +174,31 @@ async def test_mistakes_of_handlers_are_answered_and_cost_nothing_else() -> None
         await anyio.wait_all_tasks_blocked()
 
     talked = await talk(what)
-    assert talked.answer(1)["error"]["message"] == "internal error"
+    assert talked.answer(1)["error"]["message"] == "fail: internal error"
     assert talked.answer(2)["error"]["data"]["kind"] == "refused"
     assert talked.answer(3)["result"] == {}
     assert [a["error"]["code"] for a in talked.answers if a["id"] is None] == [-32700, -32700]
     assert talked.echo.told == ["broken"]
+
+
+async def test_unusable_messages_are_answered_with_their_id_and_kind() -> None:
+    async def what(t: Talk) -> None:
+        await t.send(
+            b"{",
+            {"id": 1, "method": 5},
+            {"id": 2, "method": "unordered"},
+            {"method": "told", "params": {"a": 1}},
+            {"id": 7, "result": {}},
+        )
+        await anyio.wait_all_tasks_blocked()
+
+    talked = await talk(what)
+    parse, message, unordered = talked.answers
+    assert (parse["id"], parse["error"]["code"], parse["error"]["data"]) == (None, -32700, {"kind": "parse"})
+    assert (message["id"], message["error"]["code"]) == (1, -32600)
+    assert message["error"]["data"] == {"kind": "message"}
+    assert (unordered["id"], unordered["error"]["message"]) == (2, "no lane")
+    assert talked.echo.received == [{"a": 1}]
 
 
 async def test_others_run_while_very_many_lines_are_taken_in() -> None:
@@ -195,3 +221,25 @@ async def test_others_run_while_very_many_lines_are_taken_in() -> None:
         group.start_soon(others)
         await Connection(Lines(), Outgoing(write, 1000), Echo(), 1).serve()
         assert len(batches) >= 8
+
+
+async def test_responses_of_the_client_resolve_its_requests() -> None:
+    replies: dict[str, ClientReply] = {}
+
+    async def what(t: Talk) -> None:
+        async def request(method: str) -> None:
+            replies[method] = await t.outgoing.request(method, b"{}")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(request, "first")
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(request, "second")
+            await anyio.wait_all_tasks_blocked()
+            await t.send(
+                {"id": 9, "result": "unknown"},
+                {"id": 1, "result": {"a": 1}},
+                {"id": 0, "error": {"code": -1, "message": "no"}},
+            )
+
+    await talk(what)
+    assert replies == {"first": ClientReply(error="no"), "second": ClientReply(result={"a": 1})}

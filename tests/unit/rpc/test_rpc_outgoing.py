@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 import pytest
 
@@ -91,7 +93,7 @@ async def test_a_producer_without_end_keeps_nobody_else_waiting() -> None:
     assert len(order) == 60
 
 
-async def test_who_gives_up_waiting_or_finds_it_closed_holds_up_nobody() -> None:
+async def test_a_cancelled_or_closed_wait_blocks_nobody() -> None:
     client, went = Client(), []
     outgoing = Outgoing(client.write, 100)
 
@@ -164,7 +166,7 @@ async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
     assert client.got == b""
 
 
-async def test_an_answer_that_comes_twice_or_from_nowhere_is_no_harm() -> None:
+async def test_a_repeated_or_unknown_response_is_harmless() -> None:
     client = Client()
     client.reads.set()
     outgoing = Outgoing(client.write, 100)
@@ -215,3 +217,14 @@ async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way
         await outgoing.written()
         assert not congested()
         await outgoing.finish()
+
+
+async def test_messages_name_their_version_where_clients_require_it() -> None:
+    client = Client()
+    client.reads.set()
+    outgoing = Outgoing(client.write, 100, jsonrpc=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.write_queued)
+        outgoing.notify("m", b"{}")
+        await outgoing.finish()
+    assert json.loads(client.got) == {"jsonrpc": "2.0", "method": "m", "params": {}}

@@ -88,7 +88,7 @@ def test_a_link_where_other_conversations_could_write_opens_nothing() -> None:
     assert len(plan.notices) == 1
 
 
-def test_a_root_that_leads_over_a_link_now_is_left_out_and_told() -> None:
+def test_a_root_that_has_become_a_link_is_left_out_and_reported() -> None:
     plan = planned(RootFacts("/ln", None, replaced="/big/p/ws"), RootFacts("/big", "/big"))
     assert plan.writable_roots == ("/big",)
     assert "/big/p/ws" in plan.notices[0]
@@ -144,7 +144,7 @@ def test_fences_of_other_conversations_hold_inside_the_roots() -> None:
 
 
 @pytest.mark.parametrize("refused", ["/", HOME])
-def test_a_root_that_is_refused_covers_no_other_and_is_told(refused: str) -> None:
+def test_a_refused_root_covers_no_other_and_is_reported(refused: str) -> None:
     plan = planned(
         RootFacts("/ws", "/ws"), temporary=(RootFacts(refused, refused), RootFacts("/tmp", "/tmp"))
     )
@@ -159,7 +159,7 @@ def test_without_a_temporary_folder_that_is_granted_a_command_gets_its_own() -> 
     assert plan.private_temp
 
 
-def test_a_root_that_is_not_looked_through_is_told() -> None:
+def test_a_root_that_is_not_searched_is_reported() -> None:
     plan = planned(RootFacts("/ws", "/ws", incomplete=True))
     assert plan.notices[0].startswith("/ws: ")
 
@@ -283,3 +283,53 @@ def test_a_shortage_leaves_no_fence_out(tmp_path: Path, deep: bool, told: str) -
         inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots)
     (root,) = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots).roots
     assert str(tmp_path / ("ws/sub/.git" if deep else "main/.git")) in root.protected
+
+
+def test_the_facts_have_the_users_rights_and_the_owner_of_each_root(tmp_path: Path) -> None:
+    for policy in (ReadOnly(), WorkspaceWrite()):
+        found = inspect(policy, str(tmp_path), home="/nowhere", roots=ServerRoots(None).open())
+        assert found.superuser == (os.geteuid() == 0)
+    (root,) = roots_of(tmp_path).values()
+    assert not root.foreign
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 12345, -1)
+        (root,) = roots_of(tmp_path).values()
+        assert root.foreign
+
+
+def test_roots_keep_their_names_also_where_they_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws/loop").symlink_to("loop")
+    found = roots_of(tmp_path / "ws", writable_roots=["none", "loop"])
+    assert set(found) == {str(tmp_path / name) for name in ("ws", "ws/none", "ws/loop")}
+
+
+def test_all_links_of_what_git_executes_are_found(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name in ("hooks", "config"):
+        (tmp_path / f"my{name}").mkdir()
+        (tmp_path / ".git" / name).symlink_to(tmp_path / f"my{name}")
+    (root,) = roots_of(tmp_path).values()
+    assert {str(tmp_path / "myhooks"), str(tmp_path / "myconfig")} <= set(root.protected)
+    assert str(tmp_path / ".git") in root.protected
+
+
+@pytest.mark.parametrize("excluded", [False, True])
+def test_the_temporary_folder_of_the_environment_is_a_root_unless_it_is_excluded(
+    tmp_path: Path, excluded: bool
+) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "tmp/a/b/.git").mkdir(parents=True)
+    (tmp_path / "tmp/a/.git").mkdir(parents=True)
+    policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=excluded)
+    roots = ServerRoots(str(tmp_path / "tmp")).open()
+    found = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots)
+    assert [root.path for root in found.temporary] == ([] if excluded else [str(tmp_path / "tmp")])
+    for root in found.temporary:
+        assert root.protected == (str(tmp_path / "tmp/a/.git"),), "only the first level is searched there"
+
+
+def test_a_relative_temporary_folder_is_none() -> None:
+    assert ServerRoots("tmp").tmpdir is None
+    assert ServerRoots("").tmpdir is None
+    assert ServerRoots("/tmp/x").tmpdir == "/tmp/x"

@@ -230,3 +230,55 @@ def test_another_conversations_root_behind_a_link_is_left_alone(
     planned(inner, "proj/sub")
     replace_by_link(tmp_path / "proj/sub", tmp_path / "out")
     assert planned(outer, "proj").protected == ()
+
+
+def test_as_many_links_are_followed_as_the_limit_says(tmp_path: Path) -> None:
+    (tmp_path / f"l{MAX_LINKS}").mkdir()
+    for n in range(MAX_LINKS):
+        link(tmp_path / f"l{n}", f"l{n + 1}")
+    found = resolve(str(tmp_path / "l0/."))
+    assert found is not None
+    assert (found.real, len(found.links)) == (str(tmp_path / f"l{MAX_LINKS}"), MAX_LINKS)
+
+
+def test_repositories_are_searched_in_folders_and_not_behind_links(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in ("root/a/.git", "root/a/b/.git", "root/a/b/c/.git", "root/.git/x/.git", "out/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    link(root / "linked", tmp_path / "out")
+    (root / "file").write_text("")
+    nested = NestedRepositories(str(root))
+    assert set(nested.pointers()) == {str(root / "a/.git"), str(root / "a/b/.git")}
+    assert not nested.incomplete
+    (root / "new/.git").mkdir(parents=True)
+    assert set(nested.pointers()) == {str(root / name) for name in ("a/.git", "a/b/.git", "new/.git")}
+    assert set(NestedRepositories(str(root), 1).pointers()) == {
+        str(root / "a/.git"),
+        str(root / "new/.git"),
+    }
+
+
+def test_a_survey_ends_and_says_that_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app_server.core.sandbox.repositories.SURVEY_ENTRIES", 6)
+    monkeypatch.setattr("app_server.core.sandbox.repositories.MAX_ENTRIES", 4)
+    for n in range(4):
+        (tmp_path / f"d{n}/inner/.git").mkdir(parents=True)
+    nested = NestedRepositories(str(tmp_path))
+    assert len(nested.pointers()) == 2, "four entries of the root, and one of each of two folders"
+    assert not nested.incomplete
+    (tmp_path / "d4").mkdir()
+    nested = NestedRepositories(str(tmp_path))
+    nested.pointers()
+    assert nested.incomplete
+
+
+def test_a_closed_conversation_is_known_no_longer(tmp_path: Path, server: ServerRoots) -> None:
+    first, second = server.open(), server.open()
+    for roots, name in ((first, "a"), (second, "b")):
+        (tmp_path / name).mkdir()
+        roots.learn(WorkspaceWrite(), str(tmp_path / name))
+    assert server.known() == {str(tmp_path / "a"), str(tmp_path / "b")}
+    first.close()
+    assert server.known() == {str(tmp_path / "b")}
+    second.close()
+    assert server.known() == frozenset()

@@ -12,6 +12,7 @@ from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, NothingToDo, PendingOperation
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.settings import Settings
+from protocol.engine.events import SettingsChanged
 from protocol.ops import OverrideTurnContextOp, UserTurnOp
 from protocol.policy import AskForApproval, ReadOnly, ReasoningEffort, ReasoningSummary
 
@@ -27,7 +28,12 @@ class OnlyAState:
             task=NothingToDo(),
             input_policy=InputPolicy.QUEUE,
         )
-        self.services = SimpleNamespace(roots=SimpleNamespace(learn=lambda policy, cwd: None))
+        self.told: list[SettingsChanged] = []
+        self.services = SimpleNamespace(
+            roots=SimpleNamespace(learn=lambda policy, cwd: None),
+            config=SimpleNamespace(provider=SimpleNamespace(id="p")),
+            outbox=SimpleNamespace(emit=lambda operation_id, event: self.told.append(event)),
+        )
         self.state = SessionState(
             Settings(
                 cwd="/w",
@@ -73,3 +79,4 @@ async def test_a_user_turn_always_says_which_effort_it_wants() -> None:
     await perform(cast(Any, actor), PendingOperation("2", op, "t"))
     assert actor.state.settings.effort is ReasoningEffort.LOW
     assert [submission.id for submission in actor.active.postponed] == ["1", "2"]
+    assert [(each.model, each.effort) for each in actor.told] == [("n", None), ("n", ReasoningEffort.LOW)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 from hypothesis import given
@@ -15,7 +16,8 @@ from protocol.ops import InterruptOp
 @given(st.lists(st.integers(1, 50), unique=True), st.data())
 def test_what_is_put_back_stands_where_it_was_submitted(positions: list[int], data: st.DataObject) -> None:
     """Whatever of it waits in the queue already, and in whatever order the rest comes back."""
-    session = Session(cast(Any, None), cast(Any, None), lambda: None)
+    services = SimpleNamespace(terminals=SimpleNamespace())
+    session = Session(cast(Any, services), cast(Any, None), lambda: None)
     submissions = [PendingOperation(str(n), InterruptOp(), "t", position=n) for n in positions]
     waiting = data.draw(st.integers(0, len(submissions)))
     queue = cast(Any, session)._queue

@@ -46,7 +46,7 @@ def test_a_schema_is_passed_on(schema: Json) -> None:
         ({"required": "a" * 1000}, "$.required: 'aaa"),
     ],
 )
-def test_anything_else_is_told_with_its_place(schema: Json, told: str) -> None:
+def test_any_other_error_names_its_place(schema: Json, told: str) -> None:
     problem = schema_problem(schema)
     assert problem is not None
     assert problem.startswith(told)

@@ -14,13 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.lazy import Lazy
-from app_server.startup.early_handshake import EarlyResponder, Handover, early_handshake, plain_initialize
+from app_server.startup.early_handshake import (
+    MAX_EARLY,
+    EarlyResponder,
+    Handover,
+    early_handshake,
+    initialize_responder,
+    plain_initialize,
+)
 from protocol.base import Json
-from protocol.jsonrpc import Request
+from protocol.jsonrpc import Request, dump_response
 from protocol.v1.initialize import InitializeParams
 
 HOME = Path("/home/user/.codex")
 ENVIRONMENT = {"TERM": "dumb"}
+GREET = initialize_responder(ENVIRONMENT, HOME)
 CLIENT: Json = {"name": "editor", "version": "7", "title": None}
 OF_NEWER_CLIENTS: Json = {
     "experimentalApi": True,
@@ -48,7 +56,7 @@ class Pipes:
     def handshake(self, early: EarlyResponder | None = None) -> Handover | None:
         server: Lazy[object] = Lazy(object)
         return early_handshake(
-            self.stdin, self.stdout, ENVIRONMENT, HOME, server, None if early is None else Lazy(lambda: early)
+            self.stdin, self.stdout, GREET, server, None if early is None else Lazy(lambda: early)
         )
 
     def answers(self) -> list[Json]:
@@ -126,20 +134,29 @@ def test_a_first_request_that_introduces_nobody_is_refused(pipes: Pipes, first: 
     assert (refusal["id"], refusal["error"]["code"], refusal["error"]["data"]["kind"]) == (5, -32600, kind)
 
 
-def test_one_request_that_follows_at_once_may_be_answered_early(pipes: Pipes) -> None:
+def test_requests_that_follow_at_once_may_be_answered_early(pipes: Pipes) -> None:
     asked: list[Request] = []
 
-    def early(request: Request) -> bytes:
+    def early(request: Request) -> bytes | None:
         asked.append(request)
-        return b'{"id":2,"result":"early"}'
+        return dump_response(request.id, b'"early"') if request.method == "list" else None
 
-    ready, list_, next_ = {"method": "initialized"}, {"id": 2, "method": "list"}, {"id": 3, "method": "list"}
-    pipes.send(initialize(clientInfo=CLIENT), ready, list_, next_)
+    ready, other, next_ = {"method": "initialized"}, {"id": 4, "method": "other"}, {"id": 5, "method": "list"}
+    lists = [{"id": 2, "method": "list"}, {"id": 3, "method": "list"}]
+    pipes.send(initialize(clientInfo=CLIENT), ready, *lists, other, next_)
     handover = pipes.handshake(early)
     assert handover is not None
-    assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, next_]
-    assert [request.id for request in asked] == [2]
-    assert [answer["id"] for answer in pipes.answers()] == [1, 2]
+    assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, other, next_]
+    assert [request.id for request in asked] == [2, 3, 4]
+    assert [answer["id"] for answer in pipes.answers()] == [1, 2, 3]
+
+
+def test_only_so_many_requests_are_answered_early(pipes: Pipes) -> None:
+    lists = [{"id": n, "method": "list"} for n in range(2, MAX_EARLY + 5)]
+    pipes.send(initialize(clientInfo=CLIENT), *lists)
+    handover = pipes.handshake(lambda request: dump_response(request.id, b'"early"'))
+    assert handover is not None
+    assert [json.loads(line) for line in handover.unread.splitlines()] == lists[MAX_EARLY:]
 
 
 def test_what_has_no_early_answer_is_left_in_its_order(pipes: Pipes) -> None:
@@ -155,7 +172,7 @@ def test_a_client_that_leaves_at_once_is_not_served(pipes: Pipes, messages: list
     held = threading.Event()
     pipes.send(*messages)
     pipes.close()
-    assert early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, HOME, Lazy(held.wait)) is None
+    assert early_handshake(pipes.stdin, pipes.stdout, GREET, Lazy(held.wait)) is None
     held.set()
     assert len(pipes.answers()) == len(messages)
 
@@ -181,7 +198,7 @@ def test_a_client_that_takes_its_time_finds_the_server_loading(pipes: Pipes) -> 
 
     client = threading.Thread(target=write_then)
     client.start()
-    handover = early_handshake(pipes.stdin, pipes.stdout, ENVIRONMENT, HOME, Lazy(load))
+    handover = early_handshake(pipes.stdin, pipes.stdout, GREET, Lazy(load))
     client.join()
     assert handover is not None
     assert handover.initialize is not None

@@ -99,7 +99,7 @@ def test_a_terminal_may_outlive_its_turn() -> None:
     assert invariants.spans([*outlives, *of_turn(end("c"), id="1")], terminals={"c": False}) == []
 
 
-def test_terminals_are_known_by_what_the_model_was_told() -> None:
+def test_terminals_are_identified_by_what_the_model_was_sent() -> None:
     def asked(tool: str, id: str, told: str, **arguments: Json) -> list[Json]:
         called = {"type": "function_call", "name": tool, "call_id": id, "arguments": json.dumps(arguments)}
         return [called, {"type": "function_call_output", "call_id": id, "output": told}]
@@ -184,7 +184,7 @@ def test_messages_are_as_published(message: Json) -> None:
     assert departures(good, [Logged(False, good)]) == []
 
 
-def test_a_stored_conversation_is_whole_and_has_what_was_told(tmp_path: Path) -> None:
+def test_a_stored_conversation_is_complete_and_has_what_was_sent(tmp_path: Path) -> None:
     path = tmp_path / f"rollout-2026-01-01T00-00-00-{C}.jsonl"
     said = {"type": "agent_message", "message": "hi"}
     lines = [("session_meta", {"id": C}), ("event_msg", said)]

@@ -16,6 +16,7 @@ from app_server.core.config.types import (
     Config,
     McpServerConfig,
     McpStdioTransport,
+    ModelSettings,
     OtelConfig,
     OtelExporter,
     OtelProtocol,
@@ -51,13 +52,11 @@ def config() -> Config:
     return Config(
         home=Path("/h"),
         cwd=Path("/ws"),
-        model="gpt-x",
-        review_model="gpt-x",
-        model_provider_id="mock",
+        model=ModelSettings(
+            name="gpt-x", review_model="gpt-x", context_window=1000, effort=ReasoningEffort.LOW
+        ),
         provider=provider,
         providers=MappingProxyType({"mock": provider}),
-        model_context_window=1000,
-        model_reasoning_effort=ReasoningEffort.LOW,
         mcp_servers=MappingProxyType({"two": server, "one": replace(server, name="one")}),
         profile="mine",
     )
@@ -281,7 +280,7 @@ async def test_certificates_that_cannot_be_read_turn_it_off(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", list(OtelProtocol))
-async def test_a_collector_that_fails_costs_nothing_but_its_events(protocol: OtelProtocol) -> None:
+async def test_a_failing_collector_loses_only_its_events(protocol: OtelProtocol) -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
     from tests.unit.telemetry.collector import Collector  # noqa: PLC0415  needs the extra
 

@@ -18,9 +18,9 @@ from app_server.core.tools.arguments import (
     parse_arguments,
     parse_json,
 )
-from app_server.core.tools.builtin.plan import PlanArguments
 from app_server.core.tools.builtin.read_file import ReadFileArguments
 from app_server.core.tools.builtin.shell import ShellArguments
+from app_server.core.tools.builtin.update_plan import PlanArguments
 from app_server.core.tools.builtin.write_stdin import WriteStdinArguments
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.registry import ENTRIES
@@ -162,7 +162,7 @@ def test_no_arguments_are_an_empty_object(text: str) -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
+def test_an_error_names_its_place(text: str, told: str) -> None:
     with pytest.raises(ToolFailure) as raised:
         parse_arguments(text, ShellArguments)
     assert str(raised.value).startswith("failed to parse function arguments: " + told)

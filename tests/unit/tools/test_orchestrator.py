@@ -38,7 +38,9 @@ def end(scene: Scene) -> ExecCommandEndEvent:
     return found
 
 
-async def test_a_command_runs_in_the_sandbox_and_both_are_told(scene: MakeScene) -> None:
+async def test_a_command_runs_in_the_sandbox_and_client_and_model_receive_its_result(
+    scene: MakeScene,
+) -> None:
     on = scene(NEVER)
     on.runner.results = [ran(b"hi\n", 3)]
     output = await run_command(command(on), on.turn)
@@ -161,7 +163,7 @@ async def test_full_access_runs_without_a_sandbox_and_still_asks_before_it_destr
         ),
     ],
 )
-async def test_what_did_not_run_has_an_end_and_the_model_is_told_why(
+async def test_a_command_that_did_not_run_has_an_end_and_the_model_gets_the_reason(
     scene: MakeScene, error: Exception, told: str
 ) -> None:
     on = scene(NEVER)
@@ -185,7 +187,7 @@ async def test_what_cannot_be_a_command_is_not_run(
     assert end(on).exit_code == -1
 
 
-async def test_a_weak_sandbox_is_told_once_before_anything_runs_in_it(scene: MakeScene) -> None:
+async def test_a_weak_sandbox_is_reported_once_before_its_first_command(scene: MakeScene) -> None:
     on = scene(NEVER, ReadOnly())
     on.runner.state = SandboxState("degraded", "no namespaces", ("other processes are visible",))
     await run_command(command(on), on.turn)
@@ -195,7 +197,7 @@ async def test_a_weak_sandbox_is_told_once_before_anything_runs_in_it(scene: Mak
     assert on.kinds().index("warning") < on.kinds().index("exec_command_end")
 
 
-async def test_nothing_is_told_of_a_sandbox_that_is_not_used_or_complete(scene: MakeScene) -> None:
+async def test_an_unused_or_complete_sandbox_is_not_reported(scene: MakeScene) -> None:
     free = scene(NEVER, DangerFullAccess())
     free.runner.state = SandboxState("degraded", "no namespaces")
     whole = scene(NEVER)
@@ -212,7 +214,7 @@ async def test_output_that_is_no_text_reaches_both_readers(scene: MakeScene) -> 
     assert "ok" in output.payload.content
 
 
-async def test_a_time_out_is_said_in_what_the_model_reads(scene: MakeScene) -> None:
+async def test_the_model_is_informed_of_a_time_out(scene: MakeScene) -> None:
     on = scene(NEVER)
     on.runner.results = [
         ExecResult(exit_code=124, stdout=b"", stderr=b"", aggregated=b"x", duration_s=2.0, timed_out=True)

@@ -61,7 +61,7 @@ async def test_a_patch_is_handed_to_a_writer_in_the_sandbox(scene: MakeScene) ->
     assert list((on.root / "home/tmp").iterdir()) == []  # and leaves nothing
 
 
-async def test_the_writer_is_told_everything_at_once(scene: MakeScene) -> None:
+async def test_the_writer_receives_the_whole_plan_at_once(scene: MakeScene) -> None:
     on = scene()
     told: list[str] = []
 

@@ -85,7 +85,7 @@ async def test_a_custom_call_has_an_output_of_its_own_kind(scene: MakeScene) -> 
     assert tool.calls == [ToolCall("a", "tool", "free text", custom=True)]
 
 
-async def test_a_tool_that_is_unknown_is_told(scene: MakeScene) -> None:
+async def test_an_unknown_tool_is_reported(scene: MakeScene) -> None:
     ((output,),) = await answers(scene, Scripted(fine), call("a", "x" * 1000))
     assert text(output) == f"unsupported call: {'x' * 200}"
 
@@ -108,7 +108,7 @@ async def test_an_id_is_free_again_once_its_call_has_ended(scene: MakeScene) -> 
     assert len(tool.calls) == 2
 
 
-async def test_what_a_tool_cannot_do_is_told_to_the_model(scene: MakeScene) -> None:
+async def test_a_failure_of_a_tool_is_reported_to_the_model(scene: MakeScene) -> None:
     async def fails() -> ToolOutput:
         raise ToolFailure("there is no such file")
 
@@ -117,9 +117,7 @@ async def test_what_a_tool_cannot_do_is_told_to_the_model(scene: MakeScene) -> N
     assert (output.output.content, output.output.success) == ("there is no such file", False)
 
 
-async def test_a_bug_of_ours_costs_one_call_and_is_logged(
-    scene: MakeScene, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_bug_fails_one_call_and_is_logged(scene: MakeScene, caplog: pytest.LogCaptureFixture) -> None:
     async def breaks() -> ToolOutput:
         raise ZeroDivisionError("secret details")
 

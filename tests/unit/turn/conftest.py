@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import anyio
@@ -67,6 +68,8 @@ class OnlyAClock:
     """As much of a turn as the runtime looks at."""
 
     telemetry = NO_TELEMETRY
+    commands = SimpleNamespace(terminals=SimpleNamespace(names=lambda item_id: False))
+    """No terminal is open."""
 
     def clock(self) -> float:
         return 0.0

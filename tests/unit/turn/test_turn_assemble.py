@@ -9,8 +9,8 @@ from app_server.core.model.model_events import (
     OutputItemDone,
     OutputTextDelta,
     ReasoningContentDelta,
-    ReasoningSummaryDelta,
     ReasoningSummaryPartAdded,
+    ReasoningSummaryTextDelta,
 )
 from app_server.core.turn.assemble import ReplyAssembler, Visible
 from app_server.core.turn.emitter import TurnEmitter
@@ -123,7 +123,9 @@ def test_an_item_that_is_cut_ends_once_with_what_there_is(kind: str) -> None:
         emitted = play(OutputItemAdded(message(None)), OutputTextDelta("Hel"), OutputTextDelta("l"), end=True)
     else:
         added = OutputItemAdded(ReasoningResponseItem(id="r", summary=()))
-        emitted = play(added, ReasoningSummaryDelta("Hel", 0), ReasoningSummaryDelta("l", 0), end=True)
+        emitted = play(
+            added, ReasoningSummaryTextDelta("Hel", 0), ReasoningSummaryTextDelta("l", 0), end=True
+        )
     (cut,) = [event for event in emitted if isinstance(event, ItemCompleted)]
     assert cut.cut
     assert (cut.item.text if isinstance(cut.item, AgentMessage) else "") == (
@@ -141,7 +143,7 @@ def test_reasoning_is_summarised_and_raw_only_on_request() -> None:
     )
     events = (
         OutputItemAdded(ReasoningResponseItem(id="r", summary=())),
-        ReasoningSummaryDelta("sh", 0),
+        ReasoningSummaryTextDelta("sh", 0),
         ReasoningSummaryPartAdded(1),
         ReasoningContentDelta("lo", 0),
         OutputItemDone(item),

@@ -81,7 +81,7 @@ async def test_a_context_that_stays_over_its_limit_ends_the_turn(bench: Bench) -
     assert bench.compacted == 1
 
 
-async def test_a_compaction_that_fails_is_told_and_tried_once(bench: Bench) -> None:
+async def test_a_failed_compaction_is_reported_and_not_repeated(bench: Bench) -> None:
     bench.compaction_fails = True
     bench.answers(answer(message_done("long"), costing(900)), answer(message_done("still"), costing(800)))
     with pytest.raises(ContextStillFull):

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
-from app_server.core.http.types import Fault, HttpFailure
+from app_server.core.http.exchange import Fault, HttpFailure
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import AttemptFailed, ItemCompleted
@@ -117,7 +117,7 @@ async def test_a_full_window_is_counted_as_full(bench: Bench) -> None:
     assert (await bench.kinds())[-1] == "token_count"
 
 
-async def test_a_refused_request_costs_no_stream_retry(bench: Bench) -> None:
+async def test_a_refused_request_uses_no_stream_retry(bench: Bench) -> None:
     bench.answers(refused(400, {"error": {"message": "no"}}))
     with pytest.raises(ModelError):
         await bench.model_call(retries=3).request(bench.prompt)

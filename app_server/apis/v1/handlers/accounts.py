@@ -5,7 +5,7 @@ from __future__ import annotations
 from app_server.apis.logins import Logins
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod, LoginRules
+from app_server.core.auth.auth_manager import AuthManager, AuthMethod
 from app_server.core.auth.login import LoginOutcome
 from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
@@ -37,8 +37,7 @@ class AccountContext:
 
     def apply_rules(self) -> None:
         """Apply the logins that the current configuration allows."""
-        config = self.config.load()
-        self.auth.rules = LoginRules(config.forced_login_method, config.forced_chatgpt_workspace_id)
+        self.auth.follow(self.config.load().login)
 
     def notify_status(self, method: AuthMethod | None) -> None:
         changed = AuthStatusChangeNotification(auth_method=_mode(method))

@@ -32,14 +32,14 @@ async def exec_one_off_command(
         raise invalid_request("command must not be empty", "invalid_params", "command")
     config = context.config.load()
     cwd = str(context.config.cwd / (params.cwd or ""))
-    plan = context.runner.plan(params.sandbox_policy or config.sandbox_policy, cwd)
+    plan = context.runner.plan(params.sandbox_policy or config.permissions.sandbox_policy, cwd)
     for notice in plan.notices if plan is not None else ():
         log.warning("execOneOffCommand: %s", notice)
     spec = CommandSpec(
         argv=params.command,
         cwd=cwd,
         env=command_environment(
-            config.shell_environment_policy,
+            config.permissions.environment,
             context.runner.environment_for_commands,
             plan=plan,
             withheld=config.credential_variables(),

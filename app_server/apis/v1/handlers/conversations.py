@@ -120,7 +120,7 @@ async def _notify_configured(
 async def list_stored(
     context: ConversationContext, params: ListConversationsParams
 ) -> ListConversationsResponse:
-    provider = context.config.load().model_provider_id
+    provider = context.config.load().provider.id
     wanted = params.model_providers
     chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
     page = await run_in_thread(
@@ -139,7 +139,7 @@ async def list_stored(
 async def get_summary(
     context: ConversationContext, params: GetConversationSummaryParams
 ) -> GetConversationSummaryResponse:
-    provider = context.config.load().model_provider_id
+    provider = context.config.load().provider.id
 
     def read() -> StoredSummary:
         if params.rollout_path is not None:

@@ -62,5 +62,6 @@ def _accept(handshake: Handshake, name: str, version: str, raw: Json) -> None:
         version,
         elicitation=announced.elicitation,
         experimental_api=announced.experimental_api,
+        names_capabilities=raw is not None,
         opted_out=announced.opted_out,
     )

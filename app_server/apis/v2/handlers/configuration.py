@@ -1,4 +1,4 @@
-"""The configuration as clients see it, and what can be chosen by name: sandboxes, features, modes, skills."""
+"""The configuration as clients see it, and what can be chosen by name: sandboxes, modes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from app_server.apis.services import ConfigSource
+from app_server.apis.v2.permissions import PERMISSION_PROFILES
 from app_server.apis.v2.positions import page_by_position
+from app_server.core.config.credentials import without_credentials
 from app_server.core.config.effective import LayerKind, SettingsLayer, effective_settings
-from app_server.core.config.features import FEATURES, FeatureStage
 from app_server.core.config.toml_file import CONFIG_FILE, read_config_file
 from app_server.core.config.types import RequestOverrides
+from app_server.core.errors import ConfigError
 from protocol.base import Json
 from protocol.table import NoParams
 from protocol.v2.config import (
-    Config,
     ConfigLayer,
     ConfigLayerMetadata,
     ConfigLayerSource,
@@ -25,13 +26,8 @@ from protocol.v2.config import (
     ConfigReadResponse,
     ConfigRequirementsReadResponse,
     SessionFlagsConfigLayerSource,
+    ShownConfig,
     UserConfigLayerSource,
-)
-from protocol.v2.models import (
-    ExperimentalFeature,
-    ExperimentalFeatureListParams,
-    ExperimentalFeatureListResponse,
-    ExperimentalFeatureStage,
 )
 from protocol.v2.policy import (
     PermissionProfileListParams,
@@ -44,27 +40,29 @@ from protocol.v2.settings import (
     CollaborationModeMask,
     ModeKind,
 )
-from protocol.v2.skills import SkillsListEntry, SkillsListParams, SkillsListResponse
 
-PERMISSION_PROFILES = (":read-only", ":workspace", ":danger-full-access")
-STAGES = {
-    FeatureStage.STABLE: ExperimentalFeatureStage.STABLE,
-    FeatureStage.BETA: ExperimentalFeatureStage.BETA,
-    FeatureStage.EXPERIMENTAL: ExperimentalFeatureStage.UNDER_DEVELOPMENT,
-}
-MODES = (CollaborationModeMask(name="Default", mode=ModeKind.DEFAULT),)
-"""Without a plan mode: who chose it would get turns that change files."""
+MODES = (
+    CollaborationModeMask(name="Plan", mode=ModeKind.PLAN, reasoning_effort="medium"),
+    CollaborationModeMask(name="Default", mode=ModeKind.DEFAULT),
+)
 
 
 async def config_read(source: ConfigSource, params: ConfigReadParams) -> ConfigReadResponse:
     """Settings that no thread could begin with are an error here, too. Raises ConfigError."""
     source.load(RequestOverrides(cwd=params.cwd))
+    try:
+        return _read(source, include_layers=params.include_layers)
+    except RecursionError as error:
+        raise ConfigError("failed to load configuration: it is nested too deeply") from error
+
+
+def _read(source: ConfigSource, *, include_layers: bool) -> ConfigReadResponse:
     found = effective_settings(read_config_file(source.home), source.cli)
-    layers = [_layer(layer, source.home) for layer in found.layers] if params.include_layers else None
+    layers = [_layer(layer, source.home) for layer in found.layers] if include_layers else None
     return ConfigReadResponse(
-        config=shown_config(found.settings),
+        config=shown_config(without_credentials(found.settings)),
         origins={
-            key: ConfigLayerMetadata(name=_name(layer, source.home), version=layer.version)
+            key: ConfigLayerMetadata(name=layer_name(layer, source.home), version=layer.version)
             for key, layer in found.origins.items()
         },
         layers=None if layers is None else tuple(layers),
@@ -85,43 +83,20 @@ async def permission_profile_list(
     return PermissionProfileListResponse(data=page, next_cursor=next_cursor)
 
 
-async def experimental_feature_list(
-    source: ConfigSource, params: ExperimentalFeatureListParams
-) -> ExperimentalFeatureListResponse:
-    on = source.load().features
-    features = [
-        ExperimentalFeature(
-            name=feature.name,
-            stage=STAGES[feature.stage],
-            enabled=on.enabled(feature.name),
-            default_enabled=feature.default,
-        )
-        for feature in FEATURES.values()
-    ]
-    page, next_cursor = page_by_position(features, params.cursor, params.limit)
-    return ExperimentalFeatureListResponse(data=page, next_cursor=next_cursor)
-
-
 async def collaboration_mode_list(
     source: ConfigSource, params: CollaborationModeListParams
 ) -> CollaborationModeListResponse:
     return CollaborationModeListResponse(data=MODES)
 
 
-async def skills_list(source: ConfigSource, params: SkillsListParams) -> SkillsListResponse:
-    """This server knows no skills, for whatever directory."""
-    cwds = params.cwds or (str(source.cwd),)
-    return SkillsListResponse(data=tuple(SkillsListEntry(cwd=cwd, skills=(), errors=()) for cwd in cwds))
-
-
-def shown_config(settings: Mapping[str, Json]) -> Config:
+def shown_config(settings: Mapping[str, Json]) -> ShownConfig:
     """The settings in the shape that clients know. What has another shape there, as `tools.web_search` which is a
     switch here, is left out.
     """
     fitting: dict[str, Json] = deepcopy({**settings})
     while True:
         try:
-            return Config.model_validate(fitting)
+            return ShownConfig.model_validate(fitting)
         except ValidationError as error:
             for problem in error.errors(include_url=False, include_input=False):
                 _leave_out(fitting, [str(part) for part in problem["loc"]])
@@ -139,10 +114,12 @@ def _leave_out(table: dict[str, Json], path: list[str]) -> None:
 
 
 def _layer(layer: SettingsLayer, home: Path) -> ConfigLayer:
-    return ConfigLayer(name=_name(layer, home), version=layer.version, config=layer.settings)
+    return ConfigLayer(
+        name=layer_name(layer, home), version=layer.version, config=without_credentials(layer.settings)
+    )
 
 
-def _name(layer: SettingsLayer, home: Path) -> ConfigLayerSource:
+def layer_name(layer: SettingsLayer, home: Path) -> ConfigLayerSource:
     match layer.kind:
         case LayerKind.USER | LayerKind.PROFILE:
             return UserConfigLayerSource(file=str(home / CONFIG_FILE), profile=layer.profile)

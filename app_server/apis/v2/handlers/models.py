@@ -5,20 +5,20 @@ from __future__ import annotations
 from app_server.apis.offered_models import ModelContext, page_of_models
 from app_server.core.model.catalogue import EFFORT_WORDS, KnownModel
 from protocol.policy import ReasoningEffort
-from protocol.v2.models import Model, ModelListParams, ModelListResponse, ReasoningEffortOption
+from protocol.v2.models import ListedModel, ModelListParams, ModelListResponse, ReasoningEffortOption
 
 
 async def model_list(context: ModelContext, params: ModelListParams) -> ModelListResponse:
     """None of them is hidden, so `includeHidden` changes nothing."""
-    page = page_of_models(await context.offered(), params.cursor, params.limit)
+    page = page_of_models(await context.offered(params.model_provider), params.cursor, params.limit)
     return ModelListResponse(
         data=tuple(_model(model, default=page.first and n == 0) for n, model in enumerate(page.models)),
         next_cursor=page.next_cursor,
     )
 
 
-def _model(model: KnownModel, *, default: bool) -> Model:
-    return Model(
+def _model(model: KnownModel, *, default: bool) -> ListedModel:
+    return ListedModel(
         id=model.name,
         model=model.name,
         display_name=model.name,

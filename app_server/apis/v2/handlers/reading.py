@@ -14,6 +14,8 @@ from app_server.apis.v2.thread_view import thread_view, whole_turns
 from app_server.conversations.status import ConversationStatus
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import ThreadSummary, find_thread, read_thread_summary
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_pages import (
@@ -100,8 +102,8 @@ class ReadingContext:
     live: LiveThreads
     indexes: TurnIndexes
     rendering: Rendering
-    name_of: Callable[[str], str | None]
-    """The name that the user gave to a thread."""
+    notes: ThreadNotes
+    lists: ThreadLists
 
     async def find(self, thread_id: str) -> FoundThread:
         """Raises RpcError where nothing is known of it."""
@@ -109,6 +111,8 @@ class ReadingContext:
         loaded = self.live.summary(id)
         if loaded is not None and loaded.path is not None and loaded.path.exists():
             return FoundThread(id, loaded.path, loaded)
+        if loaded is not None and loaded.ephemeral:
+            return FoundThread(id, None, loaded)
         try:
             return FoundThread(id, await run_in_thread(find_thread, self.config.home, id), loaded)
         except RolloutNotFound:
@@ -135,9 +139,9 @@ class ReadingContext:
         if thread.path is None:
             assert loaded is not None
             return loaded
-        provider = self.config.load().model_provider_id
+        provider = self.config.load().provider.id
         try:
-            stored = await run_in_thread(read_thread_summary, thread.path, provider, self.name_of)
+            stored = await run_in_thread(read_thread_summary, thread.path, provider, self.notes)
         except RolloutUnreadable:
             if loaded is None:
                 raise

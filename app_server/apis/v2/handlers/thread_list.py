@@ -2,44 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
 
+import anyio
+
+from app_server.apis.result import HandlerResult
 from app_server.apis.v2.handlers.reading import ReadingContext
+from app_server.apis.v2.thread_ids import parse_thread_id
 from app_server.apis.v2.thread_view import thread_view
-from app_server.core.rollout.head import StoredSummary
-from app_server.core.rollout.thread_listing import (
-    InvalidListCursor,
-    ListRequest,
-    ThreadFilter,
-    ThreadPage,
-    list_threads,
-)
+from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
-from protocol.base import Json
-from protocol.origins import SessionOrigin
 from protocol.v2.fields import SortDirection
 from protocol.v2.thread_store import ThreadListParams, ThreadListResponse, ThreadSortKey, ThreadSourceKind
 
 INTERACTIVE = (ThreadSourceKind.CLI, ThreadSourceKind.VSCODE)
 """What is listed where the request names no kinds."""
 
-KINDS = {
-    SessionOrigin.CLI: ThreadSourceKind.CLI,
-    SessionOrigin.VSCODE: ThreadSourceKind.VSCODE,
-    SessionOrigin.EXEC: ThreadSourceKind.EXEC,
-    SessionOrigin.MCP: ThreadSourceKind.APP_SERVER,
-    SessionOrigin.UNKNOWN: ThreadSourceKind.UNKNOWN,
+SOURCES = {
+    ThreadSourceKind.CLI: ("cli",),
+    ThreadSourceKind.VSCODE: ("vscode",),
+    ThreadSourceKind.EXEC: ("exec",),
+    ThreadSourceKind.APP_SERVER: ("mcp",),
+    ThreadSourceKind.SUB_AGENT: (
+        "subagent_review",
+        "subagent_compact",
+        "subagent_thread_spawn",
+        "subagent_other",
+    ),
+    ThreadSourceKind.SUB_AGENT_REVIEW: ("subagent_review",),
+    ThreadSourceKind.SUB_AGENT_COMPACT: ("subagent_compact",),
+    ThreadSourceKind.SUB_AGENT_THREAD_SPAWN: ("subagent_thread_spawn",),
+    ThreadSourceKind.SUB_AGENT_OTHER: ("subagent_other",),
+    ThreadSourceKind.UNKNOWN: ("unknown",),
 }
-SUB_AGENTS = {"review": ThreadSourceKind.SUB_AGENT_REVIEW, "compact": ThreadSourceKind.SUB_AGENT_COMPACT}
+"""The stored sources of each kind."""
+
+MOST_EXCLUDED = 100
 
 
-async def thread_list(context: ReadingContext, params: ThreadListParams) -> ThreadListResponse:
-    provider = context.config.load().model_provider_id
+async def thread_list(context: ReadingContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
+    if params.sort_key is ThreadSortKey.SECTION_POSITION:
+        raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
     request = ListRequest(
         filter=ThreadFilter(
-            wanted=lambda head: _is_wanted(head, params, provider),
-            excluded=frozenset(each.lower() for each in params.excluded_thread_ids or ()),
+            sources=frozenset(s for kind in params.source_kinds or INTERACTIVE for s in SOURCES[kind]),
+            default_provider=(provider := context.config.load().provider.id),
+            providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
+            or None,
+            cwds=await _cwds(context, params),
+            excluded=_excluded(params),
             search=params.search_term or None,
         ),
         archived=bool(params.archived),
@@ -48,15 +61,11 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Thre
         limit=params.limit,
         cursor=params.cursor,
     )
-
-    def read() -> ThreadPage:
-        return list_threads(context.config.home, request, provider, context.name_of)
-
     try:
-        page = await run_in_thread(read, abandon_on_cancel=True)
+        page = await run_in_thread(context.lists.page, request, abandon_on_cancel=True)
     except InvalidListCursor as error:
         raise invalid_request(str(error), "invalid_params", "cursor") from None
-    return ThreadListResponse(
+    response = ThreadListResponse(
         data=tuple(
             thread_view(each, context.rendering.status(context.live.status(each.id))) for each in page.threads
         ),
@@ -64,27 +73,45 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Thre
         backwards_cursor=page.backwards_cursor,
     )
 
+    async def read_ahead() -> None:
+        if page.next_cursor is not None and not context.lists.reads_ahead:
+            await _read_ahead(context.lists)
 
-def _is_wanted(head: StoredSummary, params: ThreadListParams, provider: str) -> bool:
-    providers = (provider,) if params.model_providers is None else params.model_providers
-    cwds: Sequence[str] = (params.cwd,) if isinstance(params.cwd, str) else params.cwd or ()
-    return (
-        (not providers or head.model_provider in providers)
-        and (not cwds or head.cwd in cwds)
-        and any(kind in (params.source_kinds or INTERACTIVE) for kind in _kinds(head.source))
-    )
+    return HandlerResult(response, read_ahead)
 
 
-def _kinds(source: SessionOrigin | dict[str, Json]) -> Sequence[ThreadSourceKind]:
-    """A sub-agent's thread is of its own kind, and of the kind of all of them."""
-    match source:
-        case SessionOrigin():
-            return (KINDS[source],)
-        case {"subagent": str(word)}:
-            return (ThreadSourceKind.SUB_AGENT, SUB_AGENTS.get(word, ThreadSourceKind.SUB_AGENT_OTHER))
-        case {"subagent": {"thread_spawn": _}}:
-            return (ThreadSourceKind.SUB_AGENT, ThreadSourceKind.SUB_AGENT_THREAD_SPAWN)
-        case {"subagent": _}:
-            return (ThreadSourceKind.SUB_AGENT, ThreadSourceKind.SUB_AGENT_OTHER)
-        case _:
-            return (ThreadSourceKind.UNKNOWN,)
+async def _read_ahead(lists: ThreadLists) -> None:
+    """Whoever looks at a long list will search in it."""
+    lists.reads_ahead = True
+    try:
+        while True:
+            rest = await run_in_thread(lists.read_ahead, abandon_on_cancel=True)
+            if rest is None:
+                return
+            await anyio.sleep(rest)
+    finally:
+        lists.reads_ahead = False
+
+
+async def _cwds(context: ReadingContext, params: ThreadListParams) -> frozenset[str] | None:
+    """The directories as threads may have them: as they are named, and without links."""
+    if params.cwd is None:
+        return None
+    named = (params.cwd,) if isinstance(params.cwd, str) else params.cwd
+    if any("\0" in each for each in named):
+        raise invalid_request("cwd must not contain a NUL character", "invalid_params", "cwd")
+    base = str(context.config.cwd)
+
+    def resolve() -> frozenset[str]:
+        paths = [os.path.normpath(os.path.join(base, each)) for each in named]
+        return frozenset((*paths, *map(os.path.realpath, paths)))
+
+    return await run_in_thread(resolve, abandon_on_cancel=True)
+
+
+def _excluded(params: ThreadListParams) -> frozenset[str]:
+    ids = params.excluded_thread_ids or ()
+    if len(ids) > MOST_EXCLUDED:
+        message = f"at most {MOST_EXCLUDED} threads can be excluded, not {len(ids)}"
+        raise invalid_request(message, "invalid_params", "excludedThreadIds")
+    return frozenset(parse_thread_id(each, "excludedThreadIds") for each in ids)

@@ -9,31 +9,58 @@ from pathlib import Path
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2 import spelling
+from app_server.apis.v2.client_tools import client_tools
+from app_server.apis.v2.goals import shown_goal
 from app_server.apis.v2.handlers.reading import ReadingContext
+from app_server.apis.v2.item_id_seeds import ItemIdSeeds
 from app_server.apis.v2.loaded_threads import LoadedThreads
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.thread_ids import parse_thread_id, rollout_not_found, thread_not_found
+from app_server.apis.v2.permissions import active_profile, profile_mode
+from app_server.apis.v2.settings import collaboration_mode
+from app_server.apis.v2.thread_ids import (
+    parse_thread_id,
+    rollout_not_found,
+    thread_archived,
+    thread_not_found,
+)
 from app_server.apis.v2.thread_view import thread_view, whole_turns
+from app_server.apis.v2.usage import token_usage
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.operation_ids import operation_numbers
+from app_server.conversations.unloading import IdleUnloader
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConfigError, RolloutNotFound
+from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation, StoredRollout
 from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.listing import find_rollout
+from app_server.core.rollout.thread_summary import find_archived
+from app_server.core.rollout.turn_pages import PageRequest
+from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.ids import ConversationId
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
-from protocol.v2.notifications import THREAD_STARTED, THREAD_STATUS_CHANGED
+from protocol.v2.notifications import (
+    THREAD_GOAL_UPDATED,
+    THREAD_STARTED,
+    THREAD_STATUS_CHANGED,
+    THREAD_TOKEN_USAGE_UPDATED,
+)
 from protocol.v2.policy import ApprovalsReviewer
 from protocol.v2.thread import Thread
-from protocol.v2.thread_events import ThreadStartedNotification, ThreadStatusChangedNotification
+from protocol.v2.thread_events import (
+    ThreadGoalUpdatedNotification,
+    ThreadStartedNotification,
+    ThreadStatusChangedNotification,
+    ThreadTokenUsageUpdatedNotification,
+)
 from protocol.v2.thread_open import (
+    ThreadForkParams,
     ThreadResumeParams,
     ThreadResumeResponse,
     ThreadStartParams,
@@ -47,13 +74,6 @@ from protocol.v2.turn import Turn
 SUBSCRIPTION = "threads"
 """The one subscription that a connection has to a thread over this API."""
 
-PERMISSION_PROFILES = {
-    ":read-only": "read-only",
-    ":workspace": "workspace-write",
-    ":danger-full-access": "danger-full-access",
-}
-"""The built-in permission profiles, and the sandbox modes that they are."""
-
 
 @dataclass(frozen=True, slots=True)
 class ThreadContext:
@@ -63,26 +83,27 @@ class ThreadContext:
     make_adapter: AdapterFactory
     reading: ReadingContext
     loaded: LoadedThreads
+    seeds: ItemIdSeeds
+    unloader: IdleUnloader
     warm_up: WarmUp
+    skills: Lazy[SkillCatalog]
     operation_ids: Callable[[], Callable[[], str]] = operation_numbers
 
 
 async def thread_start(
     context: ThreadContext, params: ThreadStartParams
 ) -> HandlerResult[ThreadStartResponse]:
-    if params.ephemeral:
-        raise invalid_request(
-            "ephemeral threads are not supported by this version", "unsupported", "ephemeral"
-        )
     context.warm_up.expect_turn()
-    config = _load(context, _overrides(params))
-    live, _ = await context.conversations.open(config, NewConversation(), context.operation_ids())
-    live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
-    thread = await _shown_thread(context, live)
-    response = ThreadStartResponse(thread=thread, **_in_force(live))
+    config = load(context, overrides_of(params))
+    origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
+    live, _ = await context.conversations.open(config, origin, context.operation_ids())
+    live.unloads = True
+    thread = await shown_thread(context, live)
+    response = ThreadStartResponse(thread=thread, **in_force(live))
 
     async def announce() -> None:
         context.notifier.notify(THREAD_STARTED, ThreadStartedNotification(thread=thread))
+        live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
 
     return HandlerResult(response, announce)
 
@@ -93,13 +114,25 @@ async def thread_resume(
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         live = await _reopen(context, params)
-    turns = () if params.exclude_turns else await _turns(context, live)
-    response = ThreadResumeResponse(thread=await _shown_thread(context, live, turns), **_in_force(live))
-    joined = live
+    elif live.rollout_path is None:
+        raise rollout_not_found(live.id)
+    turns = () if params.exclude_turns else await all_turns(context, live)
+    response = ThreadResumeResponse(
+        thread=await shown_thread(context, live, turns),
+        collaboration_mode=collaboration_mode(live.session.settings),
+        **in_force(live),
+    )
+    joined, usage = live, await usage_so_far(context, live)
 
     async def subscribe() -> None:
         # After the response: what is open is asked again, and whatever happens from here on is sent.
         joined.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
+        if usage is not None:
+            context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
+        if joined.session.goal is not None:
+            shown = shown_goal(joined.id, joined.session.goal)
+            told = ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
+            context.notifier.notify(THREAD_GOAL_UPDATED, told)
         context.warm_up.expect_turn()
 
     return HandlerResult(response, subscribe)
@@ -107,14 +140,16 @@ async def thread_resume(
 
 async def thread_unsubscribe(
     context: ThreadContext, params: ThreadUnsubscribeParams
-) -> ThreadUnsubscribeResponse:
+) -> HandlerResult[ThreadUnsubscribeResponse]:
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
-        return ThreadUnsubscribeResponse(status=ThreadUnsubscribeStatus.NOT_LOADED)
-    if not live.subscribed(context.make_adapter):
-        return ThreadUnsubscribeResponse(status=ThreadUnsubscribeStatus.NOT_SUBSCRIBED)
-    live.unsubscribe(SUBSCRIPTION)
-    return ThreadUnsubscribeResponse(status=ThreadUnsubscribeStatus.UNSUBSCRIBED)
+        status = ThreadUnsubscribeStatus.NOT_LOADED
+    elif not live.subscribed(context.make_adapter):
+        status = ThreadUnsubscribeStatus.NOT_SUBSCRIBED
+    else:
+        live.unsubscribe(SUBSCRIPTION)
+        status = ThreadUnsubscribeStatus.UNSUBSCRIBED
+    return HandlerResult(ThreadUnsubscribeResponse(status=status), context.unloader.look)
 
 
 def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
@@ -127,11 +162,13 @@ def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
 
 # --- parts
 async def _reopen(context: ThreadContext, params: ThreadResumeParams) -> LiveConversation:
-    path = await _stored(context, parse_thread_id(params.thread_id))
-    overrides = await run_in_thread(_stored_settings, path, _overrides(params))
-    config = _load(context, overrides)
-    live, _ = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
-    live.adapter(context.make_adapter)
+    path = await stored_path(context, parse_thread_id(params.thread_id))
+    overrides = await run_in_thread(stored_settings, path, overrides_of(params))
+    config = load(context, overrides)
+    live, opened = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
+    live.session.restore_usage(opened.initial_messages)
+    live.unloads = True
+    await context.seeds.follow(live, context.make_adapter)
     status = spelling.thread_status(live.status)
     context.notifier.notify(
         THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=live.id, status=status)
@@ -139,23 +176,28 @@ async def _reopen(context: ThreadContext, params: ThreadResumeParams) -> LiveCon
     return live
 
 
-def _stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
+def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
     """What the request leaves open is as it was in the thread's last turn."""
     last = last_turn_context(path)
     if last is None:
         return given
-    sandbox = given.sandbox
+    sandbox, profile = given.sandbox, given.permission_profile
     settings = dict(given.settings)
     if sandbox is None and "sandbox_mode" not in settings:
-        sandbox = last.sandbox_policy.mode
+        sandbox, profile = last.sandbox_policy.mode, last.permission_profile
         settings |= _workspace_settings(last.sandbox_policy)
+    asks_as_before = given.approval_policy is None
     return replace(
         given,
         settings=settings,
         sandbox=sandbox,
+        permission_profile=profile,
         cwd=given.cwd or last.cwd,
-        approval_policy=given.approval_policy or last.approval_policy,
+        approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
+        granular=last.granular if asks_as_before else given.granular,
         model=given.model or last.model,
+        mode=last.mode or given.mode,
+        mode_instructions=last.mode_instructions,
     )
 
 
@@ -171,58 +213,76 @@ def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
     }
 
 
-def _load(context: ThreadContext, overrides: RequestOverrides) -> Config:
+def load(context: ThreadContext, overrides: RequestOverrides) -> Config:
     try:
         return context.config.load(overrides)
     except ConfigError as error:
         raise invalid_request(f"failed to load configuration: {error}", "config") from error
 
 
-def _overrides(params: ThreadStartParams | ThreadResumeParams) -> RequestOverrides:
+def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkParams) -> RequestOverrides:
     sandbox = params.sandbox.value if params.sandbox else None
     if params.permissions is not None:
-        if sandbox is not None:
-            raise invalid_request("`permissions` cannot be combined with `sandbox`", "invalid_params")
-        sandbox = PERMISSION_PROFILES.get(params.permissions)
-        if sandbox is None:
-            raise invalid_request(f"unknown permission profile: {params.permissions}", "invalid_params")
-    policy = params.approval_policy
+        sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
+    policy, kinds = None, None
+    if params.approval_policy is not None:
+        policy, kinds = spelling.approval_policy(params.approval_policy)
     return RequestOverrides(
         settings=params.config or {},
         model=params.model,
         model_provider=params.model_provider,
         cwd=params.cwd,
-        approval_policy=None if policy is None else spelling.approval_policy(policy),
+        approval_policy=policy,
+        granular=kinds,
         sandbox=sandbox,
+        permission_profile=params.permissions,
         base_instructions=params.base_instructions,
         developer_instructions=params.developer_instructions,
     )
 
 
-def _in_force(live: LiveConversation) -> dict[str, object]:
+def in_force(live: LiveConversation) -> dict[str, object]:
     """The settings that the next turn starts from."""
     settings = live.session.settings
     return {
         "model": settings.model,
         "model_provider": live.session.model_provider,
         "cwd": settings.cwd,
-        "approval_policy": spelling.approval_mode(settings.approval_policy),
+        "approval_policy": spelling.shown_approval_policy(settings.approval_policy, settings.granular),
+        "active_permission_profile": active_profile(settings.permission_profile),
         "approvals_reviewer": ApprovalsReviewer.USER,
         "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
         "reasoning_effort": spelling.shown_effort(settings.effort),
-        "instruction_sources": (),
+        "instruction_sources": live.session.instruction_sources,
         "runtime_workspace_roots": (settings.cwd,),
     }
 
 
-async def _shown_thread(
+async def usage_so_far(
+    context: ThreadContext, live: LiveConversation
+) -> ThreadTokenUsageUpdatedNotification | None:
+    """What a thread that was there before cost, under its last turn; None where that is not known."""
+    usage = live.session.usage
+    if usage is None or live.rollout_path is None:
+        return None
+    newest = PageRequest(limit=1, newest_first=True)
+    thread = await context.reading.find(live.id)
+    turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
+    if not turns:
+        return None
+    return ThreadTokenUsageUpdatedNotification(
+        thread_id=live.id, turn_id=turns[0].id, token_usage=token_usage(usage)
+    )
+
+
+async def shown_thread(
     context: ThreadContext, live: LiveConversation, turns: tuple[Turn, ...] = ()
 ) -> Thread:
     summary = await context.reading.summary(await context.reading.find(live.id))
     return thread_view(summary, spelling.thread_status(live.status), turns)
 
 
-async def _turns(context: ThreadContext, live: LiveConversation) -> tuple[Turn, ...]:
+async def all_turns(context: ThreadContext, live: LiveConversation) -> tuple[Turn, ...]:
     """Oldest first; one that runs is the last, with the items that go on."""
     thread = await context.reading.find(live.id)
     turns = await context.reading.read(
@@ -234,8 +294,10 @@ async def _turns(context: ThreadContext, live: LiveConversation) -> tuple[Turn, 
     return (*(turn for turn in turns if turn.id != running.id), running)
 
 
-async def _stored(context: ThreadContext, thread_id: ConversationId) -> Path:
+async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path:
     try:
         return await run_in_thread(find_rollout, context.config.home, thread_id)
     except RolloutNotFound:
+        if await run_in_thread(find_archived, context.config.home, thread_id) is not None:
+            raise thread_archived(thread_id) from None
         raise rollout_not_found(thread_id) from None

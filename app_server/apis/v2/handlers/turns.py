@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from app_server.apis.v2 import spelling
 from app_server.apis.v2.handlers.threads import ThreadContext, loaded
 from app_server.apis.v2.inbound import UnsupportedInput, user_inputs
+from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.thread_ids import parse_thread_id
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
+from app_server.core.session.attachments import words_with_attachments
 from app_server.core.session.output_schema import check_schema
 from app_server.core.session.turn_requests import NoActiveTurn, OtherTurnActive, StartTurn, TurnNotSteerable
-from app_server.core.session.user_input import as_words
-from app_server.core.turn.settings import UNSET, SettingsChange, or_unset
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_PARAMS
@@ -39,8 +38,12 @@ async def turn_start(context: ThreadContext, params: TurnStartParams) -> TurnSta
         data = {"kind": "invalid_output_schema", "field": "outputSchema"}
         raise RpcError(INVALID_PARAMS, str(error), data) from error
     items = _inputs(params.input)
-    words = await as_words(items, params.client_user_message_id) if items else None
-    request = StartTurn(words=words, change=_change(params), output_schema=params.output_schema)
+    cwd = params.cwd or live.session.settings.cwd
+    words = None
+    if items:
+        words = await words_with_attachments(items, params.client_user_message_id, cwd, context.skills)
+    change = settings_change(params, live.session)
+    request = StartTurn(words=words, change=change, output_schema=params.output_schema)
     # Nothing is awaited from here on: whether the words join a turn is decided at one moment, and the response is
     # queued before anything that the turn emits.
     operation = live.new_operation(context.make_adapter)
@@ -59,7 +62,9 @@ async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSte
     if not params.input:
         raise invalid_request("input must not be empty", "invalid_params", "input")
     _check_length(params.input)
-    words = await as_words(_inputs(params.input), params.client_user_message_id)
+    words = await words_with_attachments(
+        _inputs(params.input), params.client_user_message_id, live.session.settings.cwd, context.skills
+    )
     try:
         return TurnSteerResponse(turn_id=live.session.steer(params.expected_turn_id, words))
     except CoreError as error:
@@ -83,22 +88,6 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
         if live.session.current_turn_id == turn_id:
             return live
     raise invalid_request("no active turn to interrupt", "no_active_turn")
-
-
-def _change(params: TurnStartParams) -> SettingsChange:
-    effort = params.effort
-    return SettingsChange(
-        cwd=or_unset(params.cwd),
-        approval_policy=UNSET
-        if params.approval_policy is None
-        else spelling.approval_policy(params.approval_policy),
-        sandbox_policy=UNSET
-        if params.sandbox_policy is None
-        else spelling.sandbox_policy(params.sandbox_policy),
-        model=or_unset(params.model),
-        effort=UNSET if effort is None else spelling.reasoning_effort(effort),
-        summary=or_unset(params.summary),
-    )
 
 
 def _inputs(items: tuple[UserInput, ...]) -> tuple[Json, ...]:

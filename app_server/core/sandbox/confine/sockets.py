@@ -18,8 +18,8 @@ import struct
 import time
 from dataclasses import dataclass, field
 
-from app_server.core.sandbox.confine import listening, notify, seccomp
-from app_server.core.sandbox.confine.notify import Call, Caller
+from app_server.core.sandbox.confine import listening, seccomp, seccomp_listener
+from app_server.core.sandbox.confine.seccomp_listener import Call, Caller
 from app_server.core.sandbox.confine.syscalls import MACHINE, X86_64, call
 
 SO_DOMAIN, SO_COOKIE = 39, 57
@@ -71,7 +71,7 @@ def serve(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
             else:
                 _connect(listener, notified, networks)
         except OSError as error:
-            notify.respond(listener, notified, errno=error.errno or errno.EACCES)
+            seccomp_listener.respond(listener, notified, errno=error.errno or errno.EACCES)
 
 
 def _make(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
@@ -81,7 +81,9 @@ def _make(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
     kind, protocol = (value & 0xFFFFFFFF for value in notified.arguments[1:3])
     with socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC, protocol) as made:
         close_on_exec = bool(kind & socket.SOCK_CLOEXEC)
-        notify.respond_with_descriptor(listener, notified, made.fileno(), close_on_exec=close_on_exec)
+        seccomp_listener.respond_with_descriptor(
+            listener, notified, made.fileno(), close_on_exec=close_on_exec
+        )
 
 
 def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None:
@@ -90,7 +92,7 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
     if length > ADDRESS_LIMIT:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     with Caller(notified.thread) as caller:
-        if not notify.is_waiting(listener, notified):
+        if not seccomp_listener.is_waiting(listener, notified):
             return
         with socket.socket(fileno=caller.descriptor(number & 0xFFFFFFFF)) as sock:
             name = caller.read(address, length) if length else b""
@@ -106,7 +108,7 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
             try:
                 _connect_to(sock, name, caller, networks)
             except OSError as error:
-                if not notify.is_waiting(listener, notified):
+                if not seccomp_listener.is_waiting(listener, notified):
                     return  # a signal interrupted the call: the repeated one may need the note
                 if error.errno != errno.EISCONN or not repeated:
                     networks.connecting.pop(cookie, None)
@@ -114,7 +116,7 @@ def _connect(listener: int, notified: Call, networks: NetworkNamespaces) -> None
             # It stays noted: a signal that comes at this moment makes the kernel drop even a response that it took, and
             # repeat the call.
             with contextlib.suppress(OSError):
-                notify.respond(listener, notified)
+                seccomp_listener.respond(listener, notified)
 
 
 def _connect_to(sock: socket.socket, name: bytes, caller: Caller, networks: NetworkNamespaces) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app_server.core.model.prompt import FreeformTool, FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
+from app_server.core.model.prompt import FreeformTool, ToolSpec
+from app_server.core.tools.arguments import ToolArguments, function_tool, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import command_tool_output
 from app_server.core.tools.patching import PatchFlow
@@ -56,7 +56,7 @@ class ApplyPatchTool:
                 description=f"{DESCRIPTION} The input is the patch itself, not JSON.",
                 format=grammar,
             )
-        return FunctionTool(name=self.name, description=DESCRIPTION, parameters=parameters(PatchArguments))
+        return function_tool(self.name, PatchArguments, DESCRIPTION)
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input

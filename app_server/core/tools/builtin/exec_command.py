@@ -9,10 +9,9 @@ from pydantic import Field
 from app_server.core.approvals.consent import rights_of
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import ToolArguments, function_tool, parse_arguments
 from app_server.core.tools.builtin.shell import apply_if_patch
-from app_server.core.tools.confinement import end_terminal
 from app_server.core.tools.consent import policy_rights
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import Command, run_with_approval
@@ -46,13 +45,13 @@ class ExecCommandTool:
     parallel = False
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description=(
+        return function_tool(
+            self.name,
+            ExecCommandArguments,
+            (
                 "Runs a line of shell on a terminal. If it has not ended when the time is up, it goes on, and "
                 "you are given a session ID for `write_stdin`."
             ),
-            parameters=parameters(ExecCommandArguments),
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
@@ -65,19 +64,20 @@ class ExecCommandTool:
         async def execute(spec: CommandSpec) -> TerminalSnapshot:
             began, policy = turn.clock(), policy_rights(turn)
             if (surplus := await turn.commands.terminals.make_room()) is not None:
-                end_terminal(surplus, turn)
+                surplus.tell_end()
             pty = await turn.commands.runner.open_session(spec)
             terminal = turn.commands.terminals.add(
                 command.item(),
-                turn.items.turn_id,
+                turn.items,
                 pty,
                 began=began,
                 line=arguments.cmd,
                 cwd=command.cwd,
                 rights=rights_of(spec.sandbox),
                 policy=policy,
+                clock=turn.clock,
             )
-            snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
+            snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms)
             if snapshot.denied or pty.failure is not None:
                 await turn.commands.terminals.forget(terminal.number)
             if pty.failure is not None:
@@ -88,7 +88,7 @@ class ExecCommandTool:
         if snapshot.exit_code is not None:
             await turn.commands.terminals.forget(snapshot.terminal.number)
         else:
-            snapshot.terminal.begun = turn.items.detach(command.call_id)
+            snapshot.terminal.detach()
         return await report_snapshot(snapshot, arguments.max_output_tokens, turn)
 
 
@@ -103,4 +103,5 @@ def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) ->
         escalated=bool(arguments.with_escalated_permissions),
         justification=arguments.justification,
         terminal=True,
+        process_id=turn.commands.terminals.next_id,
     )

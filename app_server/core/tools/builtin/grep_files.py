@@ -6,8 +6,8 @@ import os.path
 
 from pydantic import Field
 
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import ToolArguments, Whole, function_tool, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.reading import positive, read_text
 
@@ -26,10 +26,10 @@ class GrepFilesTool:
     parallel = True
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Lists the files with a line that matches, the one changed last first.",
-            parameters=parameters(GrepFilesArguments),
+        return function_tool(
+            self.name,
+            GrepFilesArguments,
+            "Lists the files with a line that matches, the one changed last first.",
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:

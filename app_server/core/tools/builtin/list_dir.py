@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os.path
-
 from pydantic import Field
 
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
-from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from app_server.core.tools.reading import positive, read_text
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import ToolArguments, Whole, function_tool, parse_arguments
+from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
+from app_server.core.tools.reading import absolute, positive, read_text
 
 ENTRIES, DEPTH = 25, 2
 
@@ -26,18 +24,14 @@ class ListDirTool:
     parallel = True
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Lists a folder's entries: `/` marks folders, `@` links.",
-            parameters=parameters(ListDirArguments),
+        return function_tool(
+            self.name, ListDirArguments, "Lists a folder's entries: `/` marks folders, `@` links."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ListDirArguments)
-        path = arguments.dir_path
         offset = positive(arguments.offset, 1, "offset must be a 1-indexed entry number")
         limit = positive(arguments.limit, ENTRIES, "limit must be greater than zero")
         depth = positive(arguments.depth, DEPTH, "depth must be greater than zero")
-        if not os.path.isabs(path):
-            raise ToolFailure("dir_path must be an absolute path")
+        path = absolute("dir_path", arguments.dir_path)
         return await read_text("list", turn, path=path, offset=offset, limit=limit, depth=depth)

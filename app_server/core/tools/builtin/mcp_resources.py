@@ -11,8 +11,8 @@ from pydantic import Field
 
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.resources import ListArguments, list_arguments, read_arguments
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments, parse_json
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import ToolArguments, function_tool, parse_arguments, parse_json
 from app_server.core.tools.builtin.mcp_items import request_as_item
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from protocol.mcp import McpInvocation
@@ -35,10 +35,8 @@ class ListResourcesTool:
     parallel = True
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Lists what MCP servers offer to read, such as files or schemas.",
-            parameters=parameters(ListingArguments),
+        return function_tool(
+            self.name, ListingArguments, "Lists what MCP servers offer to read, such as files or schemas."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
@@ -54,10 +52,8 @@ class ListTemplatesTool:
     parallel = True
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Lists the URI templates of what MCP servers offer to read.",
-            parameters=parameters(ListingArguments),
+        return function_tool(
+            self.name, ListingArguments, "Lists the URI templates of what MCP servers offer to read."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
@@ -73,11 +69,7 @@ class ReadResourceTool:
     parallel = True
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Reads one resource of an MCP server.",
-            parameters=parameters(ReadingArguments),
-        )
+        return function_tool(self.name, ReadingArguments, "Reads one resource of an MCP server.")
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         given = parse_arguments(call.arguments, ReadingArguments)

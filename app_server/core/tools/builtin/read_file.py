@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os.path
 from enum import StrEnum
 
 from pydantic import Field
 
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
-from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
-from app_server.core.tools.reading import positive, read_text
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import ToolArguments, Whole, function_tool, parse_arguments
+from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
+from app_server.core.tools.reading import absolute, positive, read_text
 
 LINES = 2000
 
@@ -57,19 +56,15 @@ class ReadFileTool:
     parallel = True
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Reads lines of a text file; each comes with its number.",
-            parameters=parameters(ReadFileArguments),
+        return function_tool(
+            self.name, ReadFileArguments, "Reads lines of a text file; each comes with its number."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
         arguments = parse_arguments(call.arguments, ReadFileArguments)
-        path = arguments.file_path
         offset = positive(arguments.offset, 1, "offset must be a 1-indexed line number")
         limit = positive(arguments.limit, LINES, "limit must be greater than zero")
-        if not os.path.isabs(path):
-            raise ToolFailure("file_path must be an absolute path")
+        path = absolute("file_path", arguments.file_path)
         if arguments.mode is not Mode.INDENTATION:
             return await read_text("read", turn, path=path, offset=offset, limit=limit)
         block = arguments.indentation or BlockArguments()

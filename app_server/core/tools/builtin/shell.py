@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from app_server.core.model.prompt import FunctionTool, LocalShellTool, ToolSpec
+from app_server.core.model.prompt import LocalShellTool, ToolSpec
 from app_server.core.patch.shell_forms import ParseProblem, PatchCall, find_patch
-from app_server.core.tools.arguments import ToolArguments, Words, parameters, parse_arguments
+from app_server.core.tools.arguments import ToolArguments, Words, function_tool, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import DEFAULT_TIMEOUT_MS, Command, command_tool_output, run_command
 from app_server.core.tools.patching import PatchFlow
@@ -48,10 +48,8 @@ class ShellTool:
     def spec(self) -> ToolSpec:
         if self._provider_side:
             return LocalShellTool()
-        return FunctionTool(
-            name=self.name,
-            description="Runs a command and returns its output and exit code.",
-            parameters=parameters(ShellArguments),
+        return function_tool(
+            self.name, ShellArguments, "Runs a command and returns its output and exit code."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:

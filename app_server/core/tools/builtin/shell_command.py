@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import parameters, parse_arguments
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import function_tool, parse_arguments
 from app_server.core.tools.builtin.shell import RunArguments, as_command, run_or_patch
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
 
@@ -19,10 +19,8 @@ class ShellCommandTool:
     parallel = False
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Runs a line of shell and returns its output and exit code.",
-            parameters=parameters(ShellCommandArguments),
+        return function_tool(
+            self.name, ShellCommandArguments, "Runs a line of shell and returns its output and exit code."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:

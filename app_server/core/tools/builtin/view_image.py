@@ -7,9 +7,9 @@ import os.path
 from pydantic import Field
 
 from app_server.core.context.images import MAX_IMAGE_BYTES, ImageUnreadable, data_url
-from app_server.core.model.prompt import FunctionTool, ToolSpec
+from app_server.core.model.prompt import ToolSpec
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
+from app_server.core.tools.arguments import ToolArguments, function_tool, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.reading import read_bytes
 from protocol.engine.items import ImageView
@@ -25,10 +25,8 @@ class ViewImageTool:
     parallel = True
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Attaches an image file, so that you can look at it.",
-            parameters=parameters(ViewImageArguments),
+        return function_tool(
+            self.name, ViewImageArguments, "Attaches an image file, so that you can look at it."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:

@@ -6,7 +6,7 @@ from app_server.core.model.prompt import ToolSpec, WebSearchTool
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 
 
-class WebSearch:
+class ProviderWebSearch:
     name = "web_search"
     parallel = True
 

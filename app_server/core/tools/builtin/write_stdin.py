@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import ToolArguments, Whole, function_tool, parse_arguments
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.terminal_polling import poll_terminal, report_snapshot
@@ -34,10 +34,8 @@ class WriteStdinTool:
     parallel = False
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Types into a running session and returns what it says.",
-            parameters=parameters(WriteStdinArguments),
+        return function_tool(
+            self.name, WriteStdinArguments, "Types into a running session and returns what it says."
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
@@ -53,5 +51,5 @@ class WriteStdinTool:
             process_id = terminal.item.process_id or ""
             turn.items.emit_under(terminal.turn_id, TerminalInput(terminal.item.id, process_id, text))
         yield_ms = arguments.yield_time_ms
-        snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms, turn)
+        snapshot = await poll_terminal(terminal, YIELD_MS if yield_ms is None else yield_ms)
         return await report_snapshot(snapshot, arguments.max_output_tokens, turn)

@@ -7,27 +7,35 @@ from typing import get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.turn.emitter import OpenItem
+from app_server.core.turn.emitter import StartedItem
 from protocol.engine.errors import TurnError
 from protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,
     CommandOutput,
+    CommandRunning,
     EngineEvent,
+    GoalCleared,
+    GoalUpdated,
     ItemCompleted,
     ItemStarted,
+    McpServersSettled,
+    McpServerState,
+    McpServerStateChanged,
     OutputStream,
     PatchWriting,
     ReasoningSummaryDelta,
     ReasoningSummaryPart,
     ReasoningTextDelta,
     SessionEvent,
+    SettingsChanged,
     TerminalInput,
     TurnEnded,
     TurnKind,
     TurnStarted,
     TurnStatus,
 )
+from protocol.engine.goals import Goal
 from protocol.engine.items import (
     AgentMessage,
     CommandSource,
@@ -36,6 +44,7 @@ from protocol.engine.items import (
     Plan,
     Reasoning,
 )
+from protocol.engine.questions import Choice, Inquiry, ToolCallQuestion, UserInputQuestion
 from protocol.events import lookups, mcp, notices
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEvent
@@ -46,6 +55,7 @@ from protocol.events.tokens import (
 )
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
+from protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
 from tests.unit.apis.v2.recorded import (
     LIMITS,
     NOW,
@@ -78,11 +88,27 @@ EVENTS: list[EngineEvent] = [
     ReasoningTextDelta("b", 0, "x"),
     CommandOutput("a", OutputStream.STDERR, b"\xe2\x82"),
     TerminalInput("a", "1", "x"),
+    CommandRunning("a"),
     PatchWriting(patch("b"), asked=False),
     AttemptFailed(TurnError("x"), 1, 2),
+    GoalUpdated(Goal(objective="x", token_budget=5, created_at=1, updated_at=2)),
+    GoalCleared(),
+    SettingsChanged(
+        cwd="/",
+        approval_policy=AskForApproval.ON_FAILURE,
+        sandbox_policy=ReadOnly(),
+        model="m",
+        model_provider="p",
+        effort=None,
+        summary=ReasoningSummary.AUTO,
+    ),
+    *(McpServerStateChanged("s", state, "x", login_required=True) for state in McpServerState),
+    McpServersSettled(("x",)),
     ExecApprovalRequestEvent(call_id="a", command=("x",), cwd="/", parsed_cmd=()),
     ApplyPatchApprovalRequestEvent(call_id="b", changes={}),
     mcp.ElicitationRequestEvent(server_name="s", id="1", message="m"),
+    ToolCallQuestion(call_id="a", tool="t", namespace=None, arguments={}),
+    UserInputQuestion("a", (Inquiry(id="i", header="h", text="t", choices=(Choice("l", "d"),)),)),
     notices.BackgroundEventEvent(message="x"),
     notices.DeprecationNoticeEvent(summary="x"),
     notices.ErrorEvent(message="x"),
@@ -152,7 +178,7 @@ def test_whatever_a_turn_emits_is_in_order(
     plan: list[tuple[list[tuple[str, str, str]], TurnStatus]],
 ) -> None:
     seen = Recording()
-    detached: list[tuple[tuple[str, str], OpenItem]] = []
+    detached: list[tuple[tuple[str, str], StartedItem]] = []
     for number, (steps, status) in enumerate(plan):
         turn = seen.turn(f"{TURN}-{number}")
         turn.turn_started(TurnKind.REGULAR, None)

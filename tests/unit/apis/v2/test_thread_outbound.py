@@ -141,7 +141,7 @@ def test_a_command_with_a_question() -> None:
     asked = seen.adapter.question(seen.emitted[-1])
     assert asked is not None
     assert json.loads(asked.params)["itemId"] == "call-1"
-    assert seen.adapter.question_closed(0)[0].startswith(b'{"method":"serverRequest/resolved"')
+    assert seen.adapter.question_closed(0, answered=True)[0].startswith(b'{"method":"serverRequest/resolved"')
     turn.emit(CommandOutput("call-1", OutputStream.STDOUT, b"a\n"))
     turn.complete(command(status=ItemStatus.FAILED, output="a\n", exit_code=2, seconds=0.5))
     turn.start(patch())

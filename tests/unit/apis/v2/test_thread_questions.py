@@ -8,11 +8,12 @@ import pytest
 
 from app_server.apis.v2 import inbound, spelling
 from app_server.apis.v2.approvals import decision
-from app_server.conversations.adapter import ClientQuestion
+from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from protocol import policy as engine
 from protocol.base import Json
 from protocol.engine.events import EngineEvent, TurnKind
 from protocol.engine.items import CommandExecution, CommandSource
+from protocol.engine.questions import ClientAnswer, KeepRule
 from protocol.events.commands import ExecApprovalRequestEvent, ReadCommand, UnknownCommand
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.notices import WarningEvent
@@ -46,7 +47,7 @@ def asked(event: EngineEvent, seen: Recording | None = None) -> ClientQuestion |
     if question is not None:
         params = json.loads(question.params)
         validator("ServerRequest").validate({"id": 0, "method": question.method, "params": params})
-        assert question.is_approval
+        assert question.kind is QuestionKind.APPROVAL
     return question
 
 
@@ -83,6 +84,33 @@ def test_what_is_offered_is_taken() -> None:
             "cancel": ReviewDecision.ABORT,
         }
         assert op.decision is expected[word]
+
+
+def amendment(*words: str) -> Json:
+    return {"decision": {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": [*words]}}}
+
+
+def test_a_proposed_rule_is_offered_and_taken_in_the_very_words() -> None:
+    question = asked(COMMAND.model_copy(update={"proposed_rule": ("touch", "a")}))
+    assert question is not None
+    params = json.loads(question.params)
+    assert params["proposedExecpolicyAmendment"] == ["touch", "a"]
+    words = ["accept", "acceptForSession", amendment("touch", "a")["decision"], "decline", "cancel"]
+    assert params["availableDecisions"] == words
+    assert question.to_op(amendment("touch", "a")) == ClientAnswer("7", "call-1", KeepRule())
+    for other in (amendment("touch"), amendment("touch", "a", "b"), amendment(), amendment("bash", "-lc")):
+        op = question.to_op(other)
+        assert isinstance(op, ExecApprovalOp)
+        assert op.decision is ReviewDecision.DENIED
+
+
+def test_a_rule_that_was_not_proposed_is_a_no() -> None:
+    for event in (COMMAND, PATCH):
+        question = asked(event)
+        assert question is not None
+        op = question.to_op(amendment("touch", "a"))
+        assert isinstance(op, ExecApprovalOp | PatchApprovalOp)
+        assert op.decision is ReviewDecision.DENIED
 
 
 @pytest.mark.parametrize(
@@ -184,18 +212,20 @@ def test_other_events_ask_nothing() -> None:
 # --- settings
 @pytest.mark.parametrize("policy", engine.AskForApproval)
 def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
-    back = spelling.approval_policy(spelling.approval_mode(policy))
+    back = spelling.approval_policy(spelling.shown_approval_policy(policy, None))
     dropped = policy is engine.AskForApproval.ON_FAILURE
-    assert back is (engine.AskForApproval.ON_REQUEST if dropped else policy)
+    assert back == (engine.AskForApproval.ON_REQUEST if dropped else policy, None)
 
 
-@pytest.mark.parametrize(
-    ("sandbox", "rules", "expected"),
-    [(False, False, "never"), (True, False, "on-request"), (False, True, "on-request")],
-)
-def test_a_granular_policy_is_read_as_the_nearest(sandbox: bool, rules: bool, expected: str) -> None:
-    kinds = wire.GranularApproval(sandbox_approval=sandbox, rules=rules, mcp_elicitations=False)
-    assert spelling.approval_policy(wire.GranularAskForApproval(granular=kinds)) == expected
+@pytest.mark.parametrize("sandbox", [True, False])
+def test_a_granular_policy_is_on_request_with_these_kinds_of_questions(sandbox: bool) -> None:
+    kinds = wire.GranularApproval(sandbox_approval=sandbox, rules=True, mcp_elicitations=False)
+    given = wire.GranularAskForApproval(granular=kinds)
+    policy, asked = spelling.approval_policy(given)
+    assert policy is engine.AskForApproval.ON_REQUEST
+    assert asked is not None
+    assert (asked.sandbox_approval, asked.rules, asked.mcp_elicitations) == (sandbox, True, False)
+    assert spelling.shown_approval_policy(policy, asked) == given
 
 
 @pytest.mark.parametrize(
@@ -229,13 +259,12 @@ def test_input_comes_back() -> None:
     assert inbound.user_inputs(inbound.shown_inputs(items)) == items
 
 
-def test_skills_and_mentions_are_links() -> None:
+def test_skills_and_mentions_come_back() -> None:
     items = (
         wire_input.SkillUserInput(name="test", path="/skills/test/SKILL.md"),
         wire_input.MentionUserInput(name="a.py", path="/w/a.py"),
     )
-    texts = (TextInput(text="[$test](/skills/test/SKILL.md)"), TextInput(text="[@a.py](/w/a.py)"))
-    assert inbound.user_inputs(items) == texts
+    assert inbound.shown_inputs(inbound.user_inputs(items)) == items
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from app_server.core.model.families import find_family
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
 
 RESOURCES = ["list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"]
+ALWAYS = [*RESOURCES, "update_plan"]
+"""Offered to every model, in this order, between the shell and the rest."""
 FILES = ["grep_files", "read_file", "list_dir"]
 
 
@@ -29,13 +31,13 @@ def offered(config: Config, model: str = "some-model", *features: str) -> list[s
 @pytest.mark.parametrize(
     ("model", "tools"),
     [
-        ("some-model", ["shell", *RESOURCES, "update_plan", "view_image"]),
-        ("gpt-5", ["shell", *RESOURCES, "update_plan", "view_image"]),
-        ("gpt-5.1-codex", ["shell", *RESOURCES, "update_plan", "apply_patch", "view_image"]),
-        ("gpt-oss:20b", ["shell", *RESOURCES, "update_plan", "apply_patch", "view_image"]),
-        ("codex-mini-latest", ["local_shell", *RESOURCES, "update_plan", "view_image"]),
-        ("codex-exp-1", ["shell", *RESOURCES, "update_plan", "apply_patch", *FILES, "view_image"]),
-        ("test-gpt-5-codex", ["shell", *RESOURCES, "update_plan", *FILES, "view_image"]),
+        ("some-model", ["shell", *ALWAYS, "view_image"]),
+        ("gpt-5", ["shell", *ALWAYS, "view_image"]),
+        ("gpt-5.1-codex", ["shell", *ALWAYS, "apply_patch", "view_image"]),
+        ("gpt-oss:20b", ["shell", *ALWAYS, "apply_patch", "view_image"]),
+        ("codex-mini-latest", ["local_shell", *ALWAYS, "view_image"]),
+        ("codex-exp-1", ["shell", *ALWAYS, "apply_patch", *FILES, "view_image"]),
+        ("test-gpt-5-codex", ["shell", *ALWAYS, *FILES, "view_image"]),
     ],
 )
 def test_a_family_has_its_tools_in_order(config: Config, model: str, tools: list[str]) -> None:
@@ -51,7 +53,8 @@ def test_features_add_tools_and_change_the_shell(config: Config) -> None:
 
 
 def test_settings_take_tools_away_and_add_them(config: Config) -> None:
-    tools = offered(replace(config, web_search=True, view_image=False))
+    switched = config.features.switched(on=["web_search_request"], off=["view_image_tool"])
+    tools = offered(replace(config, features=switched))
     assert "view_image" not in tools
     assert tools[-1] == "web_search"
 
@@ -63,5 +66,5 @@ def test_every_habitual_name_of_the_shell_is_answered(config: Config) -> None:
 
 
 def test_what_is_offered_is_known_to_be_ours(config: Config) -> None:
-    everything = offered(replace(config, web_search=True), "codex-exp-1", "unified_exec")
+    everything = offered(config, "codex-exp-1", "unified_exec", "web_search_request")
     assert set(everything) <= BUILTIN_NAMES

@@ -49,7 +49,7 @@ def ends(scene: Scene) -> list[ExecCommandEndEvent]:
     return [event for event in scene.said if isinstance(event, ExecCommandEndEvent)]
 
 
-async def test_a_command_that_ends_is_told_at_once(live: MakeLive) -> None:
+async def test_the_end_of_a_command_is_reported_at_once(live: MakeLive) -> None:
     scene = live()
     said = await run(EXEC, scene, cmd="echo out; echo err >&2; exit 3", yield_time_ms=60_000, **SHORT)
     shape = r"Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\nOutput:\n"
@@ -83,7 +83,7 @@ async def test_numbers_are_given_to_what_goes_on(live: MakeLive) -> None:
     assert await opened(scene, "cat", "") == 2
 
 
-async def test_much_output_is_cut_and_said_to_be(live: MakeLive) -> None:
+async def test_long_output_is_shortened_and_marked(live: MakeLive) -> None:
     said = await run(EXEC, live(), cmd="seq 1 50000", max_output_tokens=50, yield_time_ms=60_000, **SHORT)
     assert "Original token count: " in said
     assert "tokens truncated" in said
@@ -117,7 +117,7 @@ async def test_what_the_sandbox_stopped_is_offered_and_run_without_it(live: Make
     assert len(scene.turn.commands.terminals) == 0
 
 
-async def test_a_shell_that_is_not_there_is_told(live: MakeLive) -> None:
+async def test_a_missing_shell_is_reported(live: MakeLive) -> None:
     scene = live()
     with pytest.raises(ToolFailure, match="execution error"):
         await run(EXEC, scene, cmd="true", shell="/no/such/shell")
@@ -252,10 +252,22 @@ async def test_too_many_sessions_cost_the_one_used_longest_ago(live: MakeLive) -
     closed: list[PtySession] = []
     terminals = Terminals()
 
+    scene = live()
+
     async def keep(call_id: str, pty: PtySession) -> None:
         await terminals.make_room()
         item = CommandExecution(id=call_id, command=("cat",), cwd="/", parsed=())
-        terminals.add(item, "turn", pty, began=0, line="cat", cwd="/", rights=EVERYTHING, policy=EVERYTHING)
+        terminals.add(
+            item,
+            scene.turn.items,
+            pty,
+            began=0,
+            line="cat",
+            cwd="/",
+            rights=EVERYTHING,
+            policy=EVERYTHING,
+            clock=scene.turn.clock,
+        )
 
     made = []
     for n in range(MOST + 1):

@@ -61,7 +61,7 @@ async def test_what_commands_cannot_read_is_not_shown(live: MakeLive) -> None:
         ("nul\0.png", "unable to locate image at `{path}`: embedded null byte"),
     ],
 )
-async def test_what_is_no_image_is_told_soon(live: MakeLive, name: str, told: str) -> None:
+async def test_a_file_that_is_no_image_is_rejected_early(live: MakeLive, name: str, told: str) -> None:
     scene = live()
     prepare(scene.ws)
     path = os.path.join(scene.ws, name)

@@ -10,12 +10,11 @@ import hashlib
 import logging
 import os
 import shlex
-import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import field
 
 from app_server.core.errors import SHORTAGES
+from app_server.core.exec.own_files import install_file, own_folder
 from app_server.core.patch.patch_plan import program_command
 from protocol.records import dataclass
 
@@ -59,52 +58,15 @@ class Programs:
 def install(home: str, python: str) -> str:
     """Return the folder with the programs, creating it if needed. Raises OSError."""
     content = script(python).encode()
-    temporary = os.path.join(os.path.realpath(home), "tmp")
-    folder = os.path.join(temporary, f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
-    for each in (temporary, folder):
-        if not os.path.lexists(each):
-            os.mkdir(each, 0o700)
-        _check(each)
+    folder = own_folder(home, f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
     for name in NAMES:
-        place = os.path.join(folder, name)
-        if not _holds(place, content):
-            _write(place, content)
+        install_file(os.path.join(folder, name), content, 0o755)
     return folder
 
 
 def script(python: str) -> str:
     """The text of each program."""
     return f'#!/bin/sh\nexec {shlex.join(program_command(python))} "$@"\n'
-
-
-def _check(folder: str) -> None:
-    """Check that only the server's user can write to the folder. Raises PermissionError."""
-    status = os.lstat(folder)
-    if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022:
-        raise PermissionError(f"{folder} is no directory of the server's alone")
-
-
-def _holds(place: str, content: bytes) -> bool:
-    try:
-        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    with open(fd, "rb", closefd=True) as file:
-        mode = os.fstat(fd).st_mode
-        right = stat.S_ISREG(mode) and stat.S_IMODE(mode) == 0o755
-        return right and file.read(len(content) + 1) == content
-
-
-def _write(place: str, content: bytes) -> None:
-    fd, temporary = tempfile.mkstemp(dir=os.path.dirname(place))
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            os.fchmod(fd, 0o755)
-        os.replace(temporary, place)
-    except OSError:
-        os.unlink(temporary)
-        raise
 
 
 def _runs(place: str) -> bool:

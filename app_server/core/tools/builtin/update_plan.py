@@ -6,10 +6,11 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
-from app_server.core.model.prompt import FunctionTool, ToolSpec
-from app_server.core.tools.arguments import ToolArguments, parameters, parse_arguments
-from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
+from app_server.core.model.prompt import ToolSpec
+from app_server.core.tools.arguments import ToolArguments, function_tool, parse_arguments
+from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
+from protocol.policy import TurnMode
 
 
 class PlanStep(ToolArguments):
@@ -29,13 +30,15 @@ class PlanTool:
     parallel = False
 
     def spec(self) -> ToolSpec:
-        return FunctionTool(
-            name=self.name,
-            description="Shows the user the steps of the task and how far each is. Send the whole plan each time.",
-            parameters=parameters(PlanArguments),
+        return function_tool(
+            self.name,
+            PlanArguments,
+            "Shows the user the steps of the task and how far each is. Send the whole plan each time.",
         )
 
     async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        if turn.settings.mode is TurnMode.PLAN:
+            raise ToolFailure("update_plan shows the steps of work, which there is none of in plan mode")
         arguments = parse_arguments(call.arguments, PlanArguments)
         steps = tuple(PlanItemArg(step=item.step, status=item.status) for item in arguments.plan)
         turn.emit(PlanUpdateEvent(explanation=arguments.explanation, plan=steps))

@@ -1,0 +1,142 @@
+"""Questions of the engine as requests to the client, and the client's answers as operations. Pure.
+
+Yes is one of the options that were offered, plainly chosen. Closing the dialogue ends the turn; everything else is a
+no, after which the turn goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from app_server.apis.acp.calls import command_title
+from app_server.apis.acp.changes import DiffPart, Part, ShownCall, TextPart
+from app_server.apis.acp.diffs import diff_parts
+from app_server.apis.acp.text import fenced
+from app_server.apis.acp.updates import call_fields
+from app_server.apis.answers import approval_op, elicitation_op
+from app_server.conversations.adapter import ClientQuestion, QuestionKind
+from app_server.core.shell import quote
+from app_server.core.shell.script import script_of
+from protocol.acp.methods import CREATE_ELICITATION, REQUEST_PERMISSION
+from protocol.acp.tool_calls import (
+    CreateElicitationRequest,
+    PermissionOption,
+    RequestPermissionRequest,
+    ToolCallStatus,
+    ToolKind,
+)
+from protocol.base import Json
+from protocol.engine.events import SessionEvent, UserQuestion
+from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.events.mcp import ElicitationRequestEvent
+from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.ops import Op
+from protocol.policy import ReviewDecision
+
+DECISIONS: Final = {
+    "allow_once": ReviewDecision.APPROVED,
+    "allow_for_session": ReviewDecision.APPROVED_FOR_SESSION,
+    "decline": ReviewDecision.DENIED,
+    "cancel": ReviewDecision.ABORT,
+}
+"""By the ids of the options, which hosts match."""
+
+_NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
+
+
+def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> ClientQuestion | None:
+    """What the client is asked; None for an event that asks nothing. `call`: what the question is about."""
+    asking = event.event
+    if not isinstance(asking, UserQuestion):
+        return None
+
+    def to_op(result: Json) -> Op:
+        return _op(event.operation_id, asking, result)
+
+    if isinstance(asking, ElicitationRequestEvent):
+        form = _form(session_id, asking)
+        return ClientQuestion(CREATE_ELICITATION.method, form.to_json(), to_op, QuestionKind.INPUT)
+    shown = call or _unannounced(asking)
+    status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
+    fields = call_fields(shown, _parts(asking, shown), status)
+    if asking.reason and isinstance(fields.raw_input, dict):
+        raw_input = {**fields.raw_input, "justification": asking.reason}
+        fields = fields.model_copy(update={"raw_input": raw_input})
+    request = RequestPermissionRequest.model_construct(
+        session_id=session_id, tool_call=fields, options=_options(asking)
+    )
+    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
+
+
+def decision(result: Json) -> ReviewDecision:
+    """Of the result that the client answered with, or None for an error."""
+    match result:
+        case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
+            return DECISIONS.get(option, ReviewDecision.DENIED)
+        case {"outcome": {"outcome": "cancelled"}}:
+            return ReviewDecision.ABORT
+        case _:
+            return ReviewDecision.DENIED
+
+
+def _parts(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, call: ShownCall) -> list[Part]:
+    """The reason, and what the user says yes to."""
+    parts: list[Part] = [TextPart(f"Reason: {event.reason}")] if event.reason else []
+    match event:
+        case ExecApprovalRequestEvent():
+            asked = list(event.command)
+            whole = script_of(asked) or quote.join(asked)
+            if call.raw_input is not None and asked != call.raw_input.get("command"):
+                parts.append(TextPart(f"Input for the command that runs: {''.join(asked)!r}"))
+            elif whole != call.title:  # the title is one line, and cut
+                parts.append(TextPart(fenced(whole, "sh")))
+            if event.risk is not None:
+                parts.append(TextPart(f"Risk ({event.risk.risk_level.value}): {event.risk.description}"))
+        case ApplyPatchApprovalRequestEvent():
+            if event.grant_root is not None:
+                parts.append(TextPart(f"Outside of what may be written: {event.grant_root}"))
+            shown = [part for part in call.parts if isinstance(part, DiffPart)]
+            parts += shown or diff_parts(event.changes, {})
+        case _:
+            assert_never(event)
+    return parts
+
+
+def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ShownCall:
+    """For a question about something that the client was not told of."""
+    if isinstance(event, ExecApprovalRequestEvent):
+        raw = {"command": list(event.command), "cwd": event.cwd}
+        title = command_title(event.command, None)
+        return ShownCall(id=event.call_id, title=title, kind=ToolKind.EXECUTE, raw_input=raw)
+    return ShownCall(id=event.call_id, title="Edit files", kind=ToolKind.EDIT)
+
+
+def _options(
+    event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent,
+) -> tuple[PermissionOption, ...]:
+    what = "this command" if isinstance(event, ExecApprovalRequestEvent) else "these changes"
+    return (
+        PermissionOption(option_id="allow_once", name="Yes", kind="allow_once"),
+        PermissionOption(
+            option_id="allow_for_session",
+            name=f"Yes, and do not ask again for {what} in this session",
+            kind="allow_always",
+        ),
+        PermissionOption(option_id="decline", name="No, go on without it", kind="reject_once"),
+        PermissionOption(option_id="cancel", name="No, and stop here", kind="reject_once"),
+    )
+
+
+def _form(session_id: str, event: ElicitationRequestEvent) -> CreateElicitationRequest:
+    schema = event.requested_schema if isinstance(event.requested_schema, dict) else _NO_FIELDS
+    return CreateElicitationRequest.model_construct(
+        session_id=session_id,
+        message=f"{event.server_name}: {event.message}",
+        requested_schema={"type": "object", **schema},
+    )
+
+
+def _op(operation_id: str, event: UserQuestion, result: Json) -> Op:
+    if isinstance(event, ElicitationRequestEvent):
+        return elicitation_op(event, result)
+    return approval_op(operation_id, event, decision(result))

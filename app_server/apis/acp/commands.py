@@ -1,0 +1,178 @@
+"""Slash commands: those of the server and the prompts that the user keeps as files. Pure.
+
+A prompt that begins with a slash and a known name is a command; anything else goes to the model as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from app_server.apis.acp.text import one_line
+from app_server.core.session.review_requests import (
+    against_branch,
+    as_instructed,
+    of_commit,
+    uncommitted_changes,
+)
+from protocol.acp.updates import AvailableCommand, AvailableCommandsUpdate, CommandInput
+from protocol.events.lookups import CustomPrompt
+from protocol.events.review import ReviewRequest
+from protocol.records import dataclass
+
+PREFIX: Final = "prompts:"
+"""Before the name of a user's prompt that a command of the server has, too."""
+
+_COMMAND: Final = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
+_PLACEHOLDER: Final = re.compile(r"\$(\$|[1-9]|ARGUMENTS|[A-Z][A-Z0-9_]*)")
+_NAMED: Final = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+_BRANCH: Final = re.compile(r"(?!-)[\w./@+-]{1,200}")
+
+INIT_PROMPT: Final = """\
+Write a file AGENTS.md for this repository: a guide for people and agents who contribute to it. If there is one \
+already, improve it instead of replacing it.
+
+Look around first. Then say, in short sections with headings: how the project is structured and where code, tests and \
+assets are; the commands to build, run and test it; the style of the code and how names are chosen; how tests are \
+written and which to run before a change is handed in; and how commits and pull requests look here, as the history \
+shows. Keep it under 400 words, with examples of real paths and commands, and leave out what you do not know."""
+
+
+class Builtin(Enum):
+    COMPACT = "compact"
+    REVIEW = "review"
+    REVIEW_BRANCH = "review-branch"
+    REVIEW_COMMIT = "review-commit"
+    UNDO = "undo"
+    INIT = "init"
+    STATUS = "status"
+    MCP = "mcp"
+    LOGOUT = "logout"
+
+
+_DESCRIPTIONS: Final = {
+    Builtin.COMPACT: ("Summarise the conversation, to make room in the context window", None),
+    Builtin.REVIEW: ("Review the changes that are not committed, or what you say", "[instructions]"),
+    Builtin.REVIEW_BRANCH: ("Review the changes against a base branch", "branch"),
+    Builtin.REVIEW_COMMIT: ("Review one commit", "sha"),
+    Builtin.UNDO: ("Put the files back to where they were before the last turn", None),
+    Builtin.INIT: ("Write an AGENTS.md that guides agents in this repository", None),
+    Builtin.STATUS: ("Show model, mode, tokens and where the session is stored", None),
+    Builtin.MCP: ("List the MCP servers and their tools", None),
+    Builtin.LOGOUT: ("Delete the stored login", None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinCommand:
+    name: Builtin
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCommand:
+    """A user's prompt with its arguments filled in."""
+
+    text: str
+
+
+class BadArguments(ValueError):
+    """The argument says what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandList:
+    """The commands of one session."""
+
+    prompts: tuple[CustomPrompt, ...] = ()
+    undo: bool = True
+
+    def update(self) -> AvailableCommandsUpdate:
+        commands = [
+            _command(each.value, *_DESCRIPTIONS[each])
+            for each in Builtin
+            if self.undo or each is not Builtin.UNDO
+        ]
+        for name, prompt in self._named().items():
+            description = one_line(prompt.description or prompt.content) or "A prompt of yours"
+            commands.append(_command(name, description, prompt.argument_hint or _hint(prompt.content)))
+        return AvailableCommandsUpdate(available_commands=tuple(commands))
+
+    def find(self, text: str) -> BuiltinCommand | PromptCommand | None:
+        """The command that a prompt with this text is; None: it is for the model."""
+        match = _COMMAND.fullmatch(text.strip())
+        if match is None:
+            return None
+        name, rest = match[1], (match[2] or "").strip()
+        if name in _BUILTINS and (self.undo or name != Builtin.UNDO.value):
+            return BuiltinCommand(_BUILTINS[name], rest)
+        prompt = self._named().get(name)
+        return None if prompt is None else PromptCommand(filled_in(prompt.content, rest))
+
+    def _named(self) -> dict[str, CustomPrompt]:
+        named: dict[str, CustomPrompt] = {}
+        for prompt in self.prompts:
+            if re.fullmatch(r"[\w.:-]+", prompt.name):
+                named[f"{PREFIX}{prompt.name}" if prompt.name in _BUILTINS else prompt.name] = prompt
+        return named
+
+
+_BUILTINS: Final = {each.value: each for each in Builtin}
+
+
+def filled_in(text: str, rest: str) -> str:
+    """`$1` to `$9`, `$ARGUMENTS` and, for arguments such as `FILE=a.py`, `$FILE`; `$$` is a dollar sign. Names that are
+    not given stay as they are."""
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        words = rest.split()
+    named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
+    plain = [word for word in words if not _NAMED.fullmatch(word)]
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if name == "$":
+            return "$"
+        if name == "ARGUMENTS":
+            return rest
+        if name.isdigit():
+            return plain[int(name) - 1] if int(name) <= len(plain) else ""
+        return named.get(name, match[0])
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def review_request(command: BuiltinCommand) -> ReviewRequest:
+    """Raises BadArguments."""
+    rest = command.rest
+    match command.name:
+        case Builtin.REVIEW_BRANCH:
+            _require_revision(rest, "/review-branch expects the name of a branch")
+            return against_branch(rest, None)
+        case Builtin.REVIEW_COMMIT:
+            _require_revision(rest, "/review-commit expects a commit")
+            return of_commit(rest, None)
+        case _:
+            return as_instructed(rest) if rest else uncommitted_changes()
+
+
+def _require_revision(text: str, expected: str) -> None:
+    """The name is made part of a command line that the model reads."""
+    if not _BRANCH.fullmatch(text):
+        raise BadArguments(expected)
+
+
+def _command(name: str, description: str, hint: str | None) -> AvailableCommand:
+    return AvailableCommand(
+        name=name, description=description, input=None if hint is None else CommandInput(hint=hint)
+    )
+
+
+def _hint(content: str) -> str | None:
+    """For a prompt that takes arguments and does not say which."""
+    names: Sequence[str] = [match[1] for match in _PLACEHOLDER.finditer(content) if match[1] != "$"]
+    return "arguments" if names else None

@@ -1,0 +1,79 @@
+"""Errors as this protocol has them: its codes, with the reason in the message, where clients show it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app_server.apis.errors import to_rpc_error
+from app_server.core.errors import AuthError, ConfigError, ConversationError, RolloutNotFound
+from app_server.rpc.errors import RpcError
+from protocol.engine.errors import ErrorClass, TurnError
+from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+
+METHOD_NOT_FOUND: Final = -32601
+AUTH_REQUIRED: Final = -32000
+NOT_FOUND: Final = -32002
+REQUEST_CANCELLED: Final = -32800
+
+UNAUTHORIZED: Final = 401
+
+
+def unknown_method(method: str) -> RpcError:
+    return RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}", {"kind": "unknown_method"})
+
+
+def invalid_params(message: str, field: str | None = None) -> RpcError:
+    data = {"kind": "invalid_params", **({"field": field} if field else {})}
+    return RpcError(INVALID_PARAMS, message, data)
+
+
+def not_initialized() -> RpcError:
+    return RpcError(INVALID_REQUEST, "Not initialized", {"kind": "not_initialized"})
+
+
+def session_not_found(id: str) -> RpcError:
+    return RpcError(NOT_FOUND, f"Session not found: {id[:100]}", {"kind": "session_not_found"})
+
+
+def login_needed(message: str) -> RpcError:
+    return RpcError(AUTH_REQUIRED, message, {"kind": "auth_required"})
+
+
+def request_cancelled() -> RpcError:
+    return RpcError(REQUEST_CANCELLED, "The request was cancelled", {"kind": "request_cancelled"})
+
+
+def turn_failure(error: TurnError | None) -> RpcError:
+    """Of a turn that failed."""
+    if error is None:
+        return RpcError(INTERNAL_ERROR, "The turn failed", {"kind": "turn_failed"})
+    message = error.message if error.details is None else f"{error.message}\n{error.details}"
+    data = {
+        "kind": "turn_failed",
+        "codexErrorInfo": _camel(error.error_class.value) if error.error_class else None,
+        "httpStatus": error.http_status,
+    }
+    unauthorized = error.error_class is ErrorClass.UNAUTHORIZED or error.http_status == UNAUTHORIZED
+    return RpcError(AUTH_REQUIRED if unauthorized else INTERNAL_ERROR, message, data)
+
+
+def to_acp_error(error: BaseException, method: str) -> RpcError:
+    """The error response for an exception that was raised while serving `method`."""
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        return to_acp_error(error.exceptions[0], method)
+    match error:
+        case RolloutNotFound():
+            return RpcError(NOT_FOUND, str(error), {"kind": "session_not_found"})
+        case AuthError():
+            return login_needed(str(error))
+        case ConfigError():
+            return RpcError(INTERNAL_ERROR, str(error), {"kind": "config"})
+        case ConversationError():
+            return RpcError(INTERNAL_ERROR, str(error), {"kind": "conversation"})
+        case _:
+            return to_rpc_error(error, method)
+
+
+def _camel(word: str) -> str:
+    first, *rest = word.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,148 @@
+"""Prompts: what the user says, slash commands included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from app_server.apis.acp.commands import (
+    INIT_PROMPT,
+    BadArguments,
+    Builtin,
+    BuiltinCommand,
+    PromptCommand,
+    review_request,
+)
+from app_server.apis.acp.errors import invalid_params
+from app_server.apis.acp.inbound import UnsupportedBlock, engine_inputs, first_text
+from app_server.apis.acp.session import AcpSession
+from app_server.apis.acp.sessions import Sessions
+from app_server.apis.acp.status import servers_text, status_text
+from app_server.apis.acp.turns import AwaitedTurn, Ticket
+from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.custom_prompts.discover import FOLDER, discover_prompts
+from app_server.core.session.user_input import as_words
+from app_server.core.threads import run_in_thread
+from app_server.core.turn.user_words import UserWords
+from protocol.acp.content import ContentBlock, TextBlock
+from protocol.acp.prompt import (
+    PromptRequest,
+    PromptResponse,
+    SteeringOutcome,
+    SteeringRequest,
+    SteeringResponse,
+    StopReason,
+)
+from protocol.ops import CompactOp, ListMcpToolsOp, Op, ReviewOp, UndoOp
+from protocol.records import dataclass
+
+MOST_CHARACTERS = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    sessions: Sessions
+    auth: AuthManager
+    home: Path
+
+
+async def prompt(context: PromptContext, params: PromptRequest) -> PromptResponse:
+    session = context.sessions.get(params.session_id)
+    if not params.prompt:
+        raise invalid_params("prompt is empty", "prompt")
+    with session.turns.prompting() as ticket:
+        return PromptResponse(stop_reason=await _served(context, session, ticket, params))
+
+
+async def steering(context: PromptContext, params: SteeringRequest) -> SteeringResponse:
+    session = context.sessions.get(params.session_id)
+    async with session.turns.order:
+        words = await _words(session, params.prompt)
+        joined = session.turns.steer(words)
+    outcome = SteeringOutcome.INJECTED if joined else SteeringOutcome.PROMPT_REQUIRED
+    return SteeringResponse(outcome=outcome)
+
+
+async def _served(
+    context: PromptContext, session: AcpSession, ticket: Ticket, params: PromptRequest
+) -> StopReason:
+    text = first_text(params.prompt)
+    if text is not None and text.lstrip().startswith("/"):
+        await _read_prompts(context, session)
+    command = None if text is None else session.commands.find(text)
+    blocks = params.prompt
+    match command:
+        case BuiltinCommand(name=Builtin.INIT):
+            blocks = (TextBlock(text=INIT_PROMPT), *blocks[1:])
+        case BuiltinCommand():
+            return await _builtin(context, session, ticket, command)
+        case PromptCommand():
+            blocks = (TextBlock(text=command.text), *blocks[1:])
+        case None:
+            pass
+    async with session.turns.order:
+        words = await _words(session, blocks)
+        if text is not None:
+            session.title_from(text)
+        turn = await session.turns.say(ticket, words)
+    return await session.turns.stop_reason(turn)
+
+
+async def _read_prompts(context: PromptContext, session: AcpSession) -> None:
+    """The user may have changed them since the session began."""
+    async with session.turns.order:
+        prompts = await run_in_thread(discover_prompts, context.home / FOLDER)
+    if prompts != session.commands.prompts:
+        session.commands = replace(session.commands, prompts=prompts)
+        session.send(session.commands.update())
+
+
+async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> UserWords:
+    length = sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
+    if length > MOST_CHARACTERS:
+        raise invalid_params(f"the prompt is longer than {MOST_CHARACTERS} characters", "prompt")
+    try:
+        inputs = engine_inputs(blocks, session.cwd)
+    except UnsupportedBlock as error:
+        raise invalid_params(str(error), "prompt") from None
+    return await as_words(inputs)
+
+
+async def _builtin(
+    context: PromptContext, session: AcpSession, ticket: Ticket, command: BuiltinCommand
+) -> StopReason:
+    match command.name:
+        case Builtin.COMPACT:
+            return await _operate(session, ticket, CompactOp())
+        case Builtin.UNDO:
+            return await _operate(session, ticket, UndoOp())
+        case Builtin.REVIEW | Builtin.REVIEW_BRANCH | Builtin.REVIEW_COMMIT:
+            try:
+                request = review_request(command)
+            except BadArguments as error:
+                session.say(str(error))
+                return StopReason.END_TURN
+            return await _operate(session, ticket, ReviewOp(review_request=request))
+        case Builtin.STATUS:
+            session.say(status_text(session))
+        case Builtin.MCP:
+            await _list_servers(session)
+        case Builtin.LOGOUT:
+            gone = await context.auth.logout()
+            session.say("Logged out." if gone else "There was no stored login.")
+        case Builtin.INIT:
+            raise AssertionError("a prompt for the model")
+    return StopReason.CANCELLED if ticket.cancelled else StopReason.END_TURN
+
+
+async def _operate(session: AcpSession, ticket: Ticket, op: Op) -> StopReason:
+    turn: AwaitedTurn | None = await session.turns.operate(ticket, op)
+    return await session.turns.stop_reason(turn)
+
+
+async def _list_servers(session: AcpSession) -> None:
+    answer = session.expect_answer(operation := session.new_operation())
+    session.live.session.submit(operation, ListMcpToolsOp())
+    await answer.came.wait()
+    if answer.value is not None:
+        session.say(servers_text(answer.value))

@@ -1,0 +1,201 @@
+"""Sessions: begin one, go on with a stored one, end one."""
+
+from __future__ import annotations
+
+import logging
+import os.path
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from app_server.apis.acp.commands import CommandList
+from app_server.apis.acp.editor import ClientEditor
+from app_server.apis.acp.errors import invalid_params, session_not_found
+from app_server.apis.acp.handlers.handshake import LoginContext
+from app_server.apis.acp.opening import LOCAL_PROVIDERS, SessionPlan, plan_session
+from app_server.apis.acp.replay import told_again
+from app_server.apis.acp.session import AcpSession
+from app_server.apis.acp.sessions import Sessions
+from app_server.apis.acp.stored import StoredSession, read_stored
+from app_server.apis.acp.updates import UpdateLines
+from app_server.apis.result import HandlerResult
+from app_server.apis.services import ConfigSource
+from app_server.apis.warm_up import ProviderModels, WarmUp
+from app_server.conversations.manager import ConversationManager
+from app_server.conversations.operation_ids import operation_numbers
+from app_server.core.config.types import Config
+from app_server.core.custom_prompts.discover import FOLDER, discover_prompts
+from app_server.core.errors import CoreError, RolloutNotFound
+from app_server.core.opening import NewConversation, Origin, StoredRollout
+from app_server.core.rollout.archive import archive_rollout
+from app_server.core.rollout.listing import find_rollout
+from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.threads import run_in_thread
+from app_server.core.tools.editor_access import DiskChanges, EditorAccess
+from app_server.rpc.outgoing import Outgoing
+from protocol.acp.session import (
+    CloseSessionRequest,
+    CloseSessionResponse,
+    DeleteSessionRequest,
+    DeleteSessionResponse,
+    LoadSessionRequest,
+    LoadSessionResponse,
+    NewSessionRequest,
+    NewSessionResponse,
+    ResumeSessionRequest,
+    ResumeSessionResponse,
+)
+from protocol.acp.updates import SessionInfoUpdate
+from protocol.ids import ConversationId, parse_conversation_id
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 64
+"""Lines of a replay that are queued before the client has to have read some."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    config: ConfigSource
+    notes: ThreadNotes
+    conversations: ConversationManager
+    sessions: Sessions
+    outgoing: Outgoing
+    login: LoginContext
+    warm_up: WarmUp
+    models: ProviderModels
+    operation_ids: Callable[[], Callable[[], str]] = operation_numbers
+
+
+async def new_session(
+    context: SessionContext, params: NewSessionRequest
+) -> HandlerResult[NewSessionResponse]:
+    context.warm_up.expect_turn()
+    plan = plan_session(context.config, params)
+    if not os.path.isdir(params.cwd):
+        raise invalid_params("cwd is no directory", "cwd")
+    await context.login.require()
+    session = await _open(context, plan, NewConversation(), ItemIds())
+    response = NewSessionResponse(
+        session_id=session.id,
+        modes=session.options.mode_state(),
+        config_options=session.options.options(),
+    )
+    return HandlerResult(response, lambda: _follow(context, session))
+
+
+async def load_session(
+    context: SessionContext, params: LoadSessionRequest
+) -> HandlerResult[LoadSessionResponse]:
+    """The replay comes before the response."""
+    session, stored = await _reopen(context, params)
+    lines = UpdateLines(session.id, context.sessions.client, context.sessions.clock, replay=True)
+    for number, line in enumerate(lines.told_again(told_again(stored.stored)), 1):
+        context.outgoing.send(line)
+        if number % AT_ONCE == 0:
+            await context.outgoing.wait_for_capacity()
+    if session.title is not None:
+        session.send(SessionInfoUpdate(title=session.title))
+    response = LoadSessionResponse(
+        modes=session.options.mode_state(), config_options=session.options.options()
+    )
+    return HandlerResult(response, lambda: _follow(context, session))
+
+
+async def resume_session(
+    context: SessionContext, params: ResumeSessionRequest
+) -> HandlerResult[ResumeSessionResponse]:
+    session, _ = await _reopen(context, params)
+    response = ResumeSessionResponse(
+        modes=session.options.mode_state(), config_options=session.options.options()
+    )
+    return HandlerResult(response, lambda: _follow(context, session))
+
+
+async def close_session(context: SessionContext, params: CloseSessionRequest) -> CloseSessionResponse:
+    """The turn that runs is cancelled; its prompt is answered before this request."""
+    session = context.sessions.get(params.session_id)
+    await _end(session)
+    return CloseSessionResponse()
+
+
+async def delete_session(context: SessionContext, params: DeleteSessionRequest) -> DeleteSessionResponse:
+    """Moves it to the archive, from where it can be brought back."""
+    id = parse_conversation_id(params.session_id)
+    session = context.sessions.find(params.session_id)
+    if session is not None:
+        await _end(session)
+    if id is not None:
+        await run_in_thread(_archive, context.config.home, id)
+    return DeleteSessionResponse()
+
+
+# --- parts
+async def _open(context: SessionContext, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
+    live, _ = await context.conversations.open(plan.config, origin, context.operation_ids())
+    session = context.sessions.add(live, plan.options, ids)
+    client = context.sessions.client
+    if client.read_files and client.write_files and plan.config.permissions.editor_files:
+        editor = ClientEditor(live.id, context.outgoing)
+        live.session.use_editor(EditorAccess(editor, DiskChanges(time.time_ns)))
+    prompts = await run_in_thread(discover_prompts, context.config.home / FOLDER)
+    if plan.config.provider.id in LOCAL_PROVIDERS:
+        session.lists_models = plan.config
+    session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))
+    return session
+
+
+async def _reopen(
+    context: SessionContext, params: LoadSessionRequest | ResumeSessionRequest
+) -> tuple[AcpSession, StoredSession]:
+    id = parse_conversation_id(params.session_id)
+    if id is None:
+        raise session_not_found(params.session_id)
+    context.warm_up.expect_turn()
+    try:
+        path = await run_in_thread(find_rollout, context.config.home, id)
+    except RolloutNotFound:
+        raise session_not_found(id) from None
+    await context.login.require()
+    before = context.sessions.find(id)
+    if before is not None:
+        await _end(before)
+    stored = await run_in_thread(read_stored, path, id, context.notes)
+    plan = plan_session(context.config, params, stored.settings)
+    session = await _open(context, plan, StoredRollout(path), stored.stored.ids)
+    if stored.title:
+        session.title_from(stored.title)
+    return session, stored
+
+
+async def _follow(context: SessionContext, session: AcpSession) -> None:
+    session.send(session.commands.update())
+    context.sessions.follow(session)
+    if session.lists_models is not None:
+        context.sessions.background.start_soon(_offer_models, context, session, session.lists_models)
+
+
+async def _offer_models(context: SessionContext, session: AcpSession, config: Config) -> None:
+    """A server of models on the user's machine says which it has; nobody waits for it."""
+    try:
+        names = await context.models.names(config)
+        session.choose(session.options.with_models(names))
+    except CoreError:
+        pass  # the server of models does not answer, or the session has ended
+    except Exception:  # it costs these models, and no session
+        log.exception("listing models of %s", config.provider.id)
+
+
+async def _end(session: AcpSession) -> None:
+    session.turns.cancel()
+    await session.live.shut_down()
+
+
+def _archive(home: Path, id: ConversationId) -> None:
+    try:
+        path = find_rollout(home, id)
+    except RolloutNotFound:
+        return
+    archive_rollout(home, id, path)

@@ -1,0 +1,122 @@
+"""Content blocks of a prompt as the engine's input. Pure.
+
+Order is kept. What a client embeds is marked as context, with its address, in a block that its text cannot end.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Sequence
+from typing import Final, assert_never
+from urllib.parse import unquote, urlsplit
+
+from app_server.apis.acp.text import fenced, one_line
+from protocol.acp import content as wire
+from protocol.acp.content import ContentBlock
+from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+
+_IMAGE_TYPE: Final = re.compile(r"image/[A-Za-z0-9.+-]{1,40}")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
+_IMAGE_FILES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_LANGUAGE: Final = re.compile(r"[A-Za-z0-9+#-]{1,20}")
+
+
+class UnsupportedBlock(ValueError):
+    """A block that was not announced as supported, or is not what it says. The argument is fit for a user."""
+
+
+def engine_inputs(blocks: Sequence[ContentBlock], cwd: str) -> tuple[UserInput, ...]:
+    """Raises UnsupportedBlock."""
+    return tuple(_input(block, cwd) for block in blocks)
+
+
+def first_text(blocks: Sequence[ContentBlock]) -> str | None:
+    """The text that a prompt begins with."""
+    first = blocks[0] if blocks else None
+    return first.text if isinstance(first, wire.TextBlock) else None
+
+
+def _input(block: ContentBlock, cwd: str) -> UserInput:
+    match block:
+        case wire.TextBlock():
+            return TextInput(text=block.text)
+        case wire.ImageBlock():
+            return _image(block)
+        case wire.ResourceLinkBlock():
+            return _link(block, cwd)
+        case wire.ResourceBlock():
+            return _resource(block.resource, cwd)
+        case wire.AudioBlock() | wire.OtherBlock():
+            raise UnsupportedBlock(f"content of type {one_line(block.type) or '(none)'} is not supported")
+        case _:
+            assert_never(block)
+
+
+def _image(block: wire.ImageBlock) -> UserInput:
+    if block.data:
+        return ImageInput(image_url=_data_url(block.mime_type, block.data))
+    path = file_path(block.uri or "")
+    if path is None:
+        raise UnsupportedBlock("an image has neither data nor the address of a file")
+    return LocalImageInput(path=path)
+
+
+def _data_url(mime_type: str, data: str) -> str:
+    if not _IMAGE_TYPE.fullmatch(mime_type):
+        raise UnsupportedBlock(f"{one_line(mime_type)} is no type of image")
+    if not _BASE64.fullmatch(data):
+        raise UnsupportedBlock("the data of an image is not base64")
+    return f"data:{mime_type};base64,{''.join(data.split())}"
+
+
+def _link(block: wire.ResourceLinkBlock, cwd: str) -> UserInput:
+    path = file_path(block.uri)
+    is_image = (block.mime_type or "").startswith("image/") or block.uri.lower().endswith(_IMAGE_FILES)
+    if path is not None and is_image:
+        return LocalImageInput(path=path)
+    where = shown_address(block.uri, cwd)
+    name = one_line(block.name)
+    text = f"[@{name}]({where})"
+    return TextInput(text=f"{text}: {one_line(block.description)}" if block.description else text)
+
+
+def _resource(resource: wire.ResourceContents, cwd: str) -> UserInput:
+    where = shown_address(resource.uri, cwd)
+    if resource.text is not None:
+        suffix = os.path.splitext(where)[1].removeprefix(".")
+        language = suffix if _LANGUAGE.fullmatch(suffix) else ""
+        return TextInput(text=f"Context from {where}:\n{fenced(resource.text, language)}\n")
+    if resource.blob is None:
+        raise UnsupportedBlock("a resource has neither text nor data")
+    kind = resource.mime_type or ""
+    if _IMAGE_TYPE.fullmatch(kind):
+        return ImageInput(image_url=_data_url(kind, resource.blob))
+    size = len(resource.blob) * 3 // 4
+    return TextInput(
+        text=f"Context from {where}: {one_line(kind) or 'binary data'} of {size} bytes, not shown."
+    )
+
+
+def shown_address(uri: str, cwd: str) -> str:
+    """The path of a file, relative to the working directory where it is inside; any other address as it is."""
+    path = file_path(uri)
+    if path is None:
+        return one_line(uri, 2000)
+    shown = one_line(path, 4096)
+    inside = os.path.normpath(path).startswith(cwd.rstrip("/") + "/")
+    return os.path.relpath(shown, cwd) if inside else shown
+
+
+def file_path(uri: str) -> str | None:
+    """The absolute path that a `file://` address of this machine names; also a bare absolute path."""
+    if uri.startswith("/") and "\0" not in uri:
+        return uri
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = unquote(parts.path, errors="replace")
+    return path if path.startswith("/") and "\0" not in path else None

@@ -1,0 +1,140 @@
+"""The configuration of a session: folder, MCP servers, extra folders and mode, from the settings and the request.
+
+The user's configuration decides in which mode a session begins; a stored session goes on as it was.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from app_server.apis.acp.errors import invalid_params
+from app_server.apis.acp.mcp_servers import UnsupportedServer, merged_servers
+from app_server.apis.acp.options import (
+    CONFIGURED,
+    INITIAL_MODE,
+    MODES,
+    ModeKind,
+    Permissions,
+    SessionOptions,
+    mode_of,
+)
+from app_server.apis.services import ConfigSource
+from app_server.core.config.types import Config, RequestOverrides
+from app_server.core.model.catalogue import KNOWN_MODELS
+from protocol.acp.session import NewSessionRequest
+from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from protocol.records import dataclass
+from protocol.rollout import TurnContextItem
+
+LOCAL_PROVIDERS = frozenset({"oss", "ollama", "lmstudio"})
+"""Servers of models on the user's machine, which list their own."""
+
+MOST_DIRECTORIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    config: Config
+    options: SessionOptions
+
+
+def plan_session(
+    source: ConfigSource, request: NewSessionRequest, stored: TurnContextItem | None = None
+) -> SessionPlan:
+    """`stored`: the last settings of a session that goes on. Raises RpcError and ConfigError."""
+    roots = _directories(request)
+    initial = None if stored is not None else _initial_mode(source.environment)
+    config = source.load(
+        RequestOverrides(
+            cwd=request.cwd,
+            model=None if stored is None else stored.model,
+            approval_policy=initial.approval_policy if initial else None,
+            sandbox=initial.sandbox_mode if initial else None,
+        )
+    )
+    try:
+        servers = merged_servers(config.mcp_servers, request.mcp_servers)
+    except UnsupportedServer as error:
+        raise invalid_params(str(error), "mcpServers") from error
+    begin = Permissions(config.permissions.approval_policy, config.permissions.sandbox_policy)
+    permissions = _permissions(source, request.cwd)
+    effort = config.model.effort
+    if stored is not None:
+        effort = stored.effort
+        begin = _stored_permissions(stored, permissions, begin)
+    mode = mode_of(begin)
+    offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
+    offered = {id: _with_roots(each, roots) for id, each in offered.items()}
+    chosen = offered[mode]
+    config = replace(
+        config,
+        mcp_servers=servers,
+        model=replace(config.model, effort=effort),
+        permissions=replace(
+            config.permissions,
+            approval_policy=chosen.approval_policy,
+            sandbox_policy=chosen.sandbox_policy,
+        ),
+    )
+    options = SessionOptions(
+        permissions=MappingProxyType(offered),
+        models=_models(config),
+        mode=mode,
+        model=config.model.name,
+        effort=effort,
+    )
+    return SessionPlan(config, options)
+
+
+def _directories(request: NewSessionRequest) -> tuple[str, ...]:
+    extra = request.additional_directories or ()
+    if not os.path.isabs(request.cwd):
+        raise invalid_params("cwd must be an absolute path", "cwd")
+    if len(extra) > MOST_DIRECTORIES or not all(os.path.isabs(path) for path in extra):
+        raise invalid_params("additionalDirectories must be absolute paths", "additionalDirectories")
+    return extra
+
+
+def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
+    wanted = environment.get(INITIAL_MODE)
+    return next((mode for mode in MODES if mode.id == wanted), None)
+
+
+def _permissions(source: ConfigSource, cwd: str) -> dict[str, Permissions]:
+    """Of each mode, with the user's settings for its sandbox."""
+    workspace = source.load(RequestOverrides(cwd=cwd, sandbox=WorkspaceWrite().mode))
+    policies = (ReadOnly(), workspace.permissions.sandbox_policy, DangerFullAccess())
+    by_mode: dict[str, SandboxPolicy] = {policy.mode: policy for policy in policies}
+    return {mode.id: Permissions(mode.approval_policy, by_mode[mode.sandbox_mode]) for mode in MODES}
+
+
+def _stored_permissions(
+    stored: TurnContextItem, modes: Mapping[str, Permissions], configured: Permissions
+) -> Permissions:
+    """The mode that the session was in; folders that it could write beside its own are named anew."""
+    was = Permissions(stored.approval_policy, stored.sandbox_policy)
+    mode = mode_of(was)
+    if mode in modes:
+        return modes[mode]
+    if was.sandbox_policy.mode == configured.sandbox_policy.mode:
+        return Permissions(was.approval_policy, configured.sandbox_policy)
+    same = [each.sandbox_policy for each in modes.values()]
+    policy = next(each for each in same if each.mode == was.sandbox_policy.mode)
+    return Permissions(was.approval_policy, policy)
+
+
+def _with_roots(permissions: Permissions, roots: Sequence[str]) -> Permissions:
+    policy: SandboxPolicy = permissions.sandbox_policy
+    if not roots or not isinstance(policy, WorkspaceWrite):
+        return permissions
+    every = tuple(dict.fromkeys((*policy.writable_roots, *roots)))
+    return replace(permissions, sandbox_policy=policy.model_copy(update={"writable_roots": every}))
+
+
+def _models(config: Config) -> tuple[str, ...]:
+    """The catalogue, with the configured model first where that does not have it; a local server lists its own."""
+    known = () if config.provider.id in LOCAL_PROVIDERS else tuple(each.name for each in KNOWN_MODELS)
+    return known if config.model.name in known else (config.model.name, *known)

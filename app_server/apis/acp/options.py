@@ -1,0 +1,212 @@
+"""Modes, models and efforts that can be chosen, and what is chosen now. Pure.
+
+The mode is what the agent may do: approval policy and sandbox together. Clients are told of it twice, as a mode and as
+an option, which are always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from app_server.core.model.catalogue import EFFORT_WORDS, KNOWN_MODELS
+from app_server.core.model.families import find_family
+from app_server.core.turn.settings import UNSET, SettingsChange
+from protocol.acp.session import (
+    ConfigOptionValue,
+    SessionConfigOption,
+    SessionMode,
+    SessionModeState,
+)
+from protocol.policy import AskForApproval, ReasoningEffort, SandboxPolicy
+from protocol.records import dataclass
+
+MODE: Final = "mode"
+MODEL: Final = "model"
+EFFORT: Final = "reasoning_effort"
+CONFIGURED: Final = "configured"
+
+INITIAL_MODE: Final = "INITIAL_AGENT_MODE"
+"""A variable by which hosts say in which mode sessions begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    approval_policy: AskForApproval
+    sandbox_policy: SandboxPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ModeKind:
+    id: str
+    name: str
+    description: str
+    approval_policy: AskForApproval
+    sandbox_mode: str
+
+
+MODES: Final = (
+    ModeKind(
+        "read-only",
+        "Read only",
+        "Reads files; asks before it changes any, or runs what changes some.",
+        AskForApproval.ON_REQUEST,
+        "read-only",
+    ),
+    ModeKind(
+        "workspace-write",
+        "Workspace",
+        "Changes files of the workspace and runs commands there; asks for more.",
+        AskForApproval.ON_REQUEST,
+        "workspace-write",
+    ),
+    ModeKind(
+        "agent-full-access",
+        "Full access",
+        "Does everything without asking and without a sandbox.",
+        AskForApproval.NEVER,
+        "danger-full-access",
+    ),
+)
+_ALL_EFFORTS: Final = (ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH)
+
+
+class UnknownChoice(ValueError):
+    """There is no such mode, option or value; the argument says which."""
+
+
+def mode_of(permissions: Permissions) -> str:
+    """The mode that these are, by kind: the roots of a workspace are the user's configuration."""
+    for mode in MODES:
+        if (permissions.approval_policy, permissions.sandbox_policy.mode) == (
+            mode.approval_policy,
+            mode.sandbox_mode,
+        ):
+            return mode.id
+    return CONFIGURED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """What can be chosen, and what is. Values are replaced, never changed."""
+
+    permissions: Mapping[str, Permissions]
+    """By mode, in the order in which they are offered."""
+    models: tuple[str, ...]
+    """In the order in which they are offered; the chosen one is among them."""
+    mode: str
+    model: str
+    effort: ReasoningEffort | None = None
+
+    # --- choosing
+    def with_mode(self, id: str) -> SessionOptions:
+        """Raises UnknownChoice."""
+        if id not in self.permissions:
+            raise UnknownChoice(f"unknown mode: {id[:100]}")
+        return replace(self, mode=id)
+
+    def with_option(self, id: str, value: str | bool) -> SessionOptions:
+        """Raises UnknownChoice."""
+        option = next((each for each in self.options() if each.id == id), None)
+        if option is None:
+            raise UnknownChoice(f"unknown option: {id[:100]}")
+        if value not in [each.value for each in option.options] or not isinstance(value, str):
+            raise UnknownChoice(f"{id} has no value {str(value)[:100]}")
+        if id == MODE:
+            return self.with_mode(value)
+        if id == MODEL:
+            chosen = replace(self, model=value)
+            fits = self.effort is None or self.effort in efforts_of(value)
+            return chosen if fits else replace(chosen, effort=None)
+        return replace(self, effort=ReasoningEffort(value))
+
+    def with_models(self, models: Sequence[str]) -> SessionOptions:
+        """With these offered as well."""
+        return replace(self, models=tuple(dict.fromkeys((*self.models, *models))))
+
+    def change(self, before: SessionOptions) -> SettingsChange:
+        """What the engine is told where the choice was another one before."""
+        now = self.permissions[self.mode]
+        new_mode = self.mode != before.mode
+        return SettingsChange(
+            approval_policy=now.approval_policy if new_mode else UNSET,
+            sandbox_policy=now.sandbox_policy if new_mode else UNSET,
+            model=self.model if self.model != before.model else UNSET,
+            effort=self.effort if self.effort != before.effort else UNSET,
+        )
+
+    # --- telling
+    def mode_state(self) -> SessionModeState:
+        return SessionModeState(
+            current_mode_id=self.mode,
+            available_modes=tuple(
+                SessionMode(id=id, name=name, description=text) for id, name, text in self._modes()
+            ),
+        )
+
+    def options(self) -> tuple[SessionConfigOption, ...]:
+        mode = SessionConfigOption(
+            id=MODE,
+            name="Mode",
+            description="What the agent may do",
+            category="mode",
+            current_value=self.mode,
+            options=tuple(
+                ConfigOptionValue(value=id, name=name, description=text) for id, name, text in self._modes()
+            ),
+        )
+        model = SessionConfigOption(
+            id=MODEL,
+            name="Model",
+            category="model",
+            current_value=self.model,
+            options=tuple(_model_value(name) for name in self.models),
+        )
+        effort = self._effort_option()
+        return (mode, model) if effort is None else (mode, model, effort)
+
+    def _modes(self) -> list[tuple[str, str, str]]:
+        named = {mode.id: (mode.name, mode.description) for mode in MODES}
+        own = ("Configured", "As the configuration or the stored session says.")
+        return [(id, *named.get(id, own)) for id in self.permissions]
+
+    def _effort_option(self) -> SessionConfigOption | None:
+        efforts = efforts_of(self.model)
+        if not efforts:
+            return None
+        current = self.effort or default_effort_of(self.model)
+        if current not in efforts:
+            efforts = (current, *efforts)
+        return SessionConfigOption(
+            id=EFFORT,
+            name="Reasoning effort",
+            category="thought_level",
+            current_value=current.value,
+            options=tuple(
+                ConfigOptionValue(
+                    value=each.value, name=each.value.capitalize(), description=EFFORT_WORDS[each]
+                )
+                for each in efforts
+            ),
+        )
+
+
+def efforts_of(model: str) -> tuple[ReasoningEffort, ...]:
+    """Empty for a model that does not reason, as far as is known."""
+    known = next((each for each in KNOWN_MODELS if each.name == model), None)
+    if known is not None:
+        return known.efforts
+    return _ALL_EFFORTS if find_family(model).supports_reasoning_summaries else ()
+
+
+def default_effort_of(model: str) -> ReasoningEffort:
+    known = next((each for each in KNOWN_MODELS if each.name == model), None)
+    if known is not None:
+        return known.default_effort
+    return find_family(model).default_effort or ReasoningEffort.MEDIUM
+
+
+def _model_value(name: str) -> ConfigOptionValue:
+    known = next((each for each in KNOWN_MODELS if each.name == name), None)
+    return ConfigOptionValue(value=name, name=name, description=known.description if known else None)

@@ -1,0 +1,109 @@
+"""One session as the conversation shows it to its client: events become lines, questions become requests.
+
+What is paced is sent later by `flush`; `listener` is told when turns begin and end, and when that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from app_server.apis.acp import approvals
+from app_server.apis.acp.client import AcpClient
+from app_server.apis.acp.session_view import SessionView
+from app_server.apis.acp.updates import UpdateLines
+from app_server.conversations.adapter import ClientQuestion
+from app_server.conversations.status import ConversationStatus
+from app_server.core.rollout.turn_fold import ItemIds
+from protocol.acp.methods import CANCEL_REQUEST
+from protocol.base import WireModel
+from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
+from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.events.mcp import ElicitationRequestEvent, McpListToolsResponseEvent
+from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.jsonrpc import dump_notification
+
+
+class SessionListener(Protocol):
+    def turn_started(self, turn_id: str) -> None: ...
+
+    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
+        """Updates that are told as the last ones of the turn."""
+        ...
+
+    def turn_ended(self, turn_id: str, ended: TurnEnded) -> None: ...
+
+    def answered(self, operation_id: str, answer: McpListToolsResponseEvent) -> None: ...
+
+    def flush_at(self, due: float) -> None:
+        """`flush` is needed then."""
+        ...
+
+
+class SessionAdapter:
+    needs_identity = True
+
+    def __init__(
+        self,
+        session_id: str,
+        client: AcpClient,
+        listener: SessionListener,
+        clock: Callable[[], float],
+        ids: ItemIds,
+    ) -> None:
+        """`clock` gives seconds; `ids` are those that stored items of the session have."""
+        self._session_id, self._listener = session_id, listener
+        self.view = SessionView(ids)
+        self._lines = UpdateLines(session_id, client, clock)
+
+    # --- what a live conversation asks of an API
+    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
+        inner, turn_id = event.event, event.turn_id
+        lines = self._lines.render(self.view.take(event))
+        if isinstance(inner, TurnStarted) and turn_id is not None:
+            self._listener.turn_started(turn_id)
+        elif isinstance(inner, TurnEnded) and turn_id is not None:
+            lines += self._lines.finish()
+            for update in self._listener.turn_ending(turn_id, inner):
+                lines += self._lines.send(update)
+            self._listener.turn_ended(turn_id, inner)
+        elif isinstance(inner, McpListToolsResponseEvent):
+            self._listener.answered(event.operation_id, inner)
+        if (due := self._lines.due) is not None:
+            self._listener.flush_at(due)
+        return lines if subscribed else ()
+
+    def question(self, event: SessionEvent) -> ClientQuestion | None:
+        match event.event:
+            case ExecApprovalRequestEvent(call_id=id) | ApplyPatchApprovalRequestEvent(call_id=id):
+                call = self.view.call_asked_about(event.turn_id, id)
+            case ElicitationRequestEvent():
+                call = None
+            case _:
+                return None
+        return approvals.question(self._session_id, event, call)
+
+    def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
+        if answered:
+            return ()
+        return (dump_notification(CANCEL_REQUEST.method, b'{"requestId":%d}' % request_id),)
+
+    def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
+        return ()
+
+    def continues_elsewhere(self) -> None:
+        """The end of a session is not shown."""
+
+    # --- lines of its own
+    def send(self, update: WireModel) -> list[bytes]:
+        return self._lines.send(update)
+
+    def say(self, message_id: str, text: str) -> list[bytes]:
+        """A whole message of the agent that no model wrote."""
+        return self._lines.say(message_id, text)
+
+    def flush(self) -> list[bytes]:
+        lines = self._lines.flush()
+        if (due := self._lines.due) is not None:
+            self._listener.flush_at(due)
+        return lines

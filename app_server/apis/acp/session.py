@@ -1,0 +1,159 @@
+"""One open session: its conversation, what is chosen in it, its prompts, and the lines that are sent later."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.apis.acp.client import AcpClient
+from app_server.apis.acp.commands import CommandList
+from app_server.apis.acp.options import SessionOptions
+from app_server.apis.acp.outbound import SessionAdapter
+from app_server.apis.acp.text import one_line
+from app_server.apis.acp.turns import PromptTurns
+from app_server.conversations.live import LiveConversation
+from app_server.core.config.types import Config
+from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.session.turn_requests import ChangeSettings
+from app_server.rpc.outgoing import Outgoing
+from protocol.acp.updates import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
+from protocol.base import WireModel
+from protocol.engine.events import TurnEnded
+from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Pacer:
+    """Wakes a session when lines of it are due. At most one task waits."""
+
+    background: TaskGroup
+    clock: Callable[[], float]
+    _waits: bool = False
+
+    def flush_at(self, due: float, flush: Callable[[], None]) -> None:
+        if not self._waits:
+            self._waits = True
+            self.background.start_soon(self._wait, due, flush, name="paced updates")
+
+    async def _wait(self, due: float, flush: Callable[[], None]) -> None:
+        await anyio.sleep(max(due - self.clock(), 0.0))
+        self._waits = False
+        try:
+            flush()
+        except Exception:  # one broken session must not take the others along
+            log.exception("paced updates")
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the engine answers to a lookup."""
+
+    came: anyio.Event = field(default_factory=anyio.Event)
+    value: McpListToolsResponseEvent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all sessions of a connection share."""
+
+    client: AcpClient
+    outgoing: Outgoing
+    background: TaskGroup
+    clock: Callable[[], float] = field(repr=False)
+
+
+class AcpSession:
+    def __init__(
+        self, live: LiveConversation, around: Surroundings, options: SessionOptions, ids: ItemIds
+    ) -> None:
+        """`ids`: those that stored items of the session have."""
+        self.id, self.live, self.options = live.id, live, options
+        self._outgoing, self._pacer = around.outgoing, Pacer(around.background, around.clock)
+        self.adapter = SessionAdapter(live.id, around.client, self, around.clock, ids)
+        live.adapter(self.make_adapter)
+        self.turns = PromptTurns(live, self.new_operation)
+        self.commands = CommandList()
+        self.lists_models: Config | None = None
+        """Set where its provider can be asked for more models."""
+        self.title: str | None = None
+        """None: not known yet."""
+        self._title_told = False
+        self._answers: dict[str, Answer] = {}
+
+    def make_adapter(self, id: str) -> SessionAdapter:
+        """By this the conversation knows the adapter."""
+        return self.adapter
+
+    def new_operation(self) -> str:
+        return self.live.new_operation(self.make_adapter)
+
+    @property
+    def cwd(self) -> str:
+        return self.live.session.settings.cwd
+
+    # --- choices
+    def choose(self, options: SessionOptions) -> None:
+        """For the requests to come. The client is told of all options."""
+        before, self.options = self.options, options
+        if options == before:
+            return
+        change = ChangeSettings(options.change(before), now=True)
+        self.live.session.submit_request(self.new_operation(), change)
+        self.send(ConfigOptionUpdate(config_options=options.options()))
+        if options.mode != before.mode:
+            self.send(CurrentModeUpdate(current_mode_id=options.mode))
+
+    # --- lines
+    def send(self, update: WireModel) -> None:
+        self._write(self.adapter.send(update))
+
+    def say(self, text: str) -> None:
+        """A message of the agent that no model wrote."""
+        self._write(self.adapter.say(str(uuid.uuid4()), text))
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            self._outgoing.send(line)
+
+    def _flush(self) -> None:
+        self._write(self.adapter.flush())
+
+    # --- lookups
+    def expect_answer(self, operation_id: str) -> Answer:
+        answer = self._answers[operation_id] = Answer()
+        return answer
+
+    # --- what the adapter tells
+    def turn_started(self, turn_id: str) -> None:
+        self.turns.turn_started(turn_id)
+
+    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
+        if self.title is None or self._title_told:
+            return ()
+        self._title_told = True
+        return (SessionInfoUpdate(title=self.title),)
+
+    def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:
+        self.turns.turn_ended(turn_id, ended)
+
+    def answered(self, operation_id: str, answer: McpListToolsResponseEvent) -> None:
+        waiting = self._answers.pop(operation_id, None)
+        if waiting is not None:
+            waiting.value = answer
+            waiting.came.set()
+
+    def flush_at(self, due: float) -> None:
+        self._pacer.flush_at(due, self._flush)
+
+    def title_from(self, text: str) -> None:
+        """The first words that the user says are the title."""
+        if self.title is None and (title := one_line(text)):
+            self.title = title

@@ -1,0 +1,155 @@
+"""Prompts of one session and the turns that they begin or join: each prompt is answered when its turn is over.
+
+Owns who waits for which turn, and cancelling. Knows the engine's session by what it needs of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import field
+
+import anyio
+
+from app_server.apis.acp.errors import turn_failure
+from app_server.conversations.live import LiveConversation
+from app_server.core.errors import CoreError
+from app_server.core.session.turn_requests import StartTurn, TurnNotSteerable
+from app_server.core.turn.user_words import UserWords
+from protocol.acp.prompt import StopReason
+from protocol.engine.errors import ErrorClass
+from protocol.engine.events import TurnEnded, TurnStatus
+from protocol.ops import InterruptOp, Op
+from protocol.records import dataclass
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One prompt that is not answered yet."""
+
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class AwaitedTurn:
+    """`ended` None when over: the session ended under it."""
+
+    over: anyio.Event = field(default_factory=anyio.Event)
+    ended: TurnEnded | None = None
+    cancelled: bool = False
+
+
+class PromptTurns:
+    def __init__(self, live: LiveConversation, new_operation: Callable[[], str]) -> None:
+        self._live, self._new_operation = live, new_operation
+        self._tickets: list[Ticket] = []
+        self._awaited: dict[str, AwaitedTurn] = {}
+        self._gone = False
+        self._order = anyio.Lock()
+
+    @property
+    def order(self) -> anyio.Lock:
+        """Held while words are prepared and handed over, so that they keep their order."""
+        return self._order
+
+    # --- prompts
+    @contextmanager
+    def prompting(self) -> Iterator[Ticket]:
+        ticket = Ticket()
+        self._tickets.append(ticket)
+        try:
+            yield ticket
+        finally:
+            self._tickets.remove(ticket)
+
+    async def say(self, ticket: Ticket, words: UserWords) -> AwaitedTurn | None:
+        """Begin a turn with these words, or join the one that runs; None where the prompt was cancelled before."""
+        while not ticket.cancelled and not self._gone:
+            try:
+                operation = self._new_operation()
+                turn_id, _ = self._live.session.start_turn(operation, StartTurn(words=words))
+            except TurnNotSteerable:
+                await self._idle()
+                continue
+            return self._await(turn_id)
+        return None
+
+    def steer(self, words: UserWords) -> bool:
+        """Add words to the turn that runs; False where none does that takes words."""
+        turn_id = self._live.session.current_turn_id
+        if turn_id is None or not self._tickets:
+            return False
+        try:
+            self._live.session.steer(turn_id, words)
+        except CoreError:
+            return False
+        return True
+
+    async def operate(self, ticket: Ticket, op: Op) -> AwaitedTurn | None:
+        """A turn of another kind, once nothing else runs."""
+        while not ticket.cancelled and not self._gone:
+            if self._awaited or self._live.session.active is not None:
+                await self._idle()
+                continue
+            return self._await(self._live.session.submit_request(self._new_operation(), op))
+        return None
+
+    async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:
+        """Once the turn is over. Raises RpcError where it failed."""
+        if turn is None:
+            return StopReason.CANCELLED
+        await turn.over.wait()
+        ended = turn.ended
+        if ended is None or ended.status is TurnStatus.INTERRUPTED:
+            return StopReason.CANCELLED
+        if ended.status is TurnStatus.COMPLETED:
+            return StopReason.END_TURN
+        error = ended.error
+        match None if error is None else error.error_class:
+            case ErrorClass.CONTEXT_WINDOW_EXCEEDED | ErrorClass.OUTPUT_LIMIT:
+                return StopReason.MAX_TOKENS
+            case ErrorClass.REFUSED:
+                return StopReason.REFUSAL
+            case _:
+                raise turn_failure(error)
+
+    def cancel(self) -> None:
+        """Cancel every prompt, with the turn that runs."""
+        for ticket in self._tickets:
+            ticket.cancelled = True
+        for turn in self._awaited.values():
+            turn.cancelled = True
+        if self._tickets or self._live.session.active is not None:
+            try:
+                self._live.submit(InterruptOp())
+            except CoreError:
+                pass  # the session has ended, and the turn with it
+
+    # --- what becomes of turns
+    def turn_started(self, turn_id: str) -> None:
+        turn = self._awaited.get(turn_id)
+        if turn is not None and turn.cancelled:  # it had to wait for another one, which the interrupt ended
+            self.cancel()
+
+    def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:
+        turn = self._awaited.pop(turn_id, None)
+        if turn is not None:
+            turn.ended = ended
+            turn.over.set()
+
+    def session_ended(self) -> None:
+        self._gone = True
+        for turn in self._awaited.values():
+            turn.over.set()
+        self._awaited.clear()
+
+    def _await(self, turn_id: str) -> AwaitedTurn:
+        return self._awaited.setdefault(turn_id, AwaitedTurn())
+
+    async def _idle(self) -> None:
+        """Until what runs now has ended."""
+        active = self._live.session.active
+        if active is not None:
+            await active.ended.wait()
+        elif self._awaited:
+            await next(iter(self._awaited.values())).over.wait()

@@ -1,0 +1,47 @@
+"""What the user should know about the settings, told when a client first speaks this API, and not again by threads."""
+
+from __future__ import annotations
+
+from app_server.apis.services import ConfigSource
+from app_server.apis.v2.notify import ThreadNotifier
+from app_server.core.errors import ConfigError, FilePosition
+from protocol.v2 import notifications
+from protocol.v2.errors import ConfigWarningNotification, TextPosition, TextRange
+
+
+class ConfigWarnings:
+    """Of one connection."""
+
+    def __init__(self, notifier: ThreadNotifier) -> None:
+        self._notifier = notifier
+        self._told: set[str] = set()
+
+    def tell(self, source: ConfigSource) -> None:
+        """Settings with which no thread can begin are told here too: a client may ask for no thread for long."""
+        try:
+            warnings = source.load().notices.warnings
+        except ConfigError as error:
+            self._notifier.notify(notifications.CONFIG_WARNING, _of_error(error))
+            return
+        for warning in warnings:
+            self._told.add(warning)
+            self._notifier.notify(notifications.CONFIG_WARNING, ConfigWarningNotification(summary=warning))
+
+    def told(self, warning: str) -> bool:
+        return warning in self._told
+
+
+def _of_error(error: ConfigError) -> ConfigWarningNotification:
+    position = error.position
+    return ConfigWarningNotification(
+        summary="The configuration cannot be used; threads cannot begin until it is corrected.",
+        details=str(error),
+        path=None if position is None else position.path,
+        range=None if position is None else _range(position),
+    )
+
+
+def _range(position: FilePosition) -> TextRange:
+    """Where the value begins; nothing here knows where it ends."""
+    at = TextPosition(line=position.line, column=position.column)
+    return TextRange(start=at, end=at)

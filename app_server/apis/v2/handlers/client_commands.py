@@ -1,0 +1,222 @@
+"""`command/exec`: commands of the client, outside of any thread, in the sandbox that it names or the configured one.
+
+The response comes when the command has ended, after all its output. It ends with the connection, and nothing that it
+started outlives it.
+"""
+
+from __future__ import annotations
+
+import binascii
+import logging
+import os
+from collections.abc import Mapping
+
+from app_server.apis.services import ConfigSource
+from app_server.apis.v2 import spelling
+from app_server.apis.v2.client_processes import (
+    DEFAULT_CAP,
+    ClientProcess,
+    ClientProcesses,
+    KeptOutput,
+    StreamedOutput,
+)
+from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.permissions import PERMISSION_PROFILES
+from app_server.core.config.types import RequestOverrides
+from app_server.core.errors import SHORTAGES, LaunchError
+from app_server.core.exec.command import CommandSpec, Stream
+from app_server.core.exec.environment import command_environment
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.exec.stdin_writer import InputClosed, InputFull
+from app_server.core.exec.streamed import TerminalSize
+from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
+from app_server.rpc.outgoing import Outgoing
+from protocol.jsonrpc import INVALID_PARAMS
+from protocol.records import dataclass
+from protocol.v2 import commands as wire
+from protocol.v2.notifications import COMMAND_EXEC_OUTPUT_DELTA
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_MS = 10_000
+DEFAULT_SIZE = TerminalSize(24, 80)
+TERMINAL_KIND = "xterm"
+"""$TERM of a command on a terminal, if nothing else says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCommandContext:
+    config: ConfigSource
+    runner: CommandRunner
+    outgoing: Outgoing
+    notifier: ThreadNotifier
+    processes: ClientProcesses
+
+
+async def command_exec(
+    context: ClientCommandContext, params: wire.CommandExecParams
+) -> wire.CommandExecResponse:
+    """The name is taken before anything is awaited, so that requests that follow find the command."""
+    _check(params)
+    id = params.process_id
+    process = ClientProcess(stdin=params.stream_stdin or params.tty, terminal=params.tty)
+    context.processes.add(id, process)
+    try:
+        return await _run(context, params, process)
+    except LaunchError as error:
+        raise _not_spawned(error) from error
+    finally:
+        process.opened(None)
+        context.processes.remove(id)
+
+
+async def command_exec_write(
+    context: ClientCommandContext, params: wire.CommandExecWriteParams
+) -> wire.CommandExecWriteResponse:
+    if params.delta_base64 is None and not params.close_stdin:
+        raise _invalid("command/exec/write requires deltaBase64 or closeStdin")
+    try:
+        data = binascii.a2b_base64(params.delta_base64 or "", strict_mode=True)
+    except ValueError as error:
+        raise _invalid(f"invalid deltaBase64: {error}", "deltaBase64") from error
+    if not context.processes.get(params.process_id).stdin:
+        raise invalid_request("stdin streaming is not enabled for this command/exec", "no_stdin")
+    command = await context.processes.started(params.process_id)
+    assert command.stdin is not None
+    try:
+        await command.stdin.write(data, last=params.close_stdin)
+    except InputClosed:
+        raise invalid_request("stdin is already closed", "stdin_closed") from None
+    except InputFull:
+        raise overloaded("the command does not read its input; try again") from None
+    return wire.CommandExecWriteResponse()
+
+
+async def command_exec_resize(
+    context: ClientCommandContext, params: wire.CommandExecResizeParams
+) -> wire.CommandExecResizeResponse:
+    size = _size(params.size)
+    if not context.processes.get(params.process_id).terminal:
+        raise invalid_request("failed to resize PTY: process is not attached to a PTY", "no_terminal")
+    (await context.processes.started(params.process_id)).resize(size)
+    return wire.CommandExecResizeResponse()
+
+
+async def command_exec_terminate(
+    context: ClientCommandContext, params: wire.CommandExecTerminateParams
+) -> wire.CommandExecTerminateResponse:
+    """`command/exec` answers when all of it has ended."""
+    (await context.processes.started(params.process_id)).kill()
+    return wire.CommandExecTerminateResponse()
+
+
+async def _run(
+    context: ClientCommandContext, params: wire.CommandExecParams, process: ClientProcess
+) -> wire.CommandExecResponse:
+    spec = _spec(context, params)
+    size = _size(params.size) if params.size else DEFAULT_SIZE
+    command = await context.runner.open_streamed(
+        spec, stdin=process.stdin, terminal=size if process.terminal else None
+    )
+    process.opened(command)
+    cap = DEFAULT_CAP if params.output_bytes_cap is None else params.output_bytes_cap
+    kept = KeptOutput(None if params.disable_output_cap else cap)
+    take = kept.take
+    if params.process_id is not None and (params.stream_stdout_stderr or params.tty):
+        take = StreamedOutput(
+            params.process_id,
+            None if params.disable_output_cap else cap,
+            context.outgoing,
+            lambda delta: context.notifier.notify(COMMAND_EXEC_OUTPUT_DELTA, delta),
+        ).take
+    code = await command.run(take, spec.timeout_ms)
+    return wire.CommandExecResponse(
+        exit_code=code, stdout=kept.text(Stream.STDOUT), stderr=kept.text(Stream.STDERR)
+    )
+
+
+def _spec(context: ClientCommandContext, params: wire.CommandExecParams) -> CommandSpec:
+    config = context.config.load(_profile(params))
+    cwd = str(context.config.cwd / (params.cwd or ""))
+    policy = config.permissions.sandbox_policy
+    if params.sandbox_policy is not None:
+        policy = spelling.sandbox_policy(params.sandbox_policy)
+    plan = context.runner.plan(policy, cwd)
+    for notice in plan.notices if plan is not None else ():
+        log.warning("command/exec: %s", notice)
+    environment = command_environment(
+        config.permissions.environment,
+        context.runner.environment_for_commands,
+        plan=plan,
+        withheld=config.credential_variables(),
+    )
+    if params.tty:
+        environment.setdefault("TERM", TERMINAL_KIND)
+    timeout_ms = DEFAULT_TIMEOUT_MS if params.timeout_ms is None else params.timeout_ms
+    return CommandSpec(
+        argv=params.command,
+        cwd=cwd,
+        env=_overlaid(environment, params.env or {}),
+        timeout_ms=None if params.disable_timeout else timeout_ms,
+        sandbox=plan,
+    )
+
+
+def _profile(params: wire.CommandExecParams) -> RequestOverrides:
+    if params.permission_profile is None:
+        return RequestOverrides()
+    mode = PERMISSION_PROFILES.get(params.permission_profile)
+    if mode is None:
+        raise invalid_request(f"invalid permission profile: {params.permission_profile}", "invalid_params")
+    return RequestOverrides(sandbox=mode)
+
+
+def _overlaid(environment: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """A null removes a variable."""
+    merged = {**environment, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _check(params: wire.CommandExecParams) -> None:
+    if not params.command:
+        raise invalid_request("command must not be empty", "invalid_params", "command")
+    streams = params.tty or params.stream_stdin or params.stream_stdout_stderr
+    if streams and params.process_id is None:
+        raise invalid_request(
+            "command/exec tty or streaming requires a client-supplied processId",
+            "invalid_params",
+            "processId",
+        )
+    if params.timeout_ms is not None and params.timeout_ms < 0:
+        raise _invalid(f"command/exec timeoutMs must be non-negative, got {params.timeout_ms}", "timeoutMs")
+    if params.timeout_ms is not None and params.disable_timeout:
+        raise _invalid("command/exec cannot set both timeoutMs and disableTimeout", "timeoutMs")
+    if params.output_bytes_cap is not None and params.disable_output_cap:
+        raise _invalid("command/exec cannot set both outputBytesCap and disableOutputCap", "outputBytesCap")
+    if params.size is not None:
+        if not params.tty:
+            raise _invalid("command/exec size requires tty: true", "size")
+        _size(params.size)
+    if params.sandbox_policy is not None and params.permission_profile is not None:
+        raise invalid_request(
+            "`permissionProfile` cannot be combined with `sandboxPolicy`", "invalid_params", "sandboxPolicy"
+        )
+
+
+def _size(size: wire.CommandExecTerminalSize) -> TerminalSize:
+    if not size.rows or not size.cols:
+        raise _invalid("command/exec size rows and cols must be greater than 0", "size")
+    return TerminalSize(size.rows, size.cols)
+
+
+def _invalid(text: str, field: str | None = None) -> RpcError:
+    return RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", **({"field": field} if field else {})})
+
+
+def _not_spawned(error: LaunchError) -> RpcError:
+    """In the words of the system that clients know, where it said anything."""
+    if error.code is None or error.code in SHORTAGES:
+        return internal_error(f"failed to spawn command: {error}", "exec")
+    return internal_error(
+        f"failed to spawn command: {os.strerror(error.code)} (os error {error.code})", "exec"
+    )

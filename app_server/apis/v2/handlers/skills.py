@@ -1,0 +1,114 @@
+"""Skills: what there is for a directory, switching them, folders of the client's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from app_server.apis.result import HandlerResult
+from app_server.apis.services import ConfigSource
+from app_server.apis.v2.notify import ThreadNotifier
+from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
+from app_server.core.errors import ConfigError
+from app_server.core.skills.skill import Skill, SkillAppearance, SkillOwner, SkillSet
+from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
+from app_server.core.threads import run_in_thread
+from app_server.rpc.errors import RpcError, invalid_request
+from protocol.jsonrpc import INVALID_PARAMS
+from protocol.records import dataclass
+from protocol.v2 import skills as wire
+from protocol.v2.notifications import SKILLS_CHANGED
+
+MAX_DIRECTORIES = 100
+"""In one request."""
+
+_SCOPES = {
+    SkillOwner.REPOSITORY: wire.SkillScope.REPO,
+    SkillOwner.USER: wire.SkillScope.USER,
+    SkillOwner.SYSTEM: wire.SkillScope.SYSTEM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SkillsContext:
+    config: ConfigSource
+    catalog: SkillCatalog
+    notifier: ThreadNotifier
+
+    def announce_change(self) -> None:
+        self.notifier.notify(SKILLS_CHANGED, wire.SkillsChangedNotification())
+
+
+async def skills_list(context: SkillsContext, params: wire.SkillsListParams) -> wire.SkillsListResponse:
+    """Read from the disk each time, so there is nothing for `forceReload` to do."""
+    cwds = params.cwds or (str(context.config.cwd),)
+    if len(cwds) > MAX_DIRECTORIES:
+        raise invalid_request(f"at most {MAX_DIRECTORIES} directories at once", "invalid_params", "cwds")
+    entries = []
+    for cwd in cwds:
+        found = await context.catalog.list(context.config.cwd / cwd)
+        entries.append(_entry(cwd, found))
+    return wire.SkillsListResponse(data=tuple(entries))
+
+
+async def skills_extra_roots_set(
+    context: SkillsContext, params: wire.SkillsExtraRootsSetParams
+) -> HandlerResult[wire.SkillsExtraRootsSetResponse]:
+    if len(params.extra_roots) > MAX_EXTRA_ROOTS:
+        raise invalid_request(f"at most {MAX_EXTRA_ROOTS} folders", "invalid_params", "extraRoots")
+    context.catalog.set_extra_roots(params.extra_roots)
+    return HandlerResult(wire.SkillsExtraRootsSetResponse(), _announcing(context))
+
+
+async def skills_config_write(
+    context: SkillsContext, params: wire.SkillsConfigWriteParams
+) -> HandlerResult[wire.SkillsConfigWriteResponse]:
+    name = params.name.strip() if params.name is not None else None
+    if (name is None) is (params.path is None) or name == "":
+        text = "skills/config/write requires exactly one of path or name"
+        raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "name"})
+    switch = SkillSwitch(name, params.path, params.enabled)
+    try:
+        await run_in_thread(write_skill_switch, context.config.home, switch)
+    except ConfigError as error:
+        raise invalid_request(str(error), "config") from error
+    return HandlerResult(
+        wire.SkillsConfigWriteResponse(effective_enabled=params.enabled), _announcing(context)
+    )
+
+
+def _announcing(context: SkillsContext) -> Callable[[], Awaitable[None]]:
+    async def announce() -> None:
+        context.announce_change()
+
+    return announce
+
+
+def _entry(cwd: str, found: SkillSet) -> wire.SkillsListEntry:
+    return wire.SkillsListEntry(
+        cwd=cwd,
+        skills=tuple(_metadata(skill) for skill in found.skills),
+        errors=tuple(wire.SkillErrorInfo(path=each.path, message=each.message) for each in found.problems),
+    )
+
+
+def _metadata(skill: Skill) -> wire.SkillMetadata:
+    return wire.SkillMetadata(
+        name=skill.name,
+        description=skill.description,
+        short_description=skill.short_description,
+        path=skill.path,
+        scope=_SCOPES[skill.owner],
+        enabled=skill.enabled,
+        interface=None if skill.appearance is None else _interface(skill.appearance),
+    )
+
+
+def _interface(shown: SkillAppearance) -> wire.SkillInterface:
+    return wire.SkillInterface(
+        display_name=shown.display_name,
+        short_description=shown.short_description,
+        icon_small=shown.icon_small,
+        icon_large=shown.icon_large,
+        brand_color=shown.brand_color,
+        default_prompt=shown.default_prompt,
+    )

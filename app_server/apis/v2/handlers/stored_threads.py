@@ -1,0 +1,236 @@
+"""Changes to stored threads: archive, unarchive, delete, name, metadata.
+
+A thread that is open here is ended before its file is moved or deleted: its turn first, then the thread, then the
+response, then the notification of what happened to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from app_server.apis.result import HandlerResult
+from app_server.apis.v2.handlers.reading import FoundThread, ReadingContext
+from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.thread_ids import archived_not_found, parse_thread_id, rollout_not_found
+from app_server.apis.v2.thread_view import thread_view
+from app_server.conversations.manager import ConversationManager
+from app_server.core.errors import ConversationError, RolloutNotFound
+from app_server.core.rollout.archive import (
+    archivable,
+    archive_rollout,
+    delete_rollout,
+    require_unused,
+    unarchive_rollout,
+)
+from app_server.core.rollout.disk import describe
+from app_server.core.rollout.head import Revision
+from app_server.core.rollout.listing import find_rollout
+from app_server.core.rollout.rollout_errors import RolloutBusy
+from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.thread_summary import find_archived, find_thread
+from app_server.core.threads import run_in_thread
+from app_server.rpc.errors import internal_error, invalid_request
+from protocol.base import WireModel
+from protocol.ids import ConversationId
+from protocol.records import dataclass
+from protocol.table import AnyServerNotification
+from protocol.v2 import notifications as methods
+from protocol.v2.thread import NotLoadedThreadStatus, Thread
+from protocol.v2.thread_edit import (
+    ThreadArchiveParams,
+    ThreadArchiveResponse,
+    ThreadDeleteParams,
+    ThreadDeleteResponse,
+    ThreadMetadataGitInfoUpdateParams,
+    ThreadMetadataUpdateParams,
+    ThreadMetadataUpdateResponse,
+    ThreadSetNameParams,
+    ThreadSetNameResponse,
+    ThreadUnarchiveParams,
+    ThreadUnarchiveResponse,
+)
+from protocol.v2.thread_events import (
+    ThreadArchivedNotification,
+    ThreadDeletedNotification,
+    ThreadNameUpdatedNotification,
+    ThreadStatusChangedNotification,
+    ThreadUnarchivedNotification,
+)
+
+MOST_NAME = 4096
+"""Characters of a name, or of a field of metadata: every list shows them."""
+
+GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repository_url"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredThreadContext:
+    reading: ReadingContext
+    conversations: ConversationManager
+    notifier: ThreadNotifier
+    notes: ThreadNotes
+
+    @property
+    def home(self) -> Path:
+        return self.reading.config.home
+
+    def is_ephemeral(self, id: ConversationId) -> bool:
+        loaded = self.reading.live.summary(id)
+        return loaded is not None and loaded.ephemeral
+
+    async def end(self, id: ConversationId, rollout: Path) -> None:
+        """Ends the thread if it is open here. Raises RolloutBusy if it is open in another server."""
+        if self.conversations.find(id) is None:
+            await run_in_thread(require_unused, rollout)
+        elif await self.conversations.shut_down(id):
+            status = NotLoadedThreadStatus()
+            self.notifier.notify(
+                methods.THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=id, status=status)
+            )
+
+    def afterwards(self, row: AnyServerNotification, params: WireModel) -> Callable[[], Awaitable[None]]:
+        async def notify() -> None:
+            self.notifier.notify(row, params)
+
+        return notify
+
+
+async def thread_archive(
+    context: StoredThreadContext, params: ThreadArchiveParams
+) -> HandlerResult[ThreadArchiveResponse]:
+    id = parse_thread_id(params.thread_id)
+    rollout = await _stored(context, id)
+    with _failures(id, "archive"):
+        await run_in_thread(archivable, context.home, id, rollout)
+        await context.end(id, rollout)
+        await run_in_thread(archive_rollout, context.home, id, rollout)
+    archived = ThreadArchivedNotification(thread_id=id)
+    return HandlerResult(ThreadArchiveResponse(), context.afterwards(methods.THREAD_ARCHIVED, archived))
+
+
+async def thread_unarchive(
+    context: StoredThreadContext, params: ThreadUnarchiveParams
+) -> HandlerResult[ThreadUnarchiveResponse]:
+    id = parse_thread_id(params.thread_id)
+    rollout = await run_in_thread(find_archived, context.home, id)
+    if rollout is None:
+        raise archived_not_found(id)
+    with _failures(id, "unarchive"):
+        path = await run_in_thread(unarchive_rollout, context.home, rollout)
+        thread = await _shown(context, FoundThread(id, path, None))
+    unarchived = ThreadUnarchivedNotification(thread_id=id)
+    response = ThreadUnarchiveResponse(thread=thread)
+    return HandlerResult(response, context.afterwards(methods.THREAD_UNARCHIVED, unarchived))
+
+
+async def thread_delete(
+    context: StoredThreadContext, params: ThreadDeleteParams
+) -> HandlerResult[ThreadDeleteResponse]:
+    id = parse_thread_id(params.thread_id)
+    if context.is_ephemeral(id):
+        raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
+    try:
+        rollout = await run_in_thread(find_thread, context.home, id)
+    except RolloutNotFound:
+        raise rollout_not_found(id) from None
+
+    def delete() -> None:
+        delete_rollout(rollout)
+        context.notes.forget(id)
+
+    with _failures(id, "delete"):
+        await context.end(id, rollout)
+        await run_in_thread(delete)
+    deleted = ThreadDeletedNotification(thread_id=id)
+    return HandlerResult(ThreadDeleteResponse(), context.afterwards(methods.THREAD_DELETED, deleted))
+
+
+async def thread_name_set(
+    context: StoredThreadContext, params: ThreadSetNameParams
+) -> HandlerResult[ThreadSetNameResponse]:
+    id, name = parse_thread_id(params.thread_id), params.name.strip()
+    if not name:
+        raise invalid_request("thread name must not be empty", "invalid_params", "name")
+    _require_short(name, "name", "thread name")
+    _require_stored(context, id)
+    await _stored(context, id)
+    with _failures(id, "name"):
+        await run_in_thread(context.notes.set_name, id, name)
+    named = ThreadNameUpdatedNotification(thread_id=id, thread_name=name)
+    return HandlerResult(ThreadSetNameResponse(), context.afterwards(methods.THREAD_NAME_UPDATED, named))
+
+
+async def thread_metadata_update(
+    context: StoredThreadContext, params: ThreadMetadataUpdateParams
+) -> ThreadMetadataUpdateResponse:
+    id, update = parse_thread_id(params.thread_id), params.git_info
+    if update is None:
+        raise invalid_request("thread metadata update must include at least one field", "invalid_params")
+    changes = _git_changes(update)
+    _require_stored(context, id)
+    thread = await context.reading.find(id)
+    if thread.path is None:
+        raise rollout_not_found(id)
+    before = (await context.reading.summary(thread)).origin.git_info or Revision(None, None, None)
+    with _failures(id, "change"):
+        await run_in_thread(context.notes.set_revision, id, replace(before, **changes))
+    return ThreadMetadataUpdateResponse(thread=await _shown(context, thread))
+
+
+# --- parts
+def _git_changes(update: ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:
+    """The fields that the request names; null clears one. Raises RpcError."""
+    changes: dict[str, str | None] = {}
+    for name, stored in GIT_FIELDS.items():
+        if name not in update.model_fields_set:
+            continue
+        value: str | None = getattr(update, name)
+        shown = "gitInfo.originUrl" if name == "origin_url" else f"gitInfo.{name}"
+        if value is not None:
+            value = value.strip()
+            if not value:
+                raise invalid_request(f"{shown} must not be empty", "invalid_params", shown)
+            _require_short(value, shown, shown)
+        changes[stored] = value
+    if not changes:
+        raise invalid_request("gitInfo must include at least one field", "invalid_params", "gitInfo")
+    return changes
+
+
+def _require_short(text: str, field: str, what: str) -> None:
+    if len(text) > MOST_NAME:
+        raise invalid_request(f"{what} must be at most {MOST_NAME} characters long", "invalid_params", field)
+
+
+def _require_stored(context: StoredThreadContext, id: ConversationId) -> None:
+    if context.is_ephemeral(id):
+        raise invalid_request(f"ephemeral thread does not support metadata updates: {id}", "ephemeral")
+
+
+async def _stored(context: StoredThreadContext, id: ConversationId) -> Path:
+    """Where it is stored, outside the archive. Raises RpcError."""
+    try:
+        return await run_in_thread(find_rollout, context.home, id)
+    except RolloutNotFound:
+        raise rollout_not_found(id) from None
+
+
+async def _shown(context: StoredThreadContext, thread: FoundThread) -> Thread:
+    status = context.reading.rendering.status(context.reading.live.status(thread.id))
+    return thread_view(await context.reading.summary(thread), status)
+
+
+@contextmanager
+def _failures(id: ConversationId, verb: str) -> Iterator[None]:
+    """What the file system refuses, as errors of this API."""
+    try:
+        yield
+    except RolloutBusy:
+        raise invalid_request(f"thread {id} already has an active writer", "busy") from None
+    except ConversationError as error:
+        raise internal_error(str(error), "storage") from error
+    except OSError as error:
+        raise internal_error(f"failed to {verb} thread {id}: {describe(error)}", "storage") from error

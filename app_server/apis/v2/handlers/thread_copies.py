@@ -1,0 +1,159 @@
+"""A thread that begins as a copy of another, and a thread that is taken back to an earlier turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app_server.apis.result import HandlerResult
+from app_server.apis.v2 import spelling
+from app_server.apis.v2.handlers.threads import (
+    SUBSCRIPTION,
+    ThreadContext,
+    all_turns,
+    in_force,
+    load,
+    loaded,
+    overrides_of,
+    shown_thread,
+    stored_path,
+    stored_settings,
+    usage_so_far,
+)
+from app_server.apis.v2.thread_ids import parse_thread_id, rollout_not_found
+from app_server.conversations.live import LiveConversation
+from app_server.conversations.status import Activity, ConversationStatus
+from app_server.core.opening import Fork, Revert, StoredRollout
+from app_server.core.rollout.rollout_names import parse_rollout_name
+from app_server.core.rollout.turn_cuts import TurnCut, TurnNotFound, cut_before, cut_behind
+from app_server.core.rollout.turn_pages import PageRequest
+from app_server.core.threads import run_in_thread
+from app_server.rpc.errors import invalid_request
+from protocol.v2.notifications import (
+    THREAD_REVERTED,
+    THREAD_STARTED,
+    THREAD_STATUS_CHANGED,
+    THREAD_TOKEN_USAGE_UPDATED,
+)
+from protocol.v2.thread_edit import ThreadRevertParams, ThreadRevertResponse
+from protocol.v2.thread_events import (
+    ThreadRevertedNotification,
+    ThreadStartedNotification,
+    ThreadStatusChangedNotification,
+)
+from protocol.v2.thread_open import ThreadForkParams, ThreadForkResponse
+
+
+async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> HandlerResult[ThreadForkResponse]:
+    """The copy has the turns under their ids; one that runs is interrupted there."""
+    if params.before_turn_id is not None and params.last_turn_id is not None:
+        raise invalid_request("`beforeTurnId` cannot be combined with `lastTurnId`", "invalid_params")
+    if params.ephemeral and not params.exclude_turns:
+        raise invalid_request("ephemeral thread/fork requires `excludeTurns: true`", "ephemeral")
+    id, path = await _source(context, params)
+    keeps = await _kept_lines(context, params, id, path)
+    overrides = await run_in_thread(stored_settings, path, overrides_of(params))
+    config = load(context, overrides)
+    context.warm_up.expect_turn()
+    origin = Fork(path, keeps, params.ephemeral)
+    live, opened = await context.conversations.open(config, origin, context.operation_ids())
+    live.session.restore_usage(opened.initial_messages)
+    live.unloads = True
+    await context.seeds.follow(live, context.make_adapter)
+    turns = () if params.exclude_turns else await all_turns(context, live)
+    thread = await shown_thread(context, live, turns)
+    response = ThreadForkResponse(thread=thread, **in_force(live))
+    usage = await usage_so_far(context, live)
+
+    async def announce() -> None:
+        started = ThreadStartedNotification(thread=thread.model_copy(update={"turns": ()}))
+        context.notifier.notify(THREAD_STARTED, started)
+        live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
+        if usage is not None:
+            context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
+
+    return HandlerResult(response, announce)
+
+
+async def thread_revert(
+    context: ThreadContext, params: ThreadRevertParams
+) -> HandlerResult[ThreadRevertResponse]:
+    """The thread ends and is loaded again without the turn and what came behind it; files stay as they are."""
+    before = loaded(context, params.thread_id)
+    path = before.rollout_path
+    if path is None:
+        raise invalid_request("ephemeral threads do not support thread/revert", "ephemeral")
+    cut = await _cut(context, before.id, path, params.before_turn_id)
+    assert cut.keeps is not None
+    was_subscribed, raw = before.subscribed(context.make_adapter), before.wants_raw(context.make_adapter)
+    await before.hand_over()
+    _tell_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
+    origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.settings))
+    live, opened = await context.conversations.open(before.session.config, origin, context.operation_ids())
+    live.session.restore_usage(opened.initial_messages)
+    live.unloads = True
+    await context.seeds.follow(live, context.make_adapter)
+    _tell_status(context, live.id, live.status)
+    turns, items = await _last(context, live)
+    response = ThreadRevertResponse(
+        thread=await shown_thread(context, live), turns_backwards_cursor=turns, items_backwards_cursor=items
+    )
+
+    async def announce() -> None:
+        context.notifier.notify(THREAD_REVERTED, ThreadRevertedNotification(thread_id=live.id))
+        if was_subscribed:
+            live.subscribe(SUBSCRIPTION, context.make_adapter, raw=raw)
+
+    return HandlerResult(response, announce)
+
+
+# --- parts
+async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
+    """The id and the file of what is copied."""
+    if params.path is not None:
+        path = context.config.home / params.path
+        name = parse_rollout_name(path.name)
+        return (params.thread_id if name is None else name.conversation_id), path
+    id = parse_thread_id(params.thread_id)
+    live = context.conversations.find(id)
+    if live is None:
+        return id, await stored_path(context, id)
+    if live.rollout_path is None:
+        raise rollout_not_found(id)
+    live.session.store()
+    return id, live.rollout_path
+
+
+async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str, path: Path) -> int | None:
+    """None: all of them."""
+    if params.before_turn_id is not None:
+        return (await _cut(context, id, path, params.before_turn_id)).keeps
+    if params.last_turn_id is None:
+        return None
+    running = context.loaded.running(id)
+    if running is not None and running.id == params.last_turn_id:
+        text = f"lastTurnId '{running.id}' identifies an in-progress turn"
+        raise invalid_request(text, "turn_in_progress", "lastTurnId")
+    return (await _cut(context, id, path, params.last_turn_id, behind=True)).keeps
+
+
+async def _cut(context: ThreadContext, id: str, path: Path, turn_id: str, *, behind: bool = False) -> TurnCut:
+    find = cut_behind if behind else cut_before
+    try:
+        return await run_in_thread(find, path, id, context.reading.indexes, turn_id)
+    except TurnNotFound as error:
+        raise invalid_request(str(error), "turn_not_found") from None
+
+
+async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | None, str | None]:
+    """Cursors from which a client goes back through the turns and the items."""
+    newest = PageRequest(limit=1, newest_first=True)
+    thread = await context.reading.find(live.id)
+    return await context.reading.read(
+        thread,
+        lambda history: (history.turns(newest).backwards_cursor, history.items(newest).backwards_cursor),
+    )
+
+
+def _tell_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
+    changed = ThreadStatusChangedNotification(thread_id=id, status=spelling.thread_status(status))
+    context.notifier.notify(THREAD_STATUS_CHANGED, changed)

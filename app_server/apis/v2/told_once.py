@@ -1,0 +1,22 @@
+"""What the client is told once, although every thread has it: the limits of the account, warnings about settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+
+from app_server.apis.v2.account_limits import AccountLimits
+from protocol.records import dataclass
+
+
+def _nothing_told(warning: str) -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class ToldOnce:
+    """Of one connection."""
+
+    limits: AccountLimits = field(default_factory=AccountLimits)
+    told: Callable[[str], bool] = _nothing_told
+    """Whether the client knows a warning already."""

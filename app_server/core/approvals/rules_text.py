@@ -1,0 +1,142 @@
+"""The text of a rules file: calls of `prefix_rule`, in the syntax that Python and Starlark share. Pure; nothing is run.
+
+A file with anything else in it is damaged. Its allowing rules do not hold then, because what follows may have been
+meant to limit them; rules that ask or forbid hold wherever they can be read.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
+from protocol.records import dataclass
+
+DECISIONS = {
+    "allow": RuleDecision.ALLOW,
+    "prompt": RuleDecision.PROMPT,
+    "forbidden": RuleDecision.FORBIDDEN,
+}
+ARGUMENTS = frozenset({"pattern", "decision", "justification", "match", "not_match"})
+OTHER_CALLS = frozenset({"network_rule", "host_executable"})
+"""Rules of other kinds, which belong to features that this server lacks."""
+
+MOST_RULES = 4_096
+_START = re.compile(r"^prefix_rule\s*\(", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RulesText:
+    """What a file says."""
+
+    rules: tuple[PrefixRule, ...]
+    damage: str | None = None
+    """The first thing that could not be read, and where: `line 3: …`."""
+
+
+class _Damage(Exception):
+    """A statement that cannot be read."""
+
+
+def parse_rules(text: str) -> RulesText:
+    try:
+        rules = _parse(text)
+    except _Damage as damage:
+        return RulesText(tuple(rule for rule in _readable(text) if rule.decision), str(damage))
+    return RulesText(tuple(rules))
+
+
+def rule_line(words: Sequence[str]) -> str:
+    """The statement that allows commands which begin with these words."""
+    listed = ", ".join(json.dumps(word, ensure_ascii=False) for word in words)
+    return f'prefix_rule(pattern=[{listed}], decision="allow")\n'
+
+
+def _readable(text: str) -> list[PrefixRule]:
+    """Of a damaged file: the rules that can be read one by one."""
+    starts = [found.start() for found in _START.finditer(text)][:MOST_RULES]
+    rules: list[PrefixRule] = []
+    for start, end in pairwise([*starts, len(text)]):
+        try:
+            rules += _parse(_without_rest(text[start:end]))
+        except _Damage:
+            continue
+    return rules
+
+
+def _without_rest(statement: str) -> str:
+    """Up to the last line that may end a call."""
+    end = statement.rfind(")")
+    return statement[: end + 1]
+
+
+def _parse(text: str) -> list[PrefixRule]:
+    try:
+        module = ast.parse(text)
+    except SyntaxError as error:
+        raise _Damage(f"line {error.lineno or 1}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise _Damage("line 1: this is no text that can be parsed") from None
+    if len(module.body) > MOST_RULES:
+        raise _Damage(f"line {module.body[MOST_RULES].lineno}: there are more than {MOST_RULES} rules")
+    rules = []
+    for statement in module.body:
+        try:
+            rule = _statement(statement)
+        except (ValueError, RecursionError) as error:
+            raise _Damage(f"line {statement.lineno}: {error}") from None
+        if rule is not None:
+            rules.append(rule)
+    return rules
+
+
+def _statement(statement: ast.stmt) -> PrefixRule | None:
+    """None for a rule of another kind. Raises ValueError."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="prefix_rule"), args=[], keywords=keywords)):
+            return _rule({str(each.arg): ast.literal_eval(each.value) for each in keywords})
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in OTHER_CALLS:
+            return None
+        case _:
+            raise ValueError("expected a call of prefix_rule with named arguments")
+
+
+def _rule(arguments: Mapping[str, object]) -> PrefixRule:
+    if unknown := sorted(arguments.keys() - ARGUMENTS):
+        raise ValueError(f"prefix_rule has no argument {unknown[0][:100]}")
+    decision = arguments.get("decision", "allow")
+    if not isinstance(decision, str) or decision not in DECISIONS:
+        raise ValueError("expected decision to be allow, prompt or forbidden")
+    justification = arguments.get("justification")
+    if not (justification is None or isinstance(justification, str)):
+        raise ValueError("expected justification to be text")
+    rule = PrefixRule(_pattern(arguments.get("pattern")), DECISIONS[decision], justification)
+    for example in _examples(arguments.get("match", ())):
+        if not rule.matches(example):
+            raise ValueError(f"the example `{shlex.join(example)[:200]}` does not match")
+    for example in _examples(arguments.get("not_match", ())):
+        if rule.matches(example):
+            raise ValueError(f"the example `{shlex.join(example)[:200]}` matches")
+    return rule
+
+
+def _pattern(value: object) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError("expected pattern to be a list of words that is not empty")
+    return tuple(_words([each] if isinstance(each, str) else each) for each in value)
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
+        raise ValueError("expected a word, or a list of words that is not empty")
+    return tuple(value)
+
+
+def _examples(value: object) -> list[tuple[str, ...]]:
+    if not isinstance(value, list | tuple):
+        raise ValueError("expected examples to be a list of commands")
+    return [tuple(shlex.split(each)) if isinstance(each, str) else _words(each) for each in value]

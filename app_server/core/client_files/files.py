@@ -1,0 +1,125 @@
+"""Files for a client, with the rights of the user: read, written, listed, removed.
+
+Synchronous, for worker threads. What is read is bounded. Errors are those of the system (OSError), or FileRefused where
+the request itself is the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable
+from functools import partial
+
+from app_server.core.client_files.opening import FileRefused, opened
+from app_server.core.client_files.replacing import replace_content, write_all
+from protocol.records import dataclass
+
+MAX_READ_BYTES = 48 << 20
+"""Of one file. As much as a client can write with one message of 64 MiB."""
+MAX_ENTRIES = 200_000
+"""Names of one directory."""
+READ_SIZE = 1 << 20
+
+_UNSHOWABLE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    is_directory: bool
+    is_file: bool
+    is_symlink: bool
+    created_ms: int
+    """0 where the system does not say."""
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """What a link leads to counts; one that leads nowhere is neither."""
+
+    name: str
+    is_directory: bool
+    is_file: bool
+
+
+def read_file(path: str, home: str) -> bytes:
+    with opened(path, home) as (descriptor, info):
+        if info.st_size > MAX_READ_BYTES:
+            raise _too_large(path)
+        parts: list[bytes] = []
+        left = MAX_READ_BYTES + 1
+        while left and (part := os.read(descriptor, min(left, READ_SIZE))):
+            parts.append(part)
+            left -= len(part)
+        if not left:
+            raise _too_large(path)
+        return b"".join(parts)
+
+
+def write_file(path: str, data: bytes) -> None:
+    replace_content(path, partial(write_all, data=data), len(data))
+
+
+def create_directory(path: str, *, recursive: bool) -> None:
+    """Those above it too, if `recursive`; then it may exist already."""
+    if recursive:
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.mkdir(path)
+
+
+def metadata(path: str) -> Metadata:
+    info = os.stat(path)
+    born = getattr(info, "st_birthtime", 0)
+    return Metadata(
+        is_directory=stat.S_ISDIR(info.st_mode),
+        is_file=stat.S_ISREG(info.st_mode),
+        is_symlink=os.path.islink(path),
+        created_ms=int(born * 1000),
+        modified_ms=info.st_mtime_ns // 1_000_000,
+    )
+
+
+def list_directory(path: str) -> list[DirectoryEntry]:
+    """By name. Bytes of a name that are no text are shown as U+FFFD."""
+    found: list[DirectoryEntry] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if len(found) == MAX_ENTRIES:
+                raise FileRefused(f"path `{path}` has more than {MAX_ENTRIES:,} entries", "too_large")
+            name = _UNSHOWABLE.sub("\ufffd", entry.name)
+            found.append(DirectoryEntry(name, _leads_to(entry.is_dir), _leads_to(entry.is_file)))
+    found.sort(key=lambda entry: entry.name)
+    return found
+
+
+def remove(path: str, *, recursive: bool, force: bool) -> None:
+    """A link is removed, not what it leads to. `force`: nothing there is no error."""
+    if os.path.realpath(path) == "/":
+        raise FileRefused("the root directory is not removed")
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+        elif recursive:
+            shutil.rmtree(path)
+        else:
+            os.rmdir(path)
+    except FileNotFoundError:
+        if not force:
+            raise
+    except RecursionError:
+        raise FileRefused(f"path `{path}` is nested too deeply to be removed", "too_large") from None
+
+
+def _too_large(path: str) -> FileRefused:
+    return FileRefused(f"path `{path}` is larger than {MAX_READ_BYTES:,} bytes", "too_large")
+
+
+def _leads_to(is_kind: Callable[[], bool]) -> bool:
+    try:
+        return is_kind()
+    except OSError:  # a link in a circle
+        return False

@@ -1,0 +1,87 @@
+"""The system calls of inotify (Linux). One instance watches any number of directories.
+
+The packages for this make an instance and a thread for each watch, of which a user may have 128.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+from functools import cache
+
+from protocol.records import dataclass
+
+MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
+MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
+DELETE_SELF, MOVE_SELF = 0x400, 0x800
+OVERFLOW, IGNORED = 0x4000, 0x8000
+ONLY_DIRECTORIES = 0x1000000
+
+NAMES = MOVED_FROM | MOVED_TO | CREATE | DELETE
+"""A name has come, or is gone."""
+ITSELF = DELETE_SELF | MOVE_SELF | IGNORED
+"""The directory is no longer at its place, or no longer watched."""
+WATCHED = MODIFY | ATTRIB | CLOSE_WRITE | NAMES | DELETE_SELF | MOVE_SELF | ONLY_DIRECTORIES
+
+READ_SIZE = 1 << 16
+_HEAD = struct.Struct("iIII")
+
+
+@dataclass(frozen=True, slots=True)
+class InotifyEvent:
+    descriptor: int
+    """Of the watched directory; -1 for an overflow of the queue."""
+    mask: int
+    name: str
+    """In the directory, its bytes that are no text replaced; empty for the directory itself."""
+
+
+class Inotify:
+    """One instance. `number` is readable when there are events. Raises OSError, also where there is no inotify."""
+
+    def __init__(self) -> None:
+        self.number = _checked(_libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def add(self, directory: str) -> int:
+        """The descriptor of the directory; the same again for one that is watched already."""
+        return _checked(_libc().inotify_add_watch(self.number, os.fsencode(directory), WATCHED))
+
+    def remove(self, descriptor: int) -> None:
+        """The kernel may have removed it already, with its directory."""
+        _libc().inotify_rm_watch(self.number, descriptor)
+
+    def read(self) -> list[InotifyEvent]:
+        try:
+            return list(parse_events(os.read(self.number, READ_SIZE)))
+        except BlockingIOError:
+            return []
+
+    def close(self) -> None:
+        os.close(self.number)
+
+
+def parse_events(data: bytes) -> Iterator[InotifyEvent]:
+    at = 0
+    while at + _HEAD.size <= len(data):
+        descriptor, mask, _, size = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        yield InotifyEvent(descriptor, mask, data[at : at + size].rstrip(b"\0").decode("utf-8", "replace"))
+        at += size
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "inotify_init1"):
+        raise OSError(f"watching files is not supported on {os.uname().sysname}")
+    libc.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+    return libc
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

@@ -1,0 +1,243 @@
+"""Tells a client of changes at paths: of a file, or of a directory and the names in it, not deeper.
+
+A path may come and go: the nearest directory above it that exists is watched too. Changes are collected for a moment
+and told together; more of them than a client would look at one by one are told as a change of the watched path itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.core.client_files import inotify
+from app_server.core.client_files.inotify import Inotify, InotifyEvent
+from app_server.core.client_files.opening import FileRefused
+from app_server.core.threads import run_in_thread
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+MAX_WATCHES = 4096
+MAX_ID = 1000
+"""Characters of an id, which comes with every change."""
+MAX_CHANGES = 512
+"""Paths of one watch that are told one by one."""
+COLLECT_SECONDS = 0.1
+PIECE = 32 * 1024
+"""Characters of paths in one notification: clients read lines of 64 KiB."""
+TRIES = 16
+"""How often a path is looked at anew that changes while it is looked at."""
+
+Tell = Callable[[str, Sequence[str]], Awaitable[None]]
+"""Tells the client: the id of a watch, and what changed. May wait until the client has read enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlace:
+    """Where changes of a path are noticed."""
+
+    inside: int | None = None
+    """The descriptor of the path itself, while it is a directory."""
+    above: int | None = None
+    """That of the nearest directory above it."""
+    component: str = ""
+    """The name in that directory which leads to the path."""
+    exists: bool = False
+
+
+NOWHERE = WatchPlace()
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """One watched path."""
+
+    id: str
+    path: str
+    place: WatchPlace = NOWHERE
+    is_told: bool = False
+    changed: set[str] = field(default_factory=set)
+
+    @property
+    def descriptors(self) -> set[int]:
+        return {each for each in (self.place.inside, self.place.above) if each is not None}
+
+    def add(self, path: str) -> None:
+        if self.changed == {self.path}:
+            return
+        self.changed.add(path)
+        if len(self.changed) > MAX_CHANGES:
+            self.changed = {self.path}
+
+
+class FileWatcher:
+    """The watches of one client. The first starts two tasks in `tasks`, which run until the client leaves."""
+
+    def __init__(self, tell: Tell, tasks: TaskGroup) -> None:
+        self._tell, self._tasks = tell, tasks
+        self._inotify: Inotify | None = None
+        self._watches: dict[str, Watch] = {}
+        self._users: dict[int, set[Watch]] = {}
+        """By descriptor."""
+        self._changed = anyio.Event()
+        self._placing = anyio.Lock()
+
+    async def watch(self, id: str, path: str) -> str:
+        """The path in its plain form. Nothing is told before `begin`. Raises FileRefused, OSError."""
+        if id in self._watches:
+            raise FileRefused(f"watchId already exists: {id}", "watch_exists")
+        if len(id) > MAX_ID:
+            raise FileRefused(f"watchId must have at most {MAX_ID} characters")
+        if len(self._watches) >= MAX_WATCHES:
+            raise FileRefused(f"no more than {MAX_WATCHES} paths can be watched", "too_many_watches")
+        if self._inotify is None:
+            self._inotify = Inotify()
+            self._tasks.start_soon(self._read, self._inotify, name="file watches")
+            self._tasks.start_soon(self._report, name="file changes")
+        watch = self._watches[id] = Watch(id, "/" + os.path.normpath(path).lstrip("/"))
+        try:
+            await self._place(self._inotify, watch)
+        except BaseException:
+            self.unwatch(id)
+            raise
+        return watch.path
+
+    def begin(self, id: str) -> None:
+        """From now on changes are told."""
+        watch = self._watches.get(id)
+        if watch is not None:
+            watch.is_told = True
+            self._changed.set()
+
+    def unwatch(self, id: str) -> None:
+        watch = self._watches.pop(id, None)
+        if watch is not None and self._inotify is not None:
+            self._release(self._inotify, watch, watch.descriptors)
+
+    # --- what is watched
+    async def _place(self, source: Inotify, watch: Watch) -> None:
+        async with self._placing:
+            used = watch.descriptors
+            try:
+                watch.place = await run_in_thread(_find_place, source, watch.path, used)
+            finally:
+                if self._watches.get(watch.id) is not watch:
+                    watch.place = NOWHERE
+                for descriptor in watch.descriptors:
+                    self._users.setdefault(descriptor, set()).add(watch)
+                self._release(source, watch, used - watch.descriptors)
+
+    def _release(self, source: Inotify, watch: Watch, descriptors: set[int]) -> None:
+        for descriptor in descriptors:
+            users = self._users.get(descriptor, set())
+            users.discard(watch)
+            if not users:
+                self._users.pop(descriptor, None)
+                source.remove(descriptor)
+
+    # --- events
+    async def _read(self, source: Inotify) -> None:
+        try:
+            while True:
+                await anyio.wait_readable(source.number)
+                moved: set[Watch] = set()
+                for event in source.read():
+                    moved |= self._take(event)
+                for watch in moved:
+                    await self._place_again(source, watch)
+                self._changed.set()
+        finally:
+            source.close()
+
+    def _take(self, event: InotifyEvent) -> set[Watch]:
+        """Note what changed; returns the watches whose path may lead elsewhere now."""
+        if event.mask & inotify.OVERFLOW:
+            for watch in self._watches.values():
+                watch.changed = {watch.path}
+            return set(self._watches.values())
+        moved: set[Watch] = set()
+        users = self._users.get(event.descriptor, ())
+        if event.mask & inotify.IGNORED:
+            self._users.pop(event.descriptor, None)
+        for watch in users:
+            if event.mask & inotify.ITSELF:
+                moved.add(watch)
+            elif event.descriptor == watch.place.inside and event.name:
+                watch.add(os.path.join(watch.path, event.name))
+            if event.descriptor == watch.place.above and event.name == watch.place.component:
+                if watch.place.exists:
+                    watch.add(watch.path)
+                if event.mask & inotify.NAMES:
+                    moved.add(watch)
+        return moved
+
+    async def _place_again(self, source: Inotify, watch: Watch) -> None:
+        existed = watch.place.exists
+        try:
+            await self._place(source, watch)
+        except (OSError, FileRefused) as error:
+            log.warning("fs/watch: %s cannot be watched any more: %s", watch.path, error)
+        if existed or watch.place.exists:
+            watch.add(watch.path)
+
+    # --- notifications
+    async def _report(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            await anyio.sleep(COLLECT_SECONDS)
+            for watch in list(self._watches.values()):
+                if not watch.is_told or not watch.changed:
+                    continue
+                paths, watch.changed = sorted(watch.changed), set()
+                for piece in _pieces(paths):
+                    await self._tell(watch.id, piece)
+                    if self._watches.get(watch.id) is not watch:
+                        break
+
+
+def _find_place(source: Inotify, path: str, used: set[int]) -> WatchPlace:
+    """Watch the path and the nearest directory above it. It may change meanwhile, so look again after watching. `used`
+    gets every descriptor that was made.
+    """
+    for _ in range(TRIES):
+        folder, component = _nearest(path)
+        above = source.add(folder) if component else None
+        inside = source.add(path) if _is_directory(path) else None
+        used |= {each for each in (above, inside) if each is not None}
+        if _nearest(path) == (folder, component) and _is_directory(path) == (inside is not None):
+            return WatchPlace(inside, above, component, os.path.lexists(path))
+    raise FileRefused(f"path `{path}` changes too quickly to be watched")
+
+
+def _nearest(path: str) -> tuple[str, str]:
+    """The nearest directory above `path`, and the name in it that leads on; no name for the root directory."""
+    folder, component = os.path.split(path)
+    while component and not _is_directory(folder):
+        folder, component = os.path.split(folder)
+    return folder, component
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _pieces(paths: Sequence[str]) -> list[list[str]]:
+    pieces: list[list[str]] = [[]]
+    size = 0
+    for path in paths:
+        size += len(path)
+        if size > PIECE and pieces[-1]:
+            pieces.append([])
+            size = len(path)
+        pieces[-1].append(path)
+    return pieces

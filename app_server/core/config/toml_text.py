@@ -1,0 +1,78 @@
+"""TOML texts that say other settings than before, and keep comments, order and spacing of all else. Pure.
+
+Import it late: the parser that keeps comments is slow to load, and most servers never edit a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT
+
+from app_server.core.config.edit import same_settings
+from protocol.base import Json
+
+
+class UnsafeEdit(Exception):
+    """The form of the file does not allow to change it without changing more."""
+
+
+def edited_text(text: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:
+    """A text that says `after`, from one that says `before`. Raises UnsafeEdit; the caller checks the result."""
+    try:
+        document = tomlkit.parse(text)
+        _change(document, before, after)
+        return tomlkit.dumps(document)
+    except (
+        TOMLKitError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise UnsafeEdit from error
+
+
+def _change(
+    document: MutableMapping[str, Json], before: Mapping[str, Json], after: Mapping[str, Json]
+) -> None:
+    for name in before:
+        if name not in after:
+            del document[name]
+    for name, value in after.items():
+        present: Json = before.get(name)
+        if name in before and same_settings(present, value):
+            continue
+        if isinstance(value, Mapping) and isinstance(present, Mapping):
+            _change(document[name], present, value)
+        elif value and isinstance(value, list) and isinstance(document.get(name), AoT):
+            _change_tables(document[name], present, value)
+        else:
+            document[name] = _item(value)
+
+
+def _change_tables(tables: AoT, before: Sequence[Json], after: Sequence[Json]) -> None:
+    """Entries that stay keep their text; new ones come behind them."""
+    kept = 0
+    for n, entry in enumerate(before):
+        stays = kept < len(after) and same_settings(entry, after[kept])
+        if stays:
+            kept += 1
+        else:
+            del tables[n - len(before) + len(tables)]
+    for entry in after[kept:]:
+        tables.append(_item(entry))
+
+
+def _item(value: Json) -> Json:
+    """A table that only holds tables needs no header of its own."""
+    if not isinstance(value, Mapping) or not value:
+        return value
+    table = tomlkit.table(is_super_table=all(isinstance(part, Mapping) and part for part in value.values()))
+    for name, part in sorted(value.items(), key=lambda entry: isinstance(entry[1], Mapping)):
+        table[name] = _item(part)
+    return table

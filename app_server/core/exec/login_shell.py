@@ -1,0 +1,152 @@
+"""Login shells whose start is taken over from an earlier one: a model runs each command with `bash -lc`, and a user's
+profile often takes longer than the command.
+
+The environment, functions and options that the profile leaves are recorded by a run of their own, in the same sandbox,
+once the same shell is used a second time. From then on the script runs in a plain shell that begins with what was
+recorded. Where anything about that is doubtful, the login shell runs as it was asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field, replace
+
+import anyio
+
+from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.exec.own_files import install_file, own_folder
+from protocol.records import dataclass
+
+FRESH_SECONDS = 300.0
+"""After this time, the profile is read again: the user may have changed it."""
+
+RECORD_MS = 10_000
+MAX_BYTES = 128 * 1024
+"""Of a recorded start. Larger ones take as long to restore as to run."""
+
+MAX_KEPT = 32
+
+NOT_TAKEN_OVER = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "BASH_ENV"})
+"""Variables that each shell sets for itself."""
+
+RECORD = r"""
+printf '\n%s\n' MARK; env -0 || exit; printf '\n%s\n' MARK; declare -f
+for __name in $(compgen -v); do
+  case $__name in
+    BASH*|_|__name|DIRSTACK|EPOCH*|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|OPTERR|OPTIND|PIPESTATUS|PPID) continue ;;
+    RANDOM|SECONDS|SHELLOPTS|SRANDOM|UID) continue ;;
+  esac
+  case ${!__name@a} in *x*|*r*) continue ;; esac
+  declare -p "$__name"
+done 2>/dev/null
+shopt -p | while read -r __line; do case $__line in *login_shell*|*restricted_shell*) ;; *) echo "$__line" ;; esac; done
+trap -p; alias -p; set +o; printf 'umask %s\n' "$(umask)"; printf '\n%s\n' MARK
+"""
+"""Writes the exported variables, then a script that restores the rest. MARK is a random word."""
+
+Key = tuple[str, str, bool, frozenset[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a login shell begins a script with."""
+
+    env: Mapping[str, str]
+    script: str
+    """A file that restores functions, options and variables that are not exported."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of one kind of login shell."""
+
+    at: float
+    start: Start | None = None
+    recording: bool = False
+
+
+@dataclass(slots=True)
+class LoginShells:
+    """The recorded starts of one server."""
+
+    home: str
+    clock: Callable[[], float] = anyio.current_time
+    _known: OrderedDict[Key, Known] = field(init=False, default_factory=OrderedDict)
+
+    def taken_over(self, spec: CommandSpec) -> CommandSpec:
+        """The command as it is to be run: as it is, or without the profile."""
+        key = _key(spec)
+        known = None if key is None else self._known.get(key)
+        if key is None or known is None or known.start is None:
+            return spec
+        if self.clock() - known.at > FRESH_SECONDS or not os.access(known.start.script, os.R_OK):
+            del self._known[key]
+            return spec
+        shell = shutil.which(spec.argv[0], path=spec.env.get("PATH", os.defpath))
+        if shell is None:
+            return spec
+        # The file restores the name, which error messages begin with.
+        env = {**known.start.env, "BASH_ENV": known.start.script}
+        return replace(spec, argv=(shell, "-c", spec.argv[2]), env=env)
+
+    def used(self, spec: CommandSpec) -> bool:
+        """Takes note of a command; True if the start of its shell is to be recorded now."""
+        key = _key(spec)
+        if key is None:
+            return False
+        known = self._known.get(key)
+        if known is not None and self.clock() - known.at <= FRESH_SECONDS:
+            first, known.recording = not known.recording, True
+            return first
+        self._known[key] = Known(self.clock())
+        self._known.move_to_end(key)
+        while len(self._known) > MAX_KEPT:
+            self._known.popitem(last=False)
+        return False
+
+    async def record(self, spec: CommandSpec, run: Callable[[CommandSpec], Awaitable[ExecResult]]) -> None:
+        """Runs the shell for what its profile leaves. `run` may raise what it likes: nothing is known then."""
+        key, mark = _key(spec), secrets.token_hex(16)
+        if key is None or (known := self._known.get(key)) is None:
+            return
+        script = RECORD.replace("MARK", mark)
+        result = await run(replace(spec, argv=(*spec.argv[:2], script), timeout_ms=RECORD_MS))
+        parts = result.stdout.split(f"\n{mark}\n".encode())
+        if result.exit_code != 0 or result.timed_out or len(parts) != 4 or len(result.stdout) > MAX_BYTES:
+            return
+        env = _environment(parts[1], spec.env)
+        name = spec.argv[0].encode(errors="surrogateescape")
+        content = b"unset BASH_ENV\nBASH_ARGV0=" + _quoted(name) + b"\n" + parts[2]
+        known.start = Start(env, self._install(content))
+
+    def _install(self, content: bytes) -> str:
+        folder = own_folder(self.home, "login-shells")
+        place = os.path.join(folder, f"{hashlib.sha256(content).hexdigest()[:32]}.bash")
+        install_file(place, content, 0o600)
+        return place
+
+
+def _key(spec: CommandSpec) -> Key | None:
+    """Equal for commands whose login shells begin the same; None for a command of another kind."""
+    if len(spec.argv) != 3 or spec.argv[1] != "-lc" or os.path.basename(spec.argv[0]) != "bash":
+        return None
+    if "BASH_ENV" in spec.env or ("/" in spec.argv[0] and not os.path.isabs(spec.argv[0])):
+        return None
+    return spec.argv[0], spec.cwd, spec.sandbox is None, frozenset(spec.env.items())
+
+
+def _environment(listed: bytes, given: Mapping[str, str]) -> dict[str, str]:
+    pairs = (
+        os.fsdecode(entry).partition("=") for entry in listed.rstrip(b"\n").split(b"\0") if b"=" in entry
+    )
+    env = {name: value for name, _, value in pairs if name not in NOT_TAKEN_OVER}
+    return env | {name: value for name, value in given.items() if name in NOT_TAKEN_OVER}
+
+
+def _quoted(text: bytes) -> bytes:
+    return b"'" + text.replace(b"'", b"'\\''") + b"'"

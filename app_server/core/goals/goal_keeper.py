@@ -1,0 +1,186 @@
+"""The goal of one conversation: who may change it how, what it has used, whether a turn is to be begun for it. Pure.
+
+Turns are begun only after the user asked for work in this process, by a turn or by setting the goal, and no longer once
+they interrupted one: a conversation that is resumed with an active goal waits for a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field, replace
+from typing import Final, Literal
+
+from app_server.core.errors import CoreError
+from protocol.engine.errors import ErrorClass
+from protocol.engine.goals import Goal, GoalStatus
+from protocol.events.tokens import TokenUsage
+from protocol.records import dataclass
+
+MAX_OBJECTIVE: Final = 4000
+MAX_TURNS_WITHOUT_A_CALL: Final = 10
+"""So many turns in a row in which the model only talks show that it will not get on by itself."""
+
+COUNTED = (GoalStatus.ACTIVE, GoalStatus.BUDGET_LIMITED)
+
+
+class GoalRefused(CoreError):
+    """The goal cannot be what was asked for."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NoGoal(CoreError):
+    """Something was to be changed about a goal, and there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalChange:
+    """What is None stays as it is; a budget of "none" is taken away."""
+
+    objective: str | None = None
+    status: GoalStatus | None = None
+    token_budget: int | Literal["none"] | None = None
+
+
+@dataclass(slots=True)
+class GoalKeeper:
+    goal: Goal | None = None
+    awake: bool = False
+    """Whether the user asked for work in this process and has not interrupted it since."""
+    _counted: TokenUsage = field(default_factory=TokenUsage)
+    """The conversation's usage that has been looked at."""
+    _since: float | None = None
+    """When the turn that runs was last looked at."""
+    _calls: bool = False
+    _turns_without_a_call: int = 0
+
+    @property
+    def wants_turn(self) -> bool:
+        return self.awake and self.goal is not None and self.goal.status is GoalStatus.ACTIVE
+
+    # --- the client
+    def set(self, change: GoalChange, now: int) -> Goal:
+        """Raises GoalRefused and NoGoal."""
+        objective = change.objective.strip() if change.objective is not None else None
+        _check(objective, change.token_budget)
+        goal = self.goal
+        if goal is None and objective is None:
+            raise NoGoal("no goal exists")
+        if goal is None:
+            goal = Goal(objective=objective or "", created_at=now, updated_at=now)
+        elif objective is not None and change.status is None:
+            goal = replace(goal, status=GoalStatus.ACTIVE)
+        budget = goal.token_budget
+        if change.token_budget is not None:
+            budget = None if change.token_budget == "none" else change.token_budget
+        goal = replace(
+            goal,
+            objective=objective or goal.objective,
+            status=change.status or goal.status,
+            token_budget=budget,
+            updated_at=now,
+        )
+        self._turns_without_a_call = 0
+        self.awake = self.awake or goal.status is GoalStatus.ACTIVE
+        return self._keep(goal)
+
+    def clear(self) -> bool:
+        """Whether there was one."""
+        had, self.goal = self.goal is not None, None
+        return had
+
+    # --- the model
+    def create(self, objective: str, token_budget: int | None, now: int) -> Goal:
+        """Raises GoalRefused, also where a goal is there that is not complete."""
+        objective = objective.strip()
+        _check(objective, token_budget)
+        if self.goal is not None and self.goal.status is not GoalStatus.COMPLETE:
+            raise GoalRefused("this thread has a goal that is not complete; it cannot have another")
+        goal = Goal(objective=objective, token_budget=token_budget, created_at=now, updated_at=now)
+        return self._keep(goal)
+
+    def update(self, status: GoalStatus, now: int) -> Goal:
+        if self.goal is None:
+            raise NoGoal("this thread has no goal")
+        return self._keep(replace(self.goal, status=status, updated_at=now))
+
+    # --- turns
+    def turn_begins(self, used: TokenUsage, clock: float, *, asked_for: bool) -> None:
+        """`asked_for`: by the user, not by the goal."""
+        self._counted, self._since, self._calls = used, clock, False
+        if asked_for:
+            self.awake, self._turns_without_a_call = True, 0
+
+    def count(self, used: TokenUsage, clock: float, now: int, *, calls: bool) -> Goal | None:
+        """After a reply of the model. The goal, where it has changed."""
+        self._calls = self._calls or calls
+        tokens, seconds = self._news(used, clock)
+        goal = self.goal
+        if goal is None or goal.status not in COUNTED or (tokens <= 0 and seconds <= 0):
+            return None
+        counted = replace(
+            goal,
+            tokens_used=goal.tokens_used + tokens,
+            seconds_used=goal.seconds_used + seconds,
+            updated_at=now,
+        )
+        return self._keep(counted)
+
+    def turn_ends(
+        self, now: int, *, error: ErrorClass | None, interrupted: bool, for_goal: bool
+    ) -> Goal | None:
+        """The goal, where it has changed by that."""
+        self._since = None
+        self.awake = self.awake and not interrupted
+        goal = self.goal
+        if goal is None or goal.status is not GoalStatus.ACTIVE or not self.awake:
+            return None
+        if error is not None:
+            limited = error is ErrorClass.USAGE_LIMIT_EXCEEDED
+            status = GoalStatus.USAGE_LIMITED if limited else GoalStatus.BLOCKED
+        elif for_goal and not self._calls:
+            self._turns_without_a_call += 1
+            if self._turns_without_a_call < MAX_TURNS_WITHOUT_A_CALL:
+                return None
+            status = GoalStatus.BLOCKED
+        else:
+            self._turns_without_a_call = 0
+            return None
+        return self._keep(replace(goal, status=status, updated_at=now))
+
+    def _news(self, used: TokenUsage, clock: float) -> tuple[int, float]:
+        """Tokens and seconds since the last look. Totals that were set back count from there on."""
+        before, self._counted = self._counted, used
+        since, self._since = self._since, clock
+        return max(_spent(used) - _spent(before), 0), 0.0 if since is None else max(clock - since, 0.0)
+
+    def _keep(self, goal: Goal) -> Goal:
+        if goal.status is GoalStatus.ACTIVE and goal.is_spent:
+            goal = replace(goal, status=GoalStatus.BUDGET_LIMITED)
+        self.goal = goal
+        return goal
+
+
+@dataclass(frozen=True, slots=True)
+class TurnGoals:
+    """The goal for the tools of a turn."""
+
+    keeper: GoalKeeper
+    now: Callable[[], int]
+    """Seconds since 1970."""
+
+
+def _spent(used: TokenUsage) -> int:
+    """What the provider read anew and wrote."""
+    return max(used.input_tokens - used.cached_input_tokens, 0) + used.output_tokens
+
+
+def _check(objective: str | None, budget: int | Literal["none"] | None) -> None:
+    if objective == "":
+        raise GoalRefused("goal objective must not be empty", "objective")
+    if objective is not None and len(objective) > MAX_OBJECTIVE:
+        raise GoalRefused(f"goal objective must be at most {MAX_OBJECTIVE} characters", "objective")
+    if isinstance(budget, int) and budget <= 0:
+        raise GoalRefused("goal budgets must be positive when provided", "tokenBudget")

@@ -1,0 +1,52 @@
+"""Lines that take back earlier ones: rollouts are only appended to, so a thread is cut off by a line that says how many
+of the lines before it count. Pure.
+
+The line is an event of codex after 0.58 with a field of ours; 0.58 passes over it and still sees what was taken back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+from protocol.base import Json
+from protocol.rollout import StoredEvent
+
+REVERTED = "thread_rolled_back"
+
+
+def revert_line(keeps: int, turns: int) -> StoredEvent:
+    """`keeps`: so many lines of the file count; `turns`: so many turns were behind them."""
+    body = f'{{"type":"{REVERTED}"}}'.encode()
+    return StoredEvent(REVERTED, body, {"num_turns": turns, "kept_lines": keeps})
+
+
+class TakenBack:
+    """Which lines of a file do not count. Such lines are handed in in the file's order."""
+
+    def __init__(self, before: TakenBack | None = None) -> None:
+        """`before`: those that are known already."""
+        self._starts: list[int] = [] if before is None else [*before._starts]
+        self._ends: list[int] = [] if before is None else [*before._ends]
+        """Ranges that do not overlap, in order; a line in a range is not before its start and before its end."""
+
+    def take(self, payload: Mapping[str, Json], number: int) -> bool:
+        """A line of this number. False where it says nothing, or what cannot be: the first line of a file has what the
+        conversation is, and always counts.
+        """
+        keeps = payload.get("kept_lines")
+        if not isinstance(keeps, int) or isinstance(keeps, bool) or not 1 <= keeps <= number:
+            return False
+        while self._ends and self._ends[-1] >= keeps:
+            keeps = min(keeps, self._starts.pop())
+            self._ends.pop()
+        self._starts.append(keeps)
+        self._ends.append(number + 1)
+        return True
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._starts, number) - 1
+        return at >= 0 and number < self._ends[at]

@@ -1,0 +1,218 @@
+"""Calls of the model that a conversation stored as entries of its history only, as the items that they were. Pure.
+
+Files of other programs, and of conversations that no client followed by items, have no better word of them. What a
+call did is read from its arguments and its output; a call without an output failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, UpdateFile, parse_patch
+from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.shell_forms import PatchCall, find_patch
+from app_server.core.rollout.objects import parse_object
+from app_server.core.shell.parse_command import parse_command
+from protocol.base import Json
+from protocol.engine.items import (
+    CommandExecution,
+    CommandSource,
+    FileChange,
+    ImageView,
+    Item,
+    ItemStatus,
+    McpToolCall,
+    WebSearch,
+)
+from protocol.events.patches import AddFileChange, DeleteFileChange, UpdateFileChange
+from protocol.events.patches import FileChange as ChangedFile
+from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
+
+CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
+OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+PLAN_TOOL: Final = "update_plan"
+
+_EXIT: Final = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,6})$", re.MULTILINE)
+_BODY: Final = re.compile(r"^Output:\n", re.MULTILINE)
+_MCP_NAMES: Final = (re.compile(r"mcp__(.+?)__(.+)"), re.compile(r"(.+?)__(.+)"))
+
+
+def item_of_call(payload: Mapping[str, Json], cwd: str) -> Item | None:
+    """The item as it began, under the id of the call; None where the call is shown as none."""
+    if payload.get("type") == "web_search_call":
+        action = payload.get("action")
+        query = (_text(action, "query") if isinstance(action, dict) else None) or ""
+        return WebSearch(search_id(query), query)
+    id = _text(payload, "call_id")
+    if not id:
+        return None
+    match payload.get("type"):
+        case "local_shell_call":
+            action = payload.get("action")
+            return _local_shell(id, action if isinstance(action, dict) else {}, cwd)
+        case "custom_tool_call" if payload.get("name") == "apply_patch":
+            return _patch(id, _text(payload, "input") or "", cwd)
+        case "function_call":
+            arguments = parse_object((_text(payload, "arguments") or "").encode("utf-8", "replace"))
+            return _function(id, _text(payload, "name") or "", arguments or {}, cwd)
+        case _:
+            return None
+
+
+def search_id(query: str) -> str:
+    """Searches are stored without their ids."""
+    return f"search {query}"
+
+
+def ended_item(item: Item, output: Json) -> Item:
+    """The item at its end, by the output that the model was given; None: there is none."""
+    text = _output_text(output)
+    match item:
+        case CommandExecution():
+            code, printed = _result(text)
+            status = ItemStatus.COMPLETED if code == 0 else ItemStatus.FAILED
+            return replace(item, status=status, exit_code=code, output=printed)
+        case FileChange():
+            code, printed = _result(text)
+            done = code == 0 or (code is None and printed.startswith("Success"))
+            stderr = "" if done else printed
+            status = ItemStatus.COMPLETED if done else ItemStatus.FAILED
+            return replace(item, status=status, stdout=printed, stderr=stderr)
+        case McpToolCall():
+            if text is None:
+                return replace(item, status=ItemStatus.FAILED, result=ErrResult(err="interrupted"))
+            return replace(item, status=ItemStatus.COMPLETED, result=OkResult(ok=_mcp_result(text)))
+        case _:
+            return item
+
+
+def _function(id: str, name: str, arguments: Mapping[str, Json], cwd: str) -> Item | None:
+    match name, arguments:
+        case (("shell" | "container.exec"), {"command": list() as command}):
+            return _command(id, _words(command), _folder(arguments, cwd), CommandSource.AGENT)
+        case "shell_command", {"command": str(line)}:
+            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), CommandSource.AGENT)
+        case "exec_command", {"cmd": str(line)}:
+            return _command(id, ("sh", "-c", line), _folder(arguments, cwd), CommandSource.TERMINAL)
+        case "apply_patch", {"input": str(text)}:
+            return _patch(id, text, cwd)
+        case "view_image", {"path": str(path)}:
+            return ImageView(id, os.path.join(cwd, path))
+        case _:
+            return _mcp_call(id, name, dict(arguments))
+
+
+def _mcp_call(id: str, name: str, arguments: Json) -> Item | None:
+    for pattern in _MCP_NAMES:
+        match = pattern.fullmatch(name)
+        if match is not None:
+            invocation = McpInvocation(server=match[1], tool=match[2], arguments=arguments)
+            return McpToolCall(id=id, invocation=invocation)
+    return None
+
+
+def _local_shell(id: str, action: Mapping[str, Json], cwd: str) -> Item | None:
+    command = action.get("command")
+    if not isinstance(command, list):
+        return None
+    folder = os.path.join(cwd, _text(action, "working_directory") or "")
+    return _command(id, _words(command), os.path.normpath(folder), CommandSource.PROVIDER)
+
+
+def _command(id: str, command: tuple[str, ...], cwd: str, source: CommandSource) -> Item | None:
+    found = find_patch(command)
+    if isinstance(found, PatchCall):
+        return _patch(id, found.patch, os.path.join(cwd, found.workdir or ""))
+    return CommandExecution(
+        id=id, command=command, cwd=cwd, parsed=tuple(parse_command(command)), source=source
+    )
+
+
+def _patch(id: str, text: str, cwd: str) -> Item | None:
+    try:
+        operations = parse_patch(text).operations
+    except PatchError:
+        return None
+    changes = dict(_change(operation, cwd) for operation in operations)
+    return FileChange(id=id, changes=changes)
+
+
+def _change(operation: FileOperation, cwd: str) -> tuple[str, ChangedFile]:
+    path = _absolute(operation.path, cwd)
+    match operation:
+        case AddFile():
+            return path, AddFileChange(content=operation.content)
+        case DeleteFile():
+            return path, DeleteFileChange(content="")
+        case UpdateFile():
+            hunks = [
+                "@@\n" + "".join(f"{line.mark}{line.text}\n" for line in hunk.lines)
+                for hunk in operation.hunks
+            ]
+            target = _absolute(operation.move_to, cwd) if operation.move_to else None
+            return path, UpdateFileChange(unified_diff="".join(hunks), move_path=target)
+
+
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.normpath(os.path.join(cwd, path))
+
+
+def _folder(arguments: Mapping[str, Json], cwd: str) -> str:
+    return _absolute(_text(arguments, "workdir") or "", cwd)
+
+
+def _words(command: Sequence[Json]) -> tuple[str, ...]:
+    return tuple(word for word in command if isinstance(word, str))
+
+
+def _result(text: str | None) -> tuple[int | None, str]:
+    """Exit code and output, as far as the text that the model was given says them."""
+    if text is None:
+        return None, ""
+    try:
+        parsed = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        parsed = None
+    match parsed:
+        case {"output": str(output), "metadata": {"exit_code": int(code)}}:
+            return code, output
+        case _:
+            pass
+    said, body = _EXIT.search(text), _BODY.search(text)
+    return (int(said[1]) if said else None), (text[body.end() :] if body else text)
+
+
+def _mcp_result(text: str) -> CallToolResult:
+    try:
+        parsed = json.loads(text) if text.startswith(("{", "[")) else None
+        if isinstance(parsed, dict) and isinstance(parsed.get("content"), list):
+            return CallToolResult.model_validate(parsed)
+        if isinstance(parsed, list):
+            return CallToolResult.model_validate({"content": parsed})
+    except (ValueError, RecursionError):
+        pass
+    return CallToolResult(content=(TextContent(text=text),))
+
+
+def _output_text(output: Json) -> str | None:
+    match output:
+        case str():
+            return output
+        case {"content": str(text)}:
+            return text
+        case list():
+            return "\n".join(
+                str(part["text"]) for part in output if isinstance(part, dict) and "text" in part
+            )
+        case _:
+            return None
+
+
+def _text(fields: Mapping[str, Json], key: str) -> str | None:
+    value = fields.get(key)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,159 @@
+"""All items of a stored conversation in their order, whoever stored it: with the calls that only the history has.
+
+Also the last plan and the last count of tokens, which belong to no item. One pass over the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.objects import parse_object, parse_record
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.stored_calls import (
+    CALLS,
+    OUTPUTS,
+    PLAN_TOOL,
+    ended_item,
+    item_of_call,
+    search_id,
+)
+from app_server.core.rollout.stored_events import kept_item
+from app_server.core.rollout.stored_lines import cut_line
+from app_server.core.rollout.turn_events import TurnReader
+from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.rollout.turn_lines import RawLine, counting_lines, turn_line
+from protocol.base import Json
+from protocol.engine.events import ItemCompleted, SessionEvent
+from protocol.engine.items import Item, WebSearch
+from protocol.engine.turns import EndedItem, TurnRenamed
+from protocol.events.tokens import TokenUsageInfo
+from protocol.events.tools import PlanUpdateEvent
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItems:
+    items: tuple[EndedItem, ...]
+    """Under ids that are unique in the conversation."""
+    ids: ItemIds
+    plan: PlanUpdateEvent | None = None
+    usage: TokenUsageInfo | None = None
+
+
+@dataclass(slots=True)
+class _ItemCollector:
+    reader: TurnReader
+    cwd: str = "/"
+    ended: list[EndedItem] = field(default_factory=list)
+    calls: dict[str, list[int]] = field(default_factory=dict)
+    """Where in `ended` the calls of the history are, by call id, which may repeat."""
+    outputs: dict[str, list[Json]] = field(default_factory=dict)
+    stored: Counter[str] = field(default_factory=Counter)
+    """How many calls of an id are stored as items, before or behind their entries of the history."""
+    plan: Json = None
+    usage: bytes | None = None
+
+    def take(self, raw: RawLine) -> None:
+        kind, payload, name = cut_line(raw.data)
+        if kind == b"response_item":
+            if name is None or name.decode() in CALLS | OUTPUTS:
+                self._history(parse_object(payload) or {})
+            return
+        if kind == b"event_msg" and name == b"token_count":
+            self.usage = payload
+        if kind in (b"session_meta", b"turn_context", b""):
+            self._other(raw.data)
+        line = turn_line(raw)
+        if line is not None:
+            self._events(self.reader.read_line(*line))
+
+    def _other(self, data: bytes) -> None:
+        """A line of another kind, or in another form than ours."""
+        match parse_record(data):
+            case {"type": "session_meta" | "turn_context", "payload": {"cwd": str(cwd)}}:
+                self.cwd = cwd if os.path.isabs(cwd) else self.cwd
+            case {"type": "response_item", "payload": dict() as payload}:
+                self._history(payload)
+            case _:
+                pass
+
+    def _history(self, payload: Mapping[str, Json]) -> None:
+        kind, id = payload.get("type"), payload.get("call_id")
+        if kind in OUTPUTS and isinstance(id, str):
+            self.outputs.setdefault(id, []).append(payload.get("output"))
+        elif kind in CALLS:
+            if payload.get("name") == PLAN_TOOL:
+                self.plan = payload.get("arguments")
+            item = item_of_call(payload, self.cwd)
+            if item is not None:
+                self.calls.setdefault(item.id, []).append(len(self.ended))
+                self.ended.append(EndedItem(item, None, None))
+
+    def _events(self, events: Iterator[SessionEvent | TurnRenamed]) -> None:
+        for event in events:
+            if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
+                done = event.event
+                self.stored[_call_id(done.item)] += 1
+                times = (done.started_at_ms or None, done.at_ms or None)
+                self.ended.append(EndedItem(kept_item(done.item), *times, cut=done.cut))
+
+    def finish(self) -> StoredItems:
+        self._events(self.reader.finish())
+        outputs: dict[int, Json] = {}
+        for id, places in self.calls.items():
+            given = self.outputs.get(id, [])
+            outputs |= {place: given[n] if n < len(given) else None for n, place in enumerate(places)}
+        # The first call of an id is that of its first item, which says more.
+        dropped = {place for id, places in self.calls.items() for place in places[: self.stored[id]]}
+        ids, items = ItemIds(), list[EndedItem]()
+        for n, each in enumerate(self.ended):
+            if n in dropped:
+                continue
+            item = kept_item(ended_item(each.item, outputs[n])) if n in outputs else each.item
+            items.append(replace(each, item=replace(item, id=ids.begin_and_end(item.id))))
+        return StoredItems(tuple(items), ids, _plan(self.plan), _usage(self.usage))
+
+
+def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
+    """Blocks. Raises `RolloutUnreadable`."""
+    try:
+        fd = open_for_reading(path)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    try:
+        collector = _ItemCollector(TurnReader(conversation_id))
+        for raw in counting_lines(fd):
+            collector.take(raw)
+        return collector.finish()
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    finally:
+        os.close(fd)
+
+
+def _call_id(item: Item) -> str:
+    return search_id(item.query) if isinstance(item, WebSearch) else item.id
+
+
+def _plan(arguments: Json) -> PlanUpdateEvent | None:
+    raw = parse_object(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
+    try:
+        return None if raw is None else PlanUpdateEvent.model_validate(raw)
+    except ValidationError:
+        return None
+
+
+def _usage(payload: bytes | None) -> TokenUsageInfo | None:
+    raw = None if payload is None else parse_object(payload)
+    try:
+        info = None if raw is None else raw.get("info")
+        return None if info is None else TokenUsageInfo.model_validate(info)
+    except ValidationError:
+        return None

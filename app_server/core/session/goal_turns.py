@@ -1,0 +1,86 @@
+"""The goal of a conversation in its turns: what they use is counted, their ends are noted, and the next one is begun.
+
+Whether one is to begin is decided by `GoalKeeper`; here its changes are emitted, and thereby stored.
+"""
+
+from __future__ import annotations
+
+from app_server.core.goals.goal_keeper import TurnGoals
+from app_server.core.goals.goal_texts import budget_spent_message, goal_turn_message
+from app_server.core.session.services import Services
+from app_server.core.session.state import SessionState
+from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.user_words import UserWords
+from protocol.engine.errors import TurnError
+from protocol.engine.events import GoalUpdated
+from protocol.engine.goals import GoalStatus
+from protocol.events.notices import WarningEvent
+from protocol.events.tokens import TokenUsage
+
+
+def goals_for_tools(services: Services, state: SessionState) -> TurnGoals:
+    return TurnGoals(state.goals, lambda: seconds(services))
+
+
+def seconds(services: Services) -> int:
+    """Since 1970."""
+    return int(services.now().timestamp())
+
+
+def turn_begins(services: Services, state: SessionState, *, asked_for: bool) -> None:
+    state.goals.turn_begins(_used(state), services.clock(), asked_for=asked_for)
+
+
+def count_reply(services: Services, state: SessionState, emitter: TurnEmitter, *, calls: bool) -> None:
+    """`calls`: the model called tools, so it is asked again in this turn."""
+    before = state.goals.goal
+    goal = state.goals.count(_used(state), services.clock(), seconds(services), calls=calls)
+    if goal is None:
+        return
+    emitter.emit(GoalUpdated(goal))
+    ran_out = before is not None and before.status is not goal.status is GoalStatus.BUDGET_LIMITED
+    if ran_out and calls:
+        StoredTranscript(state.history, services.outbox).record(emitter, [budget_spent_message(goal)])
+
+
+def turn_ends(
+    services: Services,
+    state: SessionState,
+    emitter: TurnEmitter,
+    *,
+    error: TurnError | None = None,
+    interrupted: bool = False,
+) -> None:
+    """Before the turn's own end is emitted."""
+    for_goal = emitter.operation_id.startswith(GOAL_OPERATION)
+    goal = state.goals.turn_ends(
+        seconds(services),
+        error=None if error is None else error.error_class,
+        interrupted=interrupted,
+        for_goal=for_goal,
+    )
+    if goal is None:
+        return
+    emitter.emit(GoalUpdated(goal))
+    if error is None:
+        emitter.emit(WarningEvent(message=_NO_PROGRESS))
+
+
+def goal_words(state: SessionState) -> UserWords:
+    """What a turn begins with that nobody but the goal asked for."""
+    assert state.goals.goal is not None
+    return UserWords(goal_turn_message(state.goals.goal), is_shown=False)
+
+
+GOAL_OPERATION = "goal-"
+"""With a number, the id of an operation of which the session is the author."""
+
+_NO_PROGRESS = (
+    "The goal of this thread is blocked: in its last turns the model only talked and did nothing. "
+    "Set it active again to go on."
+)
+
+
+def _used(state: SessionState) -> TokenUsage:
+    return state.tokens.info.total_token_usage if state.tokens.info is not None else TokenUsage()

@@ -1,0 +1,46 @@
+"""What a reviewer is asked for each kind of target, and what the user is shown of it. Pure."""
+
+from __future__ import annotations
+
+from protocol.events.review import ReviewRequest
+
+SHORT_SHA = 7
+"""Digits of a commit's id that a person is shown."""
+
+TASK = "Report what its author would want to fix, the most important first."
+
+
+def uncommitted_changes() -> ReviewRequest:
+    prompt = (
+        "Review the changes in this working tree that are not committed: what is staged, what is not, and files that "
+        f"git does not track. `git status` and `git diff HEAD` show them. {TASK}"
+    )
+    return ReviewRequest(prompt=prompt, user_facing_hint="current changes")
+
+
+def against_branch(branch: str, merge_base: str | None) -> ReviewRequest:
+    """`merge_base`: the newest commit that both have; None where it is not known."""
+    if merge_base is None:
+        how = (
+            f"Find the commit where the work left `{branch}` (or the branch that it follows) by `git merge-base`, and "
+            "look at the difference from there to the working tree."
+        )
+    else:
+        how = f"They have commit {merge_base} in common; `git diff {merge_base}` shows what was done since."
+    return ReviewRequest(
+        prompt=f"Review the changes that a merge into the branch `{branch}` would bring. {how} {TASK}",
+        user_facing_hint=f"changes against '{branch}'",
+    )
+
+
+def of_commit(sha: str, title: str | None) -> ReviewRequest:
+    named = f"{sha} ({title})" if title else sha
+    hint = f"commit {sha[:SHORT_SHA]}"
+    return ReviewRequest(
+        prompt=f"Review the changes of commit {named}; `git show {sha}` prints them. {TASK}",
+        user_facing_hint=f"{hint}: {title}" if title else hint,
+    )
+
+
+def as_instructed(instructions: str) -> ReviewRequest:
+    return ReviewRequest(prompt=instructions, user_facing_hint=instructions)

@@ -1,0 +1,206 @@
+"""Finds skills: folders with a SKILL.md, in the user's folders of skills and in the project's.
+
+What a repository holds is not trusted. Of its skills only name and description are read, each one line; links that lead
+out of the repository are not followed, files of other users, pipes and devices are not read. Depth, folders and files
+are bounded. Slow: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from app_server.core.git.project_folders import belongs_to_another, is_strange, project_folders
+from app_server.core.skills.appearance import SETTINGS_FILE, appearance, is_implicit
+from app_server.core.skills.front_matter import NoFrontMatter, front_matter, one_line, plain_yaml
+from app_server.core.skills.skill import SKILL_FILE, Skill, SkillOwner, SkillProblem
+from protocol.records import dataclass
+
+PROJECT_FOLDERS = (".agents/skills", ".codex/skills")
+SYSTEM_FOLDER = ".system"
+"""In the home's folder of skills; the only one there whose name may begin with a dot."""
+
+MAX_DEPTH = 6
+MAX_FOLDERS = 2000
+"""Looked into below one root."""
+MAX_SKILLS = 1000
+"""Of one working directory, problems included."""
+HEAD_BYTES = 64 * 1024
+"""So much of a file is read for its front matter."""
+MAX_NAME = 64
+MAX_DESCRIPTION = 4096
+"""Longer ones are cut: a description is a sentence or two."""
+
+
+class UnreadableSkill(Exception):
+    """A SKILL.md that is not read. The text is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRoot:
+    folder: str
+    owner: SkillOwner
+    inside: str | None = None
+    """The repository's real folder."""
+
+
+@dataclass(slots=True)
+class _Found:
+    skills: dict[str, Skill] = field(default_factory=dict)
+    problems: dict[str, SkillProblem] = field(default_factory=dict)
+
+    def is_full(self) -> bool:
+        return len(self.skills) + len(self.problems) >= MAX_SKILLS
+
+
+def project_roots(cwd: Path) -> list[SkillRoot]:
+    folders = project_folders(cwd, "skills", lambda refusal: None)
+    inside = os.path.realpath(folders[0])
+    return [
+        SkillRoot(str(folder / name), SkillOwner.REPOSITORY, inside)
+        for folder in folders
+        for name in PROJECT_FOLDERS
+    ]
+
+
+def discover(roots: Sequence[SkillRoot]) -> tuple[list[Skill], list[SkillProblem]]:
+    """A file that several roots lead to belongs to the first of them."""
+    found = _Found()
+    for root in roots:
+        for path in _skill_files(root):
+            if found.is_full():
+                break
+            if path in found.skills or path in found.problems:
+                continue
+            try:
+                found.skills[path] = _skill(path, root)
+            except (UnreadableSkill, NoFrontMatter) as problem:
+                found.problems[path] = SkillProblem(path, str(problem))
+    return list(found.skills.values()), list(found.problems.values())
+
+
+def _skill_files(root: SkillRoot) -> Iterator[str]:
+    """The SKILL.md files below a root, the nearest first, by the real paths of their folders."""
+    seen: set[str] = set()
+    folders = [(os.path.realpath(root.folder), 0)]
+    while folders:
+        folder, depth = folders.pop(0)
+        if folder in seen or len(seen) >= MAX_FOLDERS or _is_outside(folder, root.inside):
+            continue
+        seen.add(folder)
+        names = _names(folder)
+        if SKILL_FILE in names:
+            yield os.path.join(folder, SKILL_FILE)
+        if depth < MAX_DEPTH:
+            inner = (os.path.join(folder, name) for name in names if not name.startswith("."))
+            folders += [(os.path.realpath(each), depth + 1) for each in inner if os.path.isdir(each)]
+
+
+def _names(folder: str) -> list[str]:
+    names: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                names.append(entry.name)
+                if len(names) >= MAX_FOLDERS:
+                    break
+    except OSError:
+        pass
+    return sorted(name for name in names if _is_text(name))
+
+
+def _is_outside(path: str, inside: str | None) -> bool:
+    return inside is not None and not Path(path).is_relative_to(inside)
+
+
+def _is_text(name: str) -> bool:
+    """Whether the name can be told, to clients as Unicode and to the model as part of a line."""
+    return name.isprintable()
+
+
+def _skill(path: str, root: SkillRoot) -> Skill:
+    settings = front_matter(read_skill_file(path, root.inside, HEAD_BYTES, whole=False))
+    description = one_line(settings.get("description", ""))
+    if not description:
+        raise UnreadableSkill("missing field `description`")
+    name = one_line(settings.get("name", "")) or os.path.basename(os.path.dirname(path))
+    if len(name) > MAX_NAME:
+        raise UnreadableSkill(f"invalid name: exceeds maximum length of {MAX_NAME} characters")
+    folder = os.path.dirname(path)
+    more = _more_settings(folder, root)
+    short = one_line(settings.get("metadata.short-description", ""))
+    return Skill(
+        name=name,
+        description=description[:MAX_DESCRIPTION],
+        short_description=short[:MAX_DESCRIPTION] or None,
+        path=path,
+        owner=root.owner,
+        inside=root.inside,
+        implicit=is_implicit(more),
+        appearance=appearance(more, folder),
+    )
+
+
+def _more_settings(folder: str, root: SkillRoot) -> Mapping[str, str]:
+    """Those beside the SKILL.md; none where there is no such file, or it cannot be read."""
+    path = os.path.join(folder, SETTINGS_FILE)
+    if not os.path.lexists(path):
+        return {}
+    try:
+        return plain_yaml(read_skill_file(path, root.inside, HEAD_BYTES, whole=True))
+    except UnreadableSkill:
+        return {}
+
+
+def read_skill_file(path: str, inside: str | None, limit: int, *, whole: bool) -> str:
+    """At most `limit` bytes of the file. `whole`: a longer file is refused. Raises UnreadableSkill."""
+    fd = _opened(path, inside)
+    try:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
+            raise UnreadableSkill("it is not a regular file")
+        if inside is not None and belongs_to_another(facts):
+            raise UnreadableSkill("it belongs to another user and is not read")
+        if whole and facts.st_size > limit:
+            raise UnreadableSkill(f"it is longer than {limit:,} bytes")
+        return os.read(fd, limit).decode("utf-8", "replace")
+    except OSError as error:
+        raise UnreadableSkill(_reason(error)) from error
+    finally:
+        os.close(fd)
+
+
+def _opened(path: str, inside: str | None) -> int:
+    """A descriptor of the file, which does not block on a pipe. A path of a repository is gone through folder by
+    folder, without links: what was checked cannot be exchanged for a way out meanwhile.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        if inside is None:
+            return os.open(path, flags)
+        real = os.path.realpath(path)
+        if _is_outside(real, inside):
+            raise UnreadableSkill("it is a link out of the repository and is not read")
+        if is_strange(Path(path)):
+            raise UnreadableSkill("it belongs to another user and is not read")
+        *folders, name = Path(real).relative_to(inside).parts
+        folder = os.open(inside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for part in folders:
+                below = os.open(
+                    part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
+                )
+                os.close(folder)
+                folder = below
+            return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise UnreadableSkill(_reason(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or "it cannot be read").lower()

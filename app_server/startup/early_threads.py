@@ -1,0 +1,120 @@
+"""Answers `thread/list` requests right after `initialize`, before the engine is loaded. Fast to import.
+
+Only the forms in which names give the order, with a simple configuration. Anything else, including invalid requests,
+waits for the full server.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app_server.core.rollout.thread_listing import ThreadLists, TooManyPassedBy
+from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
+from app_server.core.rollout.thread_summary import ThreadSummary
+from app_server.startup.early_list import plain_provider
+from protocol.jsonrpc import Request, dump_response
+from protocol.names import THREAD_LIST
+
+if TYPE_CHECKING:
+    from protocol.base import Json
+
+MAX_LIMIT = 1 << 31
+INTERACTIVE = frozenset({"cli", "vscode"})
+FIELDS = {"cursor", "limit", "sortKey", "sortDirection", "modelProviders", "archived"}
+
+
+class EarlyThreads:
+    """Call it only without overrides on the command line."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._lists = ThreadLists(home, ThreadNotes(home, time.time), time.time)
+
+    def answer(self, request: Request) -> bytes | None:
+        """The response, or None to leave it to the full server."""
+        params = {} if request.params is None else request.params
+        if request.method != THREAD_LIST or not isinstance(params, dict) or not _is_plain(params):
+            return None
+        provider = plain_provider(self._home)
+        if provider is None:
+            return None
+        providers = params.get("modelProviders")
+        wanted = ListRequest(
+            filter=ThreadFilter(
+                sources=INTERACTIVE,
+                default_provider=provider,
+                providers=frozenset((provider,) if providers is None else providers) or None,
+            ),
+            archived=bool(params.get("archived")),
+            newest_first=params.get("sortDirection") != "asc",
+            limit=params.get("limit"),
+            cursor=params.get("cursor"),
+        )
+        try:
+            page = self._lists.page_by_names(wanted)
+        except (TooManyPassedBy, InvalidListCursor):
+            return None
+        result = {
+            "data": [_to_wire(each) for each in page.threads],
+            "nextCursor": page.next_cursor,
+            "backwardsCursor": page.backwards_cursor,
+        }
+        try:
+            body = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:  # a lone surrogate, which only the full server can encode
+            return None
+        return dump_response(request.id, body)
+
+
+def _is_plain(params: Mapping[str, Json]) -> bool:
+    limit, cursor, providers = (params.get(key) for key in ("limit", "cursor", "modelProviders"))
+    return (
+        params.keys() <= FIELDS
+        and (limit is None or (type(limit) is int and 0 <= limit < MAX_LIMIT))
+        and (cursor is None or isinstance(cursor, str))
+        and params.get("sortKey") in (None, "created_at")
+        and params.get("sortDirection") in (None, "asc", "desc")
+        and (params.get("archived") is None or isinstance(params["archived"], bool))
+        and (
+            providers is None
+            or (isinstance(providers, list) and all(isinstance(each, str) for each in providers))
+        )
+    )
+
+
+def _to_wire(thread: ThreadSummary) -> dict[str, Json]:
+    """As the thread API shows one that is not loaded."""
+    origin, model, git = thread.origin, thread.model, thread.origin.git_info
+    return {
+        "id": thread.id,
+        "sessionId": thread.id,
+        "forkedFromId": origin.forked_from,
+        "parentThreadId": None,
+        "preview": thread.preview,
+        "ephemeral": False,
+        "projectId": None,
+        "historyMode": "legacy",
+        "modelProvider": model.provider,
+        "model": model.name,
+        "reasoningEffort": model.effort,
+        "createdAt": thread.created_at,
+        "updatedAt": thread.updated_at,
+        "recencyAt": thread.updated_at,
+        "status": {"type": "notLoaded"},
+        "path": str(thread.path),
+        "cwd": origin.cwd,
+        "cliVersion": origin.cli_version,
+        "originator": origin.originator,
+        "source": origin.source,
+        "threadSource": None,
+        "agentNickname": None,
+        "name": thread.name,
+        "agentRole": None,
+        "gitInfo": git and {"sha": git.commit_hash, "branch": git.branch, "originUrl": git.repository_url},
+        "turns": [],
+    }

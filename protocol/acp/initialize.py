@@ -1,0 +1,38 @@
+"""The handshake and logins."""
+
+from pydantic import ConfigDict, Field, StrictInt
+
+from protocol.base import Json, WireModel
+
+
+class AgentInitializeRequest(WireModel):
+    """What the client can do is read from the extra fields: unknown or odd capabilities count as absent."""
+
+    model_config = ConfigDict(extra="allow")
+    protocol_version: StrictInt = Field(ge=0, lt=1 << 16)
+
+
+class AgentInitializeResponse(WireModel):
+    """Built by hand, for it is also needed before models are loaded."""
+
+    model_config = ConfigDict(extra="allow")
+    protocol_version: int
+    agent_capabilities: Json
+    auth_methods: Json
+    agent_info: Json
+
+
+class AuthenticateRequest(WireModel):
+    method_id: str
+
+
+class AuthenticateResponse(WireModel):
+    pass
+
+
+class LogoutRequest(WireModel):
+    pass
+
+
+class LogoutResponse(WireModel):
+    pass

@@ -1,0 +1,228 @@
+"""Clients of the Agent Client Protocol that die, flood, lie about ids, or never answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.base import Json
+from tests.support.editor import EVERYTHING, Editor
+from tests.support.scripted_model import Hold, Reply, begins_to_say, patches, reply, says, script, word
+from tests.support.world import MakeWorld, World, worlds_in
+
+pytestmark = pytest.mark.anyio
+
+NOWHERE = "01990000-0000-7000-8000-000000000000"
+UPDATE = "*** Begin Patch\n*** Update File: open.txt\n@@\n-unsaved\n+patched\n*** End Patch"
+ASKS: Json = {"approval_policy": "untrusted"}
+WAITS = "echo up; exec sleep 300"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> MakeWorld:
+    return worlds_in(tmp_path)
+
+
+async def opened(w: World, capabilities: Json = None) -> tuple[Editor, str]:
+    editor = Editor(w, capabilities or {})
+    await editor.start()
+    return editor, await editor.session()
+
+
+def of(kind: str, **fields: Json) -> object:
+    def matches(message: Json) -> bool:
+        if message.get("method") != "session/update":
+            return False
+        update = message["params"]["update"]
+        return bool(update["sessionUpdate"] == kind and update.items() >= fields.items())
+
+    return matches
+
+
+@pytest.mark.parametrize("place", ["asked", "reading", "writing", "running", "speaking", "opening"])
+async def test_a_client_may_die_at_any_point(world: MakeWorld, place: str) -> None:
+    """What ran has ended, and the server too: the world looks for what is left."""
+    replies: dict[str, Reply] = {
+        "asked": reply(script("echo > made")),
+        "reading": reply(patches(UPDATE)),
+        "writing": reply(patches(UPDATE)),
+        "running": reply(script(WAITS)),
+        "speaking": reply(begins_to_say(), word("a"), Hold()),
+        "opening": reply(says("hello")),
+    }
+    config = ASKS if place == "asked" else {}
+    async with world(replies[place], config=config, files={"open.txt": "saved\n"}, acp=True) as w:
+        editor, session = await opened(w, EVERYTHING)
+        if place == "opening":
+            await w.client.send("session/new", editor.opening())
+            await w.client.leave()
+            return
+        if place == "writing":
+            w.client.decide("fs/read_text_file", {"content": "unsaved\n"})
+        await editor.prompt(session)
+        waits: dict[str, Json] = {
+            "asked": "session/request_permission",
+            "reading": "fs/read_text_file",
+            "writing": "fs/write_text_file",
+            "running": of("tool_call_update"),
+            "speaking": of("agent_message_chunk"),
+        }
+        await w.client.expect(waits[place])
+        await w.client.leave()
+        assert not (w.workspace / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": None},
+        {"result": {"outcome": "selected", "optionId": "allow_once"}},
+        {"result": {"outcome": {"outcome": "selected", "optionId": "allow_once "}}},
+        {"error": {"code": 1, "message": "allow_once"}},
+        {
+            "result": {"outcome": {"outcome": "selected", "optionId": "allow_once"}},
+            "error": {"code": 1, "message": ""},
+        },
+    ],
+)
+async def test_an_answer_that_is_not_plainly_yes_runs_nothing(world: MakeWorld, answer: Json) -> None:
+    async with world(reply(script("echo > made")), reply(says("done")), config=ASKS, acp=True) as w:
+        editor, session = await opened(w)
+        prompt = await editor.prompt(session)
+        question = await editor.asked()
+        await w.client.write({"id": question["id"], **answer})
+        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+        assert not (w.workspace / "made").exists()
+
+
+async def test_answers_with_other_ids_answer_nothing(world: MakeWorld) -> None:
+    yes = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+    async with world(reply(script("echo > made")), config=ASKS, acp=True) as w:
+        editor, session = await opened(w)
+        prompt = await editor.prompt(session)
+        question = await editor.asked()
+        for id in (question["id"] + 1, str(question["id"]), -1, 10**12):
+            await w.client.write({"id": id, "result": yes})
+        await editor.cancel(session)
+        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
+        await w.client.write({"id": question["id"], "result": yes})
+        await w.client.call("session/set_mode", {"sessionId": session, "modeId": "read-only"})
+        assert not (w.workspace / "made").exists()
+
+
+@pytest.mark.parametrize("id", ["", "../../etc/passwd", "x" * 5000, NOWHERE, "\ud800", "%00"])
+async def test_ids_of_no_session(world: MakeWorld, id: str) -> None:
+    async with world(acp=True) as w:
+        editor, _ = await opened(w)
+        blocks = [{"type": "text", "text": "hi"}]
+        for method, params in (
+            ("session/prompt", {"prompt": blocks}),
+            ("session/load", editor.opening()),
+            ("session/resume", editor.opening()),
+            ("session/close", {}),
+            ("session/set_mode", {"modeId": "read-only"}),
+            ("_session/steering", {"prompt": blocks}),
+        ):
+            answer = await w.client.ask(method, {**params, "sessionId": id})
+            assert answer["error"]["code"] == -32002, (method, answer)
+            assert len(answer["error"]["message"]) < 300
+        assert await w.client.call("session/delete", {"sessionId": id}) == {}
+        await editor.cancel(id)
+        await w.client.tell("$/cancel_request", {"requestId": id})
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("session/new", {"cwd": "relative", "mcpServers": []}),
+        ("session/new", {"cwd": "/a\0b", "mcpServers": []}),
+        ("session/new", {"cwd": "/no/such/folder", "mcpServers": []}),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "x"}]}),
+        ("session/new", {"cwd": "/", "mcpServers": [], "additionalDirectories": ["up"]}),
+        ("session/list", {"cursor": "../.."}),
+        ("session/list", {"cursor": 5}),
+        ("authenticate", {"methodId": "no-such-method"}),
+        ("initialize", {"protocolVersion": "1"}),
+        ("session/prompt", {"prompt": [{"type": "text", "text": "hi"}]}),
+    ],
+)
+async def test_parameters_that_cannot_be_used_are_named(world: MakeWorld, method: str, params: Json) -> None:
+    async with world(acp=True) as w:
+        await opened(w)
+        answer = await w.client.ask(method, params)
+        assert answer["error"]["code"] == -32602
+        assert answer["error"]["message"]
+
+
+async def test_nothing_is_served_before_initialize(world: MakeWorld) -> None:
+    async with world(acp=True) as w:
+        answer = await w.client.ask("session/new", {"cwd": str(w.workspace), "mcpServers": []})
+        assert answer["error"]["message"] == "Not initialized"
+        await opened(w)
+        again = await w.client.ask("initialize", {"protocolVersion": 1})
+        assert "error" in again
+        for method in ("session/fork", "_x/y", "thread/start", "newConversation"):
+            assert (await w.client.ask(method, {}))["error"]["code"] == -32601
+
+
+async def test_a_flood_of_prompts_joins_one_turn_and_each_is_answered(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(begins_to_say(), hold, says("a")), reply(says("b")), acp=True) as w:
+        editor, session = await opened(w)
+        prompts = [await editor.prompt(session, f"words {n}") for n in range(50)]
+        await hold.reached.wait()
+        hold.release()
+        reasons = [(await w.client.answer_to(id))["result"]["stopReason"] for id in prompts]
+        assert reasons == ["end_turn"] * 50
+        assert w.model.requests[-1].texts() == [f"words {n}" for n in range(50)]
+
+
+async def test_a_flood_of_cancels_does_not_reach_the_next_prompt(world: MakeWorld) -> None:
+    async with world(reply(says("hello")), acp=True) as w:
+        editor, session = await opened(w)
+        for _ in range(200):
+            await editor.cancel(session)
+        assert await editor.ends(session) == "end_turn"
+
+
+async def test_a_prompt_is_cancelled_even_before_its_turn_began(world: MakeWorld) -> None:
+    async with world(reply(says("next")), acp=True) as w:
+        editor, session = await opened(w)
+        prompt = await editor.prompt(session)
+        await editor.cancel(session)
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] in ("cancelled", "end_turn")
+        w.model.replies.append(reply(says("later")))
+        assert await editor.ends(session) == "end_turn"
+
+
+async def test_an_endless_output_is_bounded_in_what_the_client_is_sent(world: MakeWorld) -> None:
+    prints = "i=0; while [ $i -lt 40000 ]; do echo line $i; i=$((i+1)); done"
+    async with world(reply(script(prints, timeout_ms=60_000)), reply(says("done")), acp=True) as w:
+        editor, session = await opened(w)
+        assert await editor.ends(session) == "end_turn"
+        sizes = [len(json.dumps(update)) for update in editor.updates()]
+        assert max(sizes) < 200_000
+        (call,) = editor.calls().values()
+        assert "line 0\n" in call["content"][0]["content"]["text"]
+        assert "line 39999" in call["content"][0]["content"]["text"]
+
+
+async def test_a_text_of_the_editor_that_is_a_lie_harms_no_other_file(world: MakeWorld) -> None:
+    """A link in the workspace: the editor is not asked to write through it, whatever it says is in there."""
+    replies = reply(patches(UPDATE)), reply(says("done"))
+    async with world(*replies, acp=True) as w:
+        (w.root / "outside.txt").write_text("saved\n")
+        (w.workspace / "open.txt").symlink_to(w.root / "outside.txt")
+        w.client.decide("fs/read_text_file", {"content": "unsaved\n"})
+        w.client.decide("fs/write_text_file", {})
+        editor, session = await opened(w, EVERYTHING)
+        assert await editor.ends(session) == "end_turn"
+        assert not [m for m in w.client.received() if m.get("method") == "fs/write_text_file"]
+        assert (w.root / "outside.txt").read_text() == "saved\n"

@@ -1,0 +1,222 @@
+"""What existing clients of the thread API rely on, one test for each requirement: turns, their ends, and questions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Refused
+from tests.support.scripted_model import Hold, Reply, begins_to_say, failure, reply, says, script, word
+from tests.support.thread_client import ended, start, turn, words
+from tests.support.world import MakeWorld, World
+
+pytestmark = pytest.mark.anyio
+
+ASKS = {"approval_policy": "untrusted"}
+
+
+def notified(w: World, *methods: str) -> list[Json]:
+    return [m for m in w.client.received() if m.get("method") in methods]
+
+
+def position(w: World, matches: str, **params: Json) -> int:
+    """Of the first message with this method and these parameters."""
+    for n, message in enumerate(w.client.received()):
+        found = message.get("params") or {}
+        if message.get("method") == matches and all(found.get(key) == each for key, each in params.items()):
+            return n
+    raise AssertionError(f"never came: {matches}")
+
+
+async def test_a_turn_is_answered_before_anything_of_it_is_told(world: MakeWorld) -> None:
+    """Clients learn the id from the answer and drop what they cannot place."""
+    async with world(reply(says("a")), reply(says("b"))) as w:
+        thread = await start(w.client)
+        for text in ("one", "two"):
+            id = await w.client.send("turn/start", {"threadId": thread, "input": words(text)})
+            answer = await w.client.answer_to(id)
+            await ended(w.client, answer["result"]["turn"]["id"])
+            turn_id = answer["result"]["turn"]["id"]
+            received = w.client.received()
+            told = [n for n, m in enumerate(received) if turn_id in json.dumps(m.get("params") or {})]
+            assert received.index(answer) < min(told)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [reply(says("a")), reply(), failure(400, {"error": {"message": "bad"}})],
+    ids=["said", "mute", "failed"],
+)
+async def test_a_turn_ends_once_and_before_its_thread_is_idle(world: MakeWorld, answer: Reply) -> None:
+    """Clients end a turn at whichever comes first, and take a second end for that of the next turn."""
+    async with world(answer, reply(says("after"))) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        await ended(w.client, id)
+        await ended(w.client, await turn(w.client, thread))
+        ends = [m["params"]["turn"]["id"] for m in notified(w, "turn/completed")]
+        starts = [m["params"]["turn"]["id"] for m in notified(w, "turn/started")]
+        assert len(ends) == len(set(ends)) == 2
+        assert ends == starts
+        received = w.client.received()
+        end = received.index(notified(w, "turn/completed")[0])
+        later = [m for m in received[end + 1 :] if id in json.dumps(m.get("params") or {})]
+        assert later == []
+        statuses = [n for n, m in enumerate(received) if m.get("method") == "thread/status/changed"]
+        assert received[statuses[0]]["params"]["status"]["type"] == "active"
+        assert statuses[1] == end + 1, "the next thing after the end"
+
+
+async def test_ids_of_turns_are_unique_over_threads(world: MakeWorld) -> None:
+    """A client remembers finished turns by their ids alone."""
+    async with world(*(reply(says("a")) for _ in range(4))) as w:
+        ids = []
+        for thread in (await start(w.client), await start(w.client)):
+            for _ in range(2):
+                ids.append(await turn(w.client, thread))
+                await ended(w.client, ids[-1])
+        assert len(set(ids)) == 4
+
+
+async def test_an_item_starts_before_its_question(world: MakeWorld) -> None:
+    """What is asked about is shown by the item; a question without one is dropped."""
+    async with world(reply(script("echo hi > made")), reply(says("done")), config=ASKS) as w:
+        id = await turn(w.client, await start(w.client))
+        question = await w.client.expect("item/commandExecution/requestApproval")
+        item = question["params"]["itemId"]
+        started = [m["params"]["item"]["id"] for m in notified(w, "item/started")]
+        assert item in started
+        await w.client.answer(question, {"decision": "accept"})
+        await ended(w.client, id)
+
+
+async def test_the_final_text_comes_with_the_completed_item(world: MakeWorld) -> None:
+    """No client needs deltas for the result; one that opted out of them misses nothing."""
+    opted = {"optOutNotificationMethods": ["item/agentMessage/delta"]}
+    async with world(reply(begins_to_say(), word("a"), word(" b"), says("a b")), initialize=False) as w:
+        await w.client.initialize(capabilities=opted)
+        await ended(w.client, await turn(w.client, await start(w.client)))
+        assert notified(w, "item/agentMessage/delta") == []
+        items = [m["params"]["item"] for m in notified(w, "item/completed")]
+        assert [item["text"] for item in items if item["type"] == "agentMessage"] == ["a b"]
+
+
+async def test_usage_is_told_in_each_turn(world: MakeWorld) -> None:
+    """Clients report the cost of a turn by it."""
+    async with world(reply(says("a"), input=100, output=7), reply(says("b"), input=200, output=9)) as w:
+        thread = await start(w.client)
+        ids = []
+        for _ in range(2):
+            ids.append(await turn(w.client, thread))
+            await ended(w.client, ids[-1])
+        told = [m["params"] for m in notified(w, "thread/tokenUsage/updated")]
+        assert [each["turnId"] for each in told] == ids
+        assert [each["tokenUsage"]["last"]["outputTokens"] for each in told] == [7, 9]
+        assert told[-1]["tokenUsage"]["total"]["totalTokens"] == 316
+
+
+async def test_an_interrupt_is_answered_at_once_and_ends_everything(world: MakeWorld) -> None:
+    """Clients leave the thread or the turn out, and kill a server that takes seconds."""
+    replies = reply(script("echo > a")), reply(script("echo > b")), reply(script("echo > c"))
+    async with world(*replies, config=ASKS) as w:
+        for number, leave_out in enumerate(({}, {"turnId"}, {"threadId"})):
+            thread = await start(w.client)
+            id = await turn(w.client, thread)
+            question = await w.client.expect("item/commandExecution/requestApproval")
+            given = {"threadId": thread, "turnId": id}
+            named = {key: value for key, value in given.items() if key not in leave_out}
+            assert await w.client.call("turn/interrupt", named) == {}, number
+            done = await ended(w.client, id)
+            assert done["status"] == "interrupted"
+            resolved = [m["params"]["requestId"] for m in notified(w, "serverRequest/resolved")]
+            assert question["id"] in resolved
+        assert len(resolved) == 3
+
+
+async def test_a_second_turn_joins_the_one_that_runs(world: MakeWorld) -> None:
+    """It is answered with the id of that one, and there is one end."""
+    hold = Hold()
+    async with world(reply(begins_to_say(), word("a"), hold, says("a")), reply(says("both"))) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread, "one")
+        await w.client.expect("item/agentMessage/delta")
+        assert await turn(w.client, thread, "two") == id
+        hold.release()
+        await ended(w.client, id)
+        assert len(notified(w, "turn/started")) == len(notified(w, "turn/completed")) == 1
+        assert "two" in str(w.model.requests[1].body["input"])
+
+
+async def test_errors_of_retries_say_reconnecting_and_final_ones_do_not(world: MakeWorld) -> None:
+    """By that word a client tells what it may pass over."""
+    broken = failure(500, {"error": {"message": "down"}})
+    limits = {"stream_max_retries": 1, "request_max_retries": 0}
+    async with world(broken, broken, provider=limits) as w:
+        await ended(w.client, await turn(w.client, await start(w.client)))
+        errors = [m["params"] for m in notified(w, "error")]
+        assert [each["willRetry"] for each in errors][-1] is False
+        assert len(errors) >= 1
+        for each in errors:
+            assert ("Reconnecting" in each["error"]["message"]) is each["willRetry"]
+
+
+@pytest.mark.parametrize(
+    ("status", "info"),
+    [(401, "unauthorized"), (503, {"responseTooManyFailedAttempts": {"httpStatusCode": 503}})],
+)
+async def test_the_class_of_an_error_is_a_word_or_an_object_with_one_key(
+    world: MakeWorld, status: int, info: Json
+) -> None:
+    """As the schema has it: clients match both."""
+    async with world(failure(status, {"error": {"message": "no"}})) as w:
+        done = await ended(w.client, await turn(w.client, await start(w.client)))
+        assert done["error"]["codexErrorInfo"] == info
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"permissions": []}, {"decision": "approved"}, {"action": "accept"}, {"decision": None}, None],
+    ids=["empty", "permissions", "the older yes", "another vocabulary", "null", "an error"],
+)
+async def test_an_answer_in_other_words_is_a_no_and_the_turn_goes_on(world: MakeWorld, answer: Json) -> None:
+    """Clients answer what they do not know with whatever they answer everything."""
+    async with world(reply(script("echo hi > made")), reply(says("done")), config=ASKS) as w:
+        id = await turn(w.client, await start(w.client))
+        question = await w.client.expect("item/commandExecution/requestApproval")
+        if answer is None:
+            error = {"code": -32601, "message": "unknown"}
+            await w.client.write({"id": question["id"], "error": error})
+        else:
+            await w.client.answer(question, answer)
+        assert (await ended(w.client, id))["status"] == "completed"
+        assert not (w.workspace / "made").exists()
+        assert len(w.model.requests) == 2
+
+
+async def test_texts_that_clients_match(world: MakeWorld) -> None:
+    """Word for word, as far as they are quoted here; one client takes the id between backticks."""
+    hold = Hold()
+    absent = "01a1b2c3-0000-7000-8000-000000000000"
+    async with world(reply(begins_to_say(), word("a"), hold, says("a")), initialize=False) as w:
+        with pytest.raises(Refused, match=r"(?i)not initialized"):
+            await w.client.call("thread/list", {})
+        await w.client.initialize()
+        thread = await start(w.client)
+        with pytest.raises(Refused, match=f"no rollout found for thread id {absent}"):
+            await w.client.call("thread/resume", {"threadId": absent})
+        with pytest.raises(Refused, match=f"thread not found: {absent}"):
+            await w.client.call("turn/start", {"threadId": absent, "input": words("a")})
+        with pytest.raises(Refused, match="no active turn to interrupt"):
+            await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""})
+        id = await turn(w.client, thread)
+        await w.client.expect("item/agentMessage/delta")
+        other = f"expected active turn id `{absent}` but found `{id}`"
+        steer = {"threadId": thread, "expectedTurnId": absent, "input": words("a")}
+        with pytest.raises(Refused, match=other):
+            await w.client.call("turn/steer", steer)
+        with pytest.raises(Refused, match=other):
+            await w.client.call("turn/interrupt", {"threadId": thread, "turnId": absent})
+        hold.release()
+        await ended(w.client, id)

@@ -1,0 +1,173 @@
+"""Commands that a thread left running: told as they go on, listed, ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Client, Refused
+from tests.support.scripted_model import Hold, calls, reply, says
+from tests.support.world import MakeWorld, World
+
+pytestmark = pytest.mark.anyio
+
+UNIFIED = "[features]\nunified_exec = true\n"
+TERMINALS = "thread/backgroundTerminals"
+
+
+def opens(cmd: str, call_id: str = "c1") -> Json:
+    arguments: Json = {"cmd": cmd, "shell": "/bin/sh", "login": False, "yield_time_ms": 250}
+    return calls("exec_command", arguments, call_id)
+
+
+def looks(call_id: str, chars: str = "", session: int = 0) -> Json:
+    return calls("write_stdin", {"session_id": session, "chars": chars, "yield_time_ms": 60_000}, call_id)
+
+
+async def start(w: World) -> str:
+    await w.client.initialize(capabilities={"experimentalApi": True})
+    thread: str = (await w.client.call("thread/start", {}))["thread"]["id"]
+    return thread
+
+
+async def turn(client: Client, thread: str) -> Json:
+    words = {"threadId": thread, "input": [{"type": "text", "text": "hi"}]}
+    id = (await client.call("turn/start", words))["turn"]["id"]
+    done = await client.expect(
+        lambda m: m.get("method") == "turn/completed" and m["params"]["turn"]["id"] == id
+    )
+    return done["params"]["turn"]
+
+
+async def ended(client: Client) -> Json:
+    """The params of the next end of a command."""
+    found = await client.expect(
+        lambda m: m.get("method") == "item/completed" and m["params"]["item"]["type"] == "commandExecution"
+    )
+    return found["params"]
+
+
+async def listed(w: World, thread: str, **params: Json) -> Json:
+    return await w.client.call(f"{TERMINALS}/list", {"threadId": thread, **params})
+
+
+async def test_output_and_end_are_told_when_they_happen(world: MakeWorld) -> None:
+    script = [
+        reply(opens("echo up; cat gate; exit 3")),
+        reply(says("it goes on")),
+        reply(looks("c2")),
+        reply(says("it has ended")),
+    ]
+    async with world(*script, tables=UNIFIED, initialize=False, before=lambda w: w.fifo("gate")) as w:
+        thread = await start(w)
+        first = await turn(w.client, thread)
+        [running] = (await listed(w, thread))["data"]
+        assert (running["itemId"], running["processId"], running["command"]) == (
+            "c1",
+            "0",
+            "echo up; cat gate; exit 3",
+        )
+        await w.open_gate("gate")
+        end = await ended(w.client)
+        assert (end["turnId"], end["item"]["id"], end["item"]["exitCode"]) == (first["id"], "c1", 3)
+        assert "go" in end["item"]["aggregatedOutput"]
+        assert (await listed(w, thread))["data"] == []
+        await turn(w.client, thread)
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        items = [item for each in read["thread"]["turns"] for item in each["items"]]
+        assert [item["exitCode"] for item in items if item["type"] == "commandExecution"] == [3]
+    received = [m for m in w.client.received() if m.get("method", "").startswith("item/")]
+    ends = [m for m in received if m["method"] == "item/completed" and m["params"]["item"]["id"] == "c1"]
+    begins = [m for m in received if m["method"] == "item/started" and m["params"]["item"]["id"] == "c1"]
+    deltas = [m["params"]["delta"] for m in received if m["method"].endswith("outputDelta")]
+    assert ("".join(deltas), len(ends)) == (end["item"]["aggregatedOutput"], 1)
+    assert [m["params"]["item"]["processId"] for m in begins] == ["0"]
+    seen = w.model.requests[3].outputs()["c2"]
+    assert "Process exited with code 3" in seen
+    assert "go" in seen, "the model is told what it has not seen"
+
+
+async def test_what_the_model_types_is_told(world: MakeWorld) -> None:
+    script = [
+        reply(opens("read line; echo said:$line")),
+        reply(looks("c2", "hello\n")),
+        reply(says("it has ended")),
+    ]
+    async with world(*script, tables=UNIFIED, initialize=False) as w:
+        thread = await start(w)
+        done = await turn(w.client, thread)
+        [typed] = [
+            m["params"] for m in w.client.received() if m.get("method", "").endswith("terminalInteraction")
+        ]
+        assert typed == {
+            "threadId": thread,
+            "turnId": done["id"],
+            "itemId": "c1",
+            "processId": "0",
+            "stdin": "hello\n",
+        }
+
+
+async def test_terminals_are_listed_by_pages_and_ended(world: MakeWorld) -> None:
+    script = [*(reply(opens(f"echo {n}; sleep 1000", f"c{n}")) for n in range(3)), reply(says("they go on"))]
+    async with world(*script, tables=UNIFIED, initialize=False) as w:
+        thread = await start(w)
+        await turn(w.client, thread)
+        page = await listed(w, thread, limit=2)
+        assert ([each["processId"] for each in page["data"]], page["nextCursor"]) == (["0", "1"], "1")
+        rest = await listed(w, thread, cursor="1")
+        assert ([each["processId"] for each in rest["data"]], rest["nextCursor"]) == (["2"], None)
+        end: Json = {"threadId": thread, "processId": "1"}
+        assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": True}
+        told = await ended(w.client)
+        assert (told["item"]["id"], told["item"]["exitCode"]) == ("c1", 137)
+        assert await w.client.call(f"{TERMINALS}/terminate", end) == {"terminated": False}
+        assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
+        assert {(await ended(w.client))["item"]["id"] for _ in range(2)} == {"c0", "c2"}
+        assert (await listed(w, thread))["data"] == []
+
+
+async def test_wrong_numbers_are_refused(world: MakeWorld) -> None:
+    async with world(initialize=False) as w:
+        thread = await start(w)
+        for method, params, text in (
+            ("list", {"threadId": thread, "cursor": "x"}, "invalid cursor: "),
+            (
+                "terminate",
+                {"threadId": thread, "processId": "-1"},
+                "invalid background terminal process id: ",
+            ),
+            ("clean", {"threadId": "0" * 8 + "-0000-7000-8000-000000000000"}, "thread not found: "),
+        ):
+            with pytest.raises(Refused, match=text):
+                await w.client.call(f"{TERMINALS}/{method}", params)
+
+
+async def test_an_interrupt_tells_the_end_once(world: MakeWorld) -> None:
+    hold = Hold()
+    script = [reply(opens("sleep 1000")), reply(hold)]
+    async with world(*script, tables=UNIFIED, initialize=False) as w:
+        thread = await start(w)
+        words = {"threadId": thread, "input": [{"type": "text", "text": "hi"}]}
+        id = (await w.client.call("turn/start", words))["turn"]["id"]
+        await hold.reached.wait()
+        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
+        told = await ended(w.client)
+        assert (told["item"]["id"], told["item"]["status"]) == ("c1", "failed")
+        await w.client.expect("turn/completed")
+        assert (await listed(w, thread))["data"] == []
+    ends = [
+        m for m in w.client.received()
+        if m.get("method") == "item/completed" and m["params"]["item"]["type"] == "commandExecution"
+    ]  # fmt: skip
+    assert len(ends) == 1
+
+
+async def test_the_conversation_api_is_told_outside_of_turns(world: MakeWorld) -> None:
+    script = [reply(opens("cat gate")), reply(says("it goes on"))]
+    async with world(*script, tables=UNIFIED, before=lambda w: w.fifo("gate")) as w:
+        conversation = await w.open()
+        await w.client.turn(conversation)
+        await w.open_gate("gate")
+        end = await w.client.expect("exec_command_end")
+        assert (end["params"]["id"], end["params"]["msg"]["exit_code"]) == ("", 0)

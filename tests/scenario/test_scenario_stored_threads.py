@@ -1,0 +1,165 @@
+"""Threads as stored things: names, metadata, the archive, deletion, and what every client is told of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from app_server.core.rollout.thread_notes import NAMES_FILE
+from protocol.base import Json
+from tests.support.client import Refused
+from tests.support.scripted_model import reply, says, script
+from tests.support.thread_client import ended, start, turn
+from tests.support.world import MakeWorld, World
+
+pytestmark = pytest.mark.anyio
+
+UNKNOWN = "01990000-0000-7000-8000-000000000000"
+
+
+async def talk(w: World, text: str = "hi") -> str:
+    """A thread with one turn."""
+    thread = await start(w.client)
+    await ended(w.client, await turn(w.client, thread, text))
+    return thread
+
+
+async def listed(w: World, **params: Json) -> list[Json]:
+    found: list[Json] = (await w.client.call("thread/list", params))["data"]
+    return found
+
+
+def told(w: World, thread: str, since: int = 0) -> list[Json]:
+    """What was sent about the thread as a whole and the ends of its turns; responses as True."""
+    lines: list[Json] = []
+    for message in w.client.received()[since:]:
+        method = message.get("method")
+        if method is None:
+            lines.append(True)
+        elif method == "thread/status/changed":
+            lines.append(message["params"]["status"]["type"])
+        elif method == "turn/completed" or (method.startswith("thread/") and "tokenUsage" not in method):
+            assert message["params"]["threadId"] == thread
+            lines.append(method)
+    return lines
+
+
+async def test_a_name_is_shown_everywhere(world: MakeWorld) -> None:
+    async with world(reply(says("hello")), reply(says("hello"))) as w:
+        thread, other = await talk(w, "first words"), await talk(w, "second words")
+        since = len(w.client.received())
+        await w.client.call("thread/name/set", {"threadId": thread.upper(), "name": "  My name "})
+        updated = await w.client.expect("thread/name/updated")
+        assert updated["params"] == {"threadId": thread, "threadName": "My name"}
+        assert told(w, thread, since) == [True, "thread/name/updated"]
+        for method in ("thread/read", "thread/resume"):
+            assert (await w.client.call(method, {"threadId": thread}))["thread"]["name"] == "My name"
+        assert {each["id"]: each["name"] for each in await listed(w)} == {thread: "My name", other: None}
+        assert [each["id"] for each in await listed(w, searchTerm="y NAME")] == [thread]
+        assert [each["id"] for each in await listed(w, searchTerm="words")] == [other, thread]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"threadId": UNKNOWN, "name": "x"}, f"no rollout found for thread id {UNKNOWN}"),
+        ({"threadId": "x", "name": "x"}, "invalid thread id"),
+        ({"threadId": UNKNOWN, "name": " \n"}, "thread name must not be empty"),
+        ({"threadId": UNKNOWN, "name": "x" * 5000}, "at most 4096 characters"),
+    ],
+)
+async def test_names_that_are_refused(world: MakeWorld, params: Json, message: str) -> None:
+    async with world() as w:
+        with pytest.raises(Refused, match=message):
+            await w.client.call("thread/name/set", params)
+        assert not (w.home / NAMES_FILE).exists()
+
+
+async def test_metadata_replaces_fields_one_by_one(world: MakeWorld) -> None:
+    async with world(reply(says("hello"))) as w:
+        thread = await talk(w)
+
+        async def update(**git: Json) -> Json:
+            params = {"threadId": thread, "gitInfo": git}
+            return (await w.client.call("thread/metadata/update", params))["thread"]["gitInfo"]
+
+        assert await update(branch="topic", sha=" abc ") == {
+            "sha": "abc",
+            "branch": "topic",
+            "originUrl": None,
+        }
+        assert await update(branch=None) == {"sha": "abc", "branch": None, "originUrl": None}
+        refused: list[Json] = [{"gitInfo": {}}, {"gitInfo": None}, {}, {"gitInfo": {"sha": " "}}]
+        for wrong in refused:
+            with pytest.raises(Refused, match=r"at least one field|must not be empty"):
+                await w.client.call("thread/metadata/update", {"threadId": thread, **wrong})
+        await w.client.call("thread/archive", {"threadId": thread})
+        assert await update(originUrl="https://example.com") == {
+            "sha": "abc",
+            "branch": None,
+            "originUrl": "https://example.com",
+        }
+
+
+async def test_the_archive_and_back(world: MakeWorld) -> None:
+    async with world(reply(says("hello"))) as w:
+        thread = await talk(w)
+        await w.client.call("thread/archive", {"threadId": thread})
+        await w.client.expect("thread/archived")
+        assert await listed(w) == []
+        [archived] = await listed(w, archived=True)
+        assert (archived["id"], archived["status"]) == (thread, {"type": "notLoaded"})
+        assert (await w.client.call("thread/read", {"threadId": thread}))["thread"] == archived
+        with pytest.raises(Refused, match=f"no rollout found for thread id {thread}"):
+            await w.client.call("thread/archive", {"threadId": thread})
+        with pytest.raises(Refused, match=f"{thread} is archived"):
+            await w.client.call("thread/resume", {"threadId": thread})
+        back = (await w.client.call("thread/unarchive", {"threadId": thread}))["thread"]
+        await w.client.expect("thread/unarchived")
+        assert [path.name for path in w.rollouts()] == [back["path"].rsplit("/", 1)[1]]
+        with pytest.raises(Refused, match=f"no archived rollout found for thread id {thread}"):
+            await w.client.call("thread/unarchive", {"threadId": thread})
+        await w.client.call("thread/resume", {"threadId": thread})
+        assert (await w.client.call("thread/loaded/list"))["data"] == [thread]
+
+
+@pytest.mark.parametrize(("method", "done"), [("archive", "archived"), ("delete", "deleted")])
+async def test_a_turn_that_runs_ends_first(world: MakeWorld, method: str, done: str) -> None:
+    async with world(reply(script("sleep 60")), reply(says("never"))) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        await w.client.expect(
+            lambda m: m.get("method") == "item/started" and m["params"]["item"]["type"] == "commandExecution"
+        )
+        since = len(w.client.received())
+        await w.client.call(f"thread/{method}", {"threadId": thread})
+        end = await ended(w.client, id)
+        assert end["status"] == "interrupted"
+        await w.client.expect(f"thread/{done}")
+        assert told(w, thread, since) == ["turn/completed", "idle", "notLoaded", True, f"thread/{done}"]
+        assert (await w.client.call("thread/loaded/list"))["data"] == []
+        with pytest.raises(Refused, match="thread not found"):
+            await turn(w.client, thread)
+
+
+async def test_a_deleted_thread_leaves_nothing(world: MakeWorld) -> None:
+    async with world(reply(says("hello")), reply(says("hello"))) as w:
+        thread, archived = await talk(w), await talk(w)
+        await w.client.call("thread/name/set", {"threadId": thread, "name": "secret"})
+        await w.client.call("thread/archive", {"threadId": archived})
+        for each in (thread, archived):
+            await w.client.call("thread/delete", {"threadId": each})
+            with pytest.raises(Refused, match=f"no rollout found for thread id {each}"):
+                await w.client.call("thread/delete", {"threadId": each})
+        assert (await listed(w), await listed(w, archived=True)) == ([], [])
+        assert list(w.home.rglob("*rollout-*")) == []
+        assert "secret" not in (w.home / NAMES_FILE).read_text()
+
+
+async def test_a_thread_before_its_first_turn(world: MakeWorld) -> None:
+    async with world() as w:
+        one, two = await start(w.client), await start(w.client)
+        await w.client.call("thread/name/set", {"threadId": one, "name": "early"})
+        assert (await w.client.call("thread/read", {"threadId": one}))["thread"]["name"] == "early"
+        await w.client.call("thread/archive", {"threadId": one})
+        await w.client.call("thread/delete", {"threadId": two})
+        assert w.rollouts() == []

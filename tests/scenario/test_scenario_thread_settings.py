@@ -1,0 +1,167 @@
+"""What decides about a command beside the approval policy of a thread: rules, kinds of questions, named sandboxes."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Refused
+from tests.support.scripted_model import calls, reply, says, script
+from tests.support.thread_client import ended, start, turn, words
+from tests.support.world import MakeWorld, World
+
+pytestmark = pytest.mark.anyio
+
+APPROVAL = "item/commandExecution/requestApproval"
+UNTRUSTED = {"approval_policy": "untrusted"}
+EXPERIMENTAL = {"experimentalApi": True}
+
+
+def granular(**kinds: bool) -> Json:
+    return {"granular": {"sandbox_approval": True, "rules": True, "mcp_elicitations": True, **kinds}}
+
+
+def rules(w: World, *lines: str) -> None:
+    w.write({"rules/default.rules": "\n".join(lines)}, under=w.home)
+
+
+def commands(w: World) -> list[tuple[str, Json]]:
+    ends = [m["params"]["item"] for m in w.client.received() if m.get("method") == "item/completed"]
+    return [(item["command"], item["status"]) for item in ends if item["type"] == "commandExecution"]
+
+
+def asked(w: World) -> list[Json]:
+    return [m["params"] for m in w.client.received() if m.get("method") == APPROVAL]
+
+
+async def test_an_accepted_rule_saves_the_next_question_in_this_thread_and_in_later_ones(
+    world: MakeWorld,
+) -> None:
+    again = (
+        reply(script("touch a b", "c2")),
+        reply(says("ok")),
+        reply(script("touch a c", "c3")),
+        reply(says("ok")),
+    )
+    async with world(reply(script("touch a", "c1")), *again, config=UNTRUSTED) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        question = await w.client.expect(APPROVAL)
+        rule = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["touch", "a"]}}
+        assert rule in question["params"]["availableDecisions"]
+        await w.client.answer(question, {"decision": rule})
+        await ended(w.client, id)
+        await ended(w.client, await turn(w.client, await start(w.client)))
+        assert len(asked(w)) == 1
+        assert {each.name for each in w.workspace.iterdir()} == {"a", "b", "c"}
+        assert (w.home / "rules/default.rules").read_text() == (
+            'prefix_rule(pattern=["touch", "a"], decision="allow")\n'
+        )
+
+
+@pytest.mark.parametrize("amendment", [["cp"], [], ["bash", "-lc"], ["touch"], "touch", None])
+async def test_a_rule_in_other_words_than_proposed_runs_nothing_and_is_not_kept(
+    world: MakeWorld, amendment: Json
+) -> None:
+    async with world(reply(script("touch a")), reply(says("ok")), config=UNTRUSTED) as w:
+        id = await turn(w.client, await start(w.client))
+        rule = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": amendment}}
+        await w.client.answer(await w.client.expect(APPROVAL), {"decision": rule})
+        assert (await ended(w.client, id))["status"] == "completed"
+        assert [status for _, status in commands(w)] == ["declined"]
+        assert not (w.home / "rules").exists()
+
+
+async def test_rules_of_the_file_ask_and_forbid(world: MakeWorld) -> None:
+    replies = [reply(script(each, f"c{n}")) for n, each in enumerate(["mkdir d", "ls; cp a b", "touch a"])]
+    async with world(*replies, reply(says("ok"))) as w:
+        w.write({"a": ""})
+        rules(
+            w,
+            'prefix_rule(pattern=["mkdir"], decision="prompt", justification="it is full")',
+            'prefix_rule(pattern=["cp"], decision="forbidden", justification="no copies")',
+        )
+        id = await turn(w.client, await start(w.client, approvalPolicy="on-request"))
+        question = await w.client.expect(APPROVAL)
+        assert question["params"]["reason"] == "a rule requires approval: it is full"
+        await w.client.answer(question, {"decision": "decline"})
+        await ended(w.client, id)
+        assert [status for _, status in commands(w)] == ["declined", "completed"]
+        assert {each.name for each in w.workspace.iterdir()} == {"a"}
+        assert "no copies" in str(w.model.requests[2])
+
+
+async def test_under_never_what_a_rule_asks_about_is_rejected(world: MakeWorld) -> None:
+    async with world(reply(script("mkdir d")), reply(says("ok"))) as w:
+        rules(w, 'prefix_rule(pattern=["mkdir"], decision="prompt")')
+        await ended(w.client, await turn(w.client, await start(w.client, approvalPolicy="never")))
+        assert not asked(w)
+        assert not (w.workspace / "d").exists()
+
+
+async def test_a_damaged_file_is_told_of_and_allows_nothing(world: MakeWorld) -> None:
+    async with world(reply(script("touch a")), reply(says("ok")), config=UNTRUSTED) as w:
+        rules(w, 'prefix_rule(pattern=["touch"], decision="allow")', "xx(")
+        id = await turn(w.client, await start(w.client))
+        warning = await w.client.expect("warning")
+        question = await w.client.expect(APPROVAL)
+        assert "default.rules is damaged" in warning["params"]["message"]
+        rule = question["params"]["availableDecisions"][2]
+        await w.client.answer(question, {"decision": rule})
+        await ended(w.client, id)
+        assert (w.workspace / "a").exists()
+        warnings = [m["params"]["message"] for m in w.client.received() if m.get("method") == "warning"]
+        assert "for this thread only" in warnings[-1]
+
+
+async def test_questions_of_a_kind_that_is_switched_off_are_refused(world: MakeWorld) -> None:
+    escalated = calls("shell", {"command": ["touch", "a"], "with_escalated_permissions": True}, "c1")
+    replies = reply(escalated), reply(script("mkdir d", "c2")), reply(says("ok"))
+    async with world(*replies, initialize=False) as w:
+        await w.client.initialize(capabilities=EXPERIMENTAL)
+        rules(w, 'prefix_rule(pattern=["mkdir"], decision="prompt")')
+        policy = granular(sandbox_approval=False, rules=False)
+        opened = await w.client.call("thread/start", {"approvalPolicy": policy, "sandbox": "read-only"})
+        shown = opened["approvalPolicy"]["granular"]
+        assert (shown["sandbox_approval"], shown["rules"], shown["mcp_elicitations"]) == (False, False, True)
+        assert (await ended(w.client, await turn(w.client, opened["thread"]["id"])))["status"] == "completed"
+        assert not asked(w)
+        assert not list(w.workspace.iterdir())
+
+
+async def test_a_granular_policy_that_asks_asks(world: MakeWorld) -> None:
+    escalated = calls("shell", {"command": ["touch", "a"], "with_escalated_permissions": True}, "c1")
+    async with world(reply(escalated), reply(says("ok")), initialize=False) as w:
+        await w.client.initialize(capabilities=EXPERIMENTAL)
+        thread = await start(w.client, approvalPolicy=granular(rules=False), sandbox="read-only")
+        id = await turn(w.client, thread)
+        await w.client.answer(await w.client.expect(APPROVAL), {"decision": "accept"})
+        await ended(w.client, id)
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert resumed["approvalPolicy"]["granular"]["rules"] is False
+
+
+async def test_a_sandbox_can_be_chosen_by_its_name(world: MakeWorld) -> None:
+    async with world(reply(script("touch a")), reply(says("ok")), initialize=False) as w:
+        await w.client.initialize(capabilities=EXPERIMENTAL)
+        opened = await w.client.call("thread/start", {"permissions": ":read-only"})
+        assert opened["sandbox"]["type"] == "readOnly"
+        assert opened["activePermissionProfile"] == {"id": ":read-only", "extends": None}
+        thread = {"threadId": opened["thread"]["id"]}
+        for wrong in (
+            {"permissions": "nope"},
+            {"permissions": ":workspace", "sandboxPolicy": {"type": "readOnly"}},
+        ):
+            with pytest.raises(Refused, match="permission"):
+                await w.client.call("turn/start", {**thread, "input": words("x"), **wrong})
+        chosen = {**thread, "input": words("x"), "permissions": ":workspace"}
+        await ended(w.client, (await w.client.call("turn/start", chosen))["turn"]["id"])
+        assert (w.workspace / "a").exists()
+        resumed = await w.client.call("thread/resume", {**thread, "excludeTurns": True})
+        assert resumed["activePermissionProfile"] == {"id": ":workspace", "extends": None}
+
+
+async def test_granular_policies_need_the_experimental_api(world: MakeWorld) -> None:
+    async with world() as w:
+        with pytest.raises(Refused, match=r"askForApproval\.granular requires experimentalApi capability"):
+            await w.client.call("thread/start", {"approvalPolicy": granular()})

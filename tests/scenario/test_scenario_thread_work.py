@@ -1,0 +1,334 @@
+"""Work on open threads that no words of the user begin: compaction, reviews, commands, items, settings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Refused
+from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, word
+from tests.support.thread_client import ended, items, notified, say, start, turn, words
+from tests.support.world import MakeWorld, World
+
+pytestmark = pytest.mark.anyio
+
+FINDINGS = {
+    "findings": [
+        {
+            "title": "Wrong sign",
+            "body": "It adds.",
+            "confidence_score": 0.9,
+            "priority": 1,
+            "code_location": {"absolute_file_path": "/a.py", "line_range": {"start": 3, "end": 4}},
+        }
+    ],
+    "overall_correctness": "patch is incorrect",
+    "overall_explanation": "One bug.",
+    "overall_confidence_score": 0.8,
+}
+
+
+async def experimental(w: World) -> None:
+    await w.client.initialize(capabilities={"experimentalApi": True})
+
+
+async def next_end(w: World) -> Json:
+    return (await w.client.expect("turn/completed"))["params"]["turn"]
+
+
+async def review(w: World, thread: str, target: Json) -> Json:
+    answer = await w.client.call("review/start", {"threadId": thread, "target": target})
+    assert answer["reviewThreadId"] == thread
+    return answer["turn"]
+
+
+async def test_a_compaction_is_a_turn_with_one_item(world: MakeWorld) -> None:
+    async with world(reply(says("one")), reply(says("a summary")), reply(says("two"))) as w:
+        thread = await start(w.client)
+        await say(w.client, thread, "first")
+        assert await w.client.call("thread/compact/start", {"threadId": thread}) == {}
+        done = await next_end(w)
+        assert (done["status"], [item["type"] for item in items(w)][-1]) == ("completed", "contextCompaction")
+        await say(w.client, thread, "second")
+    sent = w.model.requests[-1].texts()
+    assert any("a summary" in text for text in sent)
+    assert "one" not in sent
+
+
+async def test_words_do_not_join_a_compaction(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(says("one")), reply(begins_to_say(), hold, says("a summary"))) as w:
+        thread = await start(w.client)
+        await say(w.client, thread)
+        await w.client.call("thread/compact/start", {"threadId": thread})
+        with pytest.raises(Refused, match="cannot steer a compact turn") as refused:
+            await turn(w.client, thread, "now?")
+        assert refused.value.data["codexErrorInfo"] == {"activeTurnNotSteerable": {"turnKind": "compact"}}
+        hold.release()
+        assert (await next_end(w))["status"] == "completed"
+
+
+async def test_a_full_context_is_compacted_when_the_next_turn_begins(world: MakeWorld) -> None:
+    replies = reply(says("one"), input=500), reply(says("a summary")), reply(says("two"))
+    async with world(*replies, config={"model_auto_compact_token_limit": 100}) as w:
+        thread = await start(w.client)
+        await say(w.client, thread, "first")
+        await say(w.client, thread, "second")
+        assert [item["type"] for item in items(w)] == [
+            *("userMessage", "agentMessage", "contextCompaction"),
+            *("userMessage", "agentMessage"),
+        ]
+
+
+async def test_a_review_has_one_turn_id_and_its_text_twice(world: MakeWorld) -> None:
+    async with world(reply(says(json.dumps(FINDINGS)))) as w:
+        thread = await start(w.client)
+        shown = await review(w, thread, {"type": "custom", "instructions": " Look at the signs. "})
+        assert [item["content"][0]["text"] for item in shown["items"]] == ["Look at the signs."]
+        done = await ended(w.client, shown["id"])
+        entered, left, message = items(w)
+        assert (entered["type"], entered["review"]) == ("enteredReviewMode", "Look at the signs.")
+        assert left["type"] == "exitedReviewMode"
+        for part in ("One bug.", "Wrong sign", "/a.py:3-4", "It adds."):
+            assert part in left["review"]
+        assert (message["type"], message["text"]) == ("agentMessage", left["review"])
+        assert [item["text"] for item in done["items"]] == [left["review"]]
+        of_turn = {m["params"]["turnId"] for m in w.client.received() if "turnId" in (m.get("params") or {})}
+        assert of_turn == {shown["id"]}
+        assert notified(w, "thread/tokenUsage/updated") == [], "the context of a review is not the thread's"
+
+
+async def test_a_thread_goes_on_with_its_own_model_after_a_review(world: MakeWorld) -> None:
+    async with world(reply(says("Fine."))) as w:
+        started = await w.client.call("thread/start", {})
+        thread = started["thread"]["id"]
+        shown = await review(w, thread, {"type": "custom", "instructions": "Look."})
+        await ended(w.client, shown["id"])
+        assert w.model.requests[0].body["model"] != started["model"]
+    async with world(reply(says("ok"))) as w:
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert (resumed["model"], resumed["reasoningEffort"]) == (
+            started["model"],
+            started["reasoningEffort"],
+        )
+
+
+@pytest.mark.parametrize(
+    ("target", "hint", "prompt"),
+    [
+        ({"type": "uncommittedChanges"}, "current changes", "git diff HEAD"),
+        ({"type": "commit", "sha": "0123456789"}, "commit 0123456", "git show 0123456789"),
+        ({"type": "commit", "sha": "01234567", "title": "Fix"}, "commit 0123456: Fix", "(Fix)"),
+        ({"type": "baseBranch", "branch": "nowhere"}, "changes against 'nowhere'", "git merge-base"),
+    ],
+)
+async def test_a_review_of_each_target(world: MakeWorld, target: Json, hint: str, prompt: str) -> None:
+    async with world(reply(says("Fine.")), git=True) as w:
+        thread = await start(w.client)
+        shown = await review(w, thread, target)
+        await ended(w.client, shown["id"])
+        assert items(w)[0]["review"] == hint
+    assert prompt in w.model.requests[0].texts()[-1]
+
+
+async def test_a_review_against_a_branch_names_the_common_commit(world: MakeWorld) -> None:
+    async with world(reply(says("Fine.")), git=True) as w:
+        common = w.git("rev-parse", "HEAD").strip()
+        w.git("checkout", "-q", "-b", "work")
+        w.git("commit", "-q", "--allow-empty", "-m", "more")
+        shown = await review(w, await start(w.client), {"type": "baseBranch", "branch": "main"})
+        await ended(w.client, shown["id"])
+    assert f"git diff {common}" in w.model.requests[0].texts()[-1]
+
+
+@pytest.mark.parametrize("branch", ["--output=made", "-h", "main@{upstream}", "no such"])
+async def test_a_branch_is_never_an_option_of_git(world: MakeWorld, branch: str) -> None:
+    async with world(reply(says("Fine.")), git=True) as w:
+        shown = await review(w, await start(w.client), {"type": "baseBranch", "branch": branch})
+        await ended(w.client, shown["id"])
+        assert not (w.workspace / "made").exists()
+
+
+async def test_a_review_is_ended_under_the_id_of_its_answer(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(begins_to_say(), word("a"), hold)) as w:
+        thread = await start(w.client)
+        shown = await review(w, thread, {"type": "uncommittedChanges"})
+        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": shown["id"]})
+        assert (await ended(w.client, shown["id"]))["status"] == "interrupted"
+        hold.release()
+
+
+async def test_a_review_ends_the_turn_that_runs(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(begins_to_say(), word("a"), hold), reply(says("Fine."))) as w:
+        thread = await start(w.client)
+        before = await turn(w.client, thread)
+        await w.client.expect("item/agentMessage/delta")
+        shown = await review(w, thread, {"type": "uncommittedChanges"})
+        assert (await ended(w.client, before))["status"] == "interrupted"
+        assert (await ended(w.client, shown["id"]))["status"] == "completed"
+        hold.release()
+
+
+async def test_the_users_command_has_the_users_rights_and_the_model_is_told(world: MakeWorld) -> None:
+    async with world(reply(says("I saw it")), config={"sandbox_mode": "read-only"}) as w:
+        thread = await start(w.client)
+        command = "echo mine | tee mine.txt; exit 3"
+        assert await w.client.call("thread/shellCommand", {"threadId": thread, "command": command}) == {}
+        assert (await next_end(w))["status"] == "completed"
+        (item,) = items(w)
+        assert (item["source"], item["status"], item["exitCode"]) == ("userShell", "failed", 3)
+        assert item["aggregatedOutput"] == "mine\n"
+        assert (w.workspace / "mine.txt").read_text() == "mine\n"
+        await say(w.client, thread, "what did I run?")
+    told = w.model.requests[0].texts()
+    assert any("tee mine.txt" in text and "Exit code: 3" in text and "mine\n" in text for text in told)
+
+
+async def test_the_users_command_runs_beside_the_turn_and_before_its_end(world: MakeWorld) -> None:
+    hold = Hold()
+    async with world(reply(begins_to_say(), word("a"), hold, says("a b"))) as w:
+        w.fifo("gate")
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        await w.client.expect("item/agentMessage/delta")
+        await w.client.call("thread/shellCommand", {"threadId": thread, "command": "cat gate"})
+        await w.client.expect(
+            lambda m: m.get("method") == "item/started" and m["params"]["item"]["type"] == "commandExecution"
+        )
+        hold.release()
+        await w.client.expect(
+            lambda m: m.get("method") == "item/completed" and m["params"]["item"]["type"] == "agentMessage"
+        )
+        await w.open_gate("gate")
+        await ended(w.client, id)
+        assert [item["type"] for item in items(w)] == ["userMessage", "agentMessage", "commandExecution"]
+        assert len(notified(w, "turn/started")) == 1
+
+
+async def test_an_interrupt_ends_the_users_command(world: MakeWorld) -> None:
+    async with world() as w:
+        w.fifo("gate")
+        thread = await start(w.client)
+        await w.client.call("thread/shellCommand", {"threadId": thread, "command": "cat gate"})
+        await w.client.expect("item/started")
+        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""})
+        assert (await next_end(w))["status"] == "interrupted"
+        assert [item["status"] for item in items(w)] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"command": "  "}, "command must not be empty"),
+        ({"command": "true", "timeoutMs": -1}, "timeoutMs must be non-negative, got -1"),
+    ],
+)
+async def test_commands_that_are_refused(world: MakeWorld, params: Json, message: str) -> None:
+    async with world() as w:
+        thread = await start(w.client)
+        with pytest.raises(Refused, match=message):
+            await w.client.call("thread/shellCommand", {"threadId": thread, **params})
+
+
+async def test_the_configuration_takes_the_rights_and_a_request_cannot_give_them(world: MakeWorld) -> None:
+    async with world(tables="[app_server]\nclient_rights = false") as w:
+        thread = await start(w.client, config={"app_server.client_rights": True})
+        with pytest.raises(Refused, match="client_rights"):
+            await w.client.call("thread/shellCommand", {"threadId": thread, "command": "echo > made"})
+        assert not (w.workspace / "made").exists()
+
+
+async def test_the_model_sees_items_that_were_injected(world: MakeWorld) -> None:
+    async with world(reply(says("ok"))) as w:
+        thread = await start(w.client)
+        said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}
+        for item in (said, {"type": "of a later version"}):
+            params = {"threadId": thread, "items": [item]}
+            assert await w.client.call("thread/inject_items", params) == {}
+        await say(w.client, thread, "go on")
+    (sent,) = w.model.requests
+    assert (sent.texts("assistant"), sent.texts()[-1]) == (["So."], "go on")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "items must not be empty"),
+        ([{"no": "item"}], r"items\[0\] is not a valid response item: missing field `type`"),
+        ([{"type": "x"}, {"type": "message"}], r"items\[1\] is not a valid response item: missing field"),
+        ([3], r"items\[0\] is not a valid response item: expected an object"),
+    ],
+)
+async def test_items_that_are_refused(world: MakeWorld, given: Json, message: str) -> None:
+    async with world() as w:
+        thread = await start(w.client)
+        with pytest.raises(Refused, match=message):
+            await w.client.call("thread/inject_items", {"threadId": thread, "items": given})
+
+
+async def test_instructions_are_named(world: MakeWorld) -> None:
+    files = {"AGENTS.md": "top", "sub/AGENTS.md": "below"}
+    async with world(reply(says("a")), files=files, git=True) as w:
+        (w.home / "AGENTS.md").write_text("own")
+        params = {"cwd": str(w.workspace / "sub"), "config": {"model_reasoning_effort": "high"}}
+        started = await w.client.call("thread/start", params)
+        places = [str(folder / "AGENTS.md") for folder in (w.home, w.workspace, w.workspace / "sub")]
+        assert (started["instructionSources"], started["reasoningEffort"]) == (places, "high")
+        assert started["thread"]["gitInfo"]["branch"] == "main"
+        thread = started["thread"]["id"]
+        await say(w.client, thread)
+        assert w.model.requests[0].body["reasoning"] == {"effort": "high"}, "of a model that is not known"
+        forked = await w.client.call("thread/fork", {"threadId": thread})
+        assert forked["instructionSources"] == places
+
+
+async def test_the_diff_names_files_from_the_threads_directory(world: MakeWorld) -> None:
+    patch = "*** Begin Patch\n*** Add File: new.txt\n+x\n*** Update File: ../old.txt\n@@\n-one\n+two\n*** End Patch"
+    async with world(reply(patches(patch)), reply(says("ok")), files={"old.txt": "one\n", "sub/a": ""}) as w:
+        thread = await start(w.client, cwd=str(w.workspace / "sub"))
+        await say(w.client, thread)
+        (told,) = notified(w, "turn/diff/updated")
+        assert "+++ b/new.txt" in told["diff"]
+        assert f"+++ b/{w.workspace / 'old.txt'}" in told["diff"]
+
+
+async def test_settings_are_told_when_they_change(world: MakeWorld) -> None:
+    async with world(reply(says("ok")), initialize=False) as w:
+        await experimental(w)
+        thread = await start(w.client)
+
+        async def update(**settings: Json) -> None:
+            params = {"threadId": thread, **settings}
+            assert await w.client.call("thread/settings/update", params) == {}
+
+        await update(model="other", effort="high", permissions=":read-only", cwd="sub")
+        await update(model="other", effort="high")
+        params = {"threadId": thread, "input": words("hi"), "model": "third"}
+        started = await w.client.call("turn/start", params)
+        await ended(w.client, started["turn"]["id"])
+        told = [each["threadSettings"] for each in notified(w, "thread/settings/updated")]
+        assert [each["model"] for each in told] == ["other", "third"]
+        assert (told[1]["effort"], told[1]["sandboxPolicy"]["type"]) == ("high", "readOnly")
+        assert told[1]["cwd"] == str(w.workspace / "sub")
+        with pytest.raises(Refused, match="cannot be combined"):
+            await update(permissions=":workspace", sandboxPolicy={"type": "readOnly"})
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("thread/compact/start", {}),
+        ("thread/inject_items", {"items": [{"type": "message"}]}),
+        ("thread/shellCommand", {"command": "true"}),
+        ("review/start", {"target": {"type": "uncommittedChanges"}}),
+    ],
+)
+async def test_threads_that_are_not_loaded(world: MakeWorld, method: str, params: Json) -> None:
+    unknown = "01990000-0000-7000-8000-000000000000"
+    async with world() as w:
+        with pytest.raises(Refused, match=f"thread not found: {unknown}"):
+            await w.client.call(method, {"threadId": unknown, **params})

@@ -1,0 +1,33 @@
+"""Packages of the npm registry that tests run, installed once for all workers and kept in pytest's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+
+def npm_packages(
+    config: pytest.Config, name: str, packages: Sequence[str], scripts: Sequence[str], *options: str
+) -> tuple[str, tuple[str, ...]]:
+    """The node program, and the paths of `scripts` below `node_modules`. Skips the test where there is no npm, or no
+    registry. `name` is that of the folder in the cache; `options` are more options of `npm install`.
+    """
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("there is no npm")
+    folder = Path(config.cache.mkdir(name))
+    found = [folder / "node_modules" / script for script in scripts]
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be at it
+        if not all(script.exists() for script in found):
+            quiet = ("--silent", "--no-audit", "--no-fund")
+            command = [npm, "install", *quiet, *options, "--prefix", str(folder), *packages]
+            done = subprocess.run(command, capture_output=True, timeout=180, check=False)
+            if done.returncode != 0:
+                pytest.skip("the npm registry does not answer")
+    return node, tuple(map(str, found))

@@ -1,0 +1,25 @@
+"""Limits of the account: told once, and to whoever listens."""
+
+from __future__ import annotations
+
+from app_server.apis.v2.account_limits import AccountLimits
+from protocol.v2.limits import RateLimitSnapshot, RateLimitWindow
+
+
+def used(percent: int) -> RateLimitSnapshot:
+    return RateLimitSnapshot(primary=RateLimitWindow(used_percent=percent))
+
+
+def test_only_what_the_client_does_not_know_is_news() -> None:
+    limits = AccountLimits()
+    assert not limits.learn(RateLimitSnapshot(), heard=True)
+    assert limits.learn(used(1), heard=True)
+    assert not limits.learn(used(1), heard=True)
+    assert limits.learn(used(2), heard=True)
+
+
+def test_what_nobody_heard_is_told_later_and_can_be_read_at_once() -> None:
+    limits = AccountLimits()
+    assert not limits.learn(used(1), heard=False)
+    assert limits.latest == used(1)
+    assert limits.learn(used(1), heard=True)

@@ -1,0 +1,161 @@
+"""Edits of settings: what they make of the settings, and that the text says it and keeps the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tomli
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app_server.core.config.edit import SettingEdit, edited, setting_edit
+from app_server.core.config.rewrite import rewrite_config
+from app_server.core.config.toml_text import edited_text
+from app_server.core.errors import ConfigError, InvalidSettings
+from protocol.base import Json
+
+FILE = """\
+# at the top
+model = "m"  # the model
+
+[mcp_servers.x] # a server
+command = "c"
+args = ["a",  # first
+        "b"]
+env = { A = "1" }
+"""
+
+
+def written(text: str, *edits: SettingEdit) -> str:
+    before = tomli.loads(text)
+    after = edited(before, edits)
+    new = edited_text(text, before, after)
+    assert tomli.loads(new) == after
+    return new
+
+
+def edit(key: str, value: Json, *, merge: bool = False) -> SettingEdit:
+    return setting_edit(key, value, merge=merge)
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        (edit("model", "n"), {"model": "n"}),
+        (edit("model", None), {"model": None}),
+        (edit("a.b.c", 1), {"a": {"b": {"c": 1}}}),
+        (edit('projects."/a.b".trust_level', "trusted"), {"projects": {"/a.b": {"trust_level": "trusted"}}}),
+        (edit("nothing.at.all", None), {"nothing": None}),
+        (edit("mcp_servers.x", {"url": "u"}), {"mcp_servers": {"x": {"url": "u"}}}),
+        (edit("mcp_servers.y", {"url": "u"}, merge=True), {}),
+        (edit("mcp_servers", {"x": {"env": {"B": "2"}}}, merge=True), {}),
+    ],
+)
+def test_an_edit_makes_its_setting(change: SettingEdit, after: dict[str, Json]) -> None:
+    found = tomli.loads(written(FILE, change))
+    assert {key: found.get(key) for key in after} == after
+
+
+def test_a_merged_table_keeps_what_it_had() -> None:
+    found = tomli.loads(written(FILE, edit("mcp_servers.x", {"env": {"B": "2"}}, merge=True)))
+    assert found["mcp_servers"]["x"] == {"command": "c", "args": ["a", "b"], "env": {"A": "1", "B": "2"}}
+
+
+def test_comments_and_order_stay() -> None:
+    text = written(FILE, edit("mcp_servers.x.command", "d"), edit("model", "n"), edit("review_model", "r"))
+    assert [line for line in FILE.splitlines() if line not in text.splitlines()] == [
+        'model = "m"  # the model',
+        'command = "c"',
+    ]
+    assert 'model = "n"  # the model' in text
+    assert text.index("review_model") < text.index("[mcp_servers.x]")
+
+
+def test_a_new_table_has_a_header_of_its_own() -> None:
+    text = written("", edit("model_providers.p", {"name": "P", "http_headers": {"a": "b"}}))
+    assert text.splitlines()[0] == "[model_providers.p]"
+
+
+def test_edits_are_made_in_their_order() -> None:
+    assert tomli.loads(written("", edit("a", 1), edit("a", None), edit("a.b", 2))) == {"a": {"b": 2}}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("", 1, "keyPath must not be empty"),
+        ("  ", 1, "keyPath must not be empty"),
+        ("a..b", 1, "keyPath segments must not be empty"),
+        (".", 1, "keyPath segments must not be empty"),
+        ('a."b', 1, "keyPath is not a key"),
+        ('model"]\n[mcp_servers.evil]\ncommand', 1, "keyPath is not a key"),
+        ("a", [1, None], "invalid value"),
+        ("a", {"b": {"c": None}}, "invalid value"),
+        ("a", {"": 1}, "invalid value"),
+        ("a", 2**63, "invalid value"),
+        (".".join("a" * 33), 1, "keyPath is not a key"),
+    ],
+)
+def test_what_no_setting_can_be_is_refused(key: str, value: Json, problem: str) -> None:
+    with pytest.raises(InvalidSettings, match=problem):
+        setting_edit(key, value, merge=False)
+
+
+def test_a_value_nested_too_deeply_is_refused() -> None:
+    value: Json = 1
+    for _ in range(40):
+        value = [value]
+    with pytest.raises(InvalidSettings, match="nested too deeply"):
+        setting_edit("a", value, merge=False)
+
+
+def test_a_setting_below_a_value_is_refused() -> None:
+    with pytest.raises(InvalidSettings, match="cannot set value on non-table parent"):
+        edited({"model": "m"}, [edit("model.x", 1)])
+
+
+def test_the_settings_before_are_left_alone() -> None:
+    before = tomli.loads(FILE)
+    edited(before, [edit("mcp_servers.x.env.A", "2"), edit("mcp_servers.x", {"args": []}, merge=True)])
+    assert before == tomli.loads(FILE)
+
+
+NAMES = st.sampled_from(["model", "a", "b c", "d.e", "f\ng", "ü", "tools", ""])
+SCALARS = st.one_of(
+    st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=8)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+    max_leaves=8,
+)
+EDITS = st.lists(
+    st.builds(
+        SettingEdit, st.lists(NAMES, min_size=1, max_size=3).map(tuple), st.none() | VALUES, st.booleans()
+    ),
+    max_size=4,
+)
+LINES = st.sampled_from(
+    [
+        *("# a remark", "", "[tools]", "[a]", "[a.tools]", "[[tools]]", "[[a.b]]", "['b c'.a]"),
+        *("model = 'x' # why", "a = 1", "a.tools = 2", "tools = { a = 1, model = 'y' }", "a = [ 1,", "2 ]"),
+        *("model = 2020-01-01", "'d.e' = 1.5", "a = { b = [ { a = 1 } ] }"),
+    ]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@given(st.lists(LINES, max_size=12).map("\n".join), EDITS)
+def test_any_edit_of_any_file_says_what_was_asked_or_changes_nothing(
+    tmp_path: Path, content: str, edits: list[SettingEdit]
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(content)
+    try:
+        after = edited(tomli.loads(content), edits)
+        rewrite_config(tmp_path, lambda settings: edited(settings, edits))
+    except (ConfigError, tomli.TOMLDecodeError):
+        assert path.read_text() == content
+    else:
+        assert tomli.loads(path.read_text()) == after

@@ -1,0 +1,184 @@
+"""Commands whose output is handed on piece by piece, and that are written to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from app_server.core.errors import LaunchError
+from app_server.core.exec import stdin_writer
+from app_server.core.exec.command import CommandSpec, Stream
+from app_server.core.exec.stdin_writer import InputClosed, InputFull, StdinWriter
+from app_server.core.exec.streamed import StreamedCommand, TerminalSize
+from protocol.policy import ReadOnly, SandboxPolicy
+from tests.unit.exec.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+
+
+class Running:
+    """A command in its task, and what was heard of it."""
+
+    def __init__(self, command: StreamedCommand) -> None:
+        self.command = command
+        self.code: int | None = None
+        self.heard = dict.fromkeys(Stream, b"")
+        self.slow: anyio.Event | None = None
+        self._more = anyio.Event()
+
+    async def run(self, timeout_ms: int | None) -> None:
+        self.code = await self.command.run(self._take, timeout_ms)
+        self._more.set()
+
+    async def _take(self, stream: Stream, chunk: bytes) -> None:
+        self.heard[stream] += chunk
+        self._more.set()
+        self._more = anyio.Event()
+        if self.slow is not None:
+            await self.slow.wait()
+
+    async def until(self, words: bytes, stream: Stream = Stream.STDOUT) -> None:
+        with anyio.fail_after(20):
+            while words not in self.heard[stream]:
+                await self._more.wait()
+
+    async def ended(self) -> int:
+        with anyio.fail_after(20):
+            while self.code is None:
+                await self._more.wait()
+                self._more = anyio.Event()
+        return self.code
+
+    @property
+    def stdin(self) -> StdinWriter:
+        assert self.command.stdin is not None
+        return self.command.stdin
+
+
+@asynccontextmanager
+async def running(
+    bench: Bench,
+    spec: CommandSpec,
+    *,
+    stdin: bool = True,
+    terminal: TerminalSize | None = None,
+    timeout_ms: int | None = None,
+) -> AsyncIterator[Running]:
+    one = Running(await bench.runner.open_streamed(spec, stdin=stdin, terminal=terminal))
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.run, timeout_ms)
+        yield one
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("policy", [None, ReadOnly()])
+async def test_what_is_written_comes_back_until_the_input_ends(
+    bench: Bench, policy: SandboxPolicy | None
+) -> None:
+    spec = bench.spec("sh", "-c", "cat; echo end >&2; exit 3", policy=policy)
+    async with running(bench, spec) as one:
+        await one.stdin.write(b"hello\n")
+        await one.until(b"hello\n")
+        await one.stdin.write(b"bye", last=True)
+        assert await one.ended() == 3
+        assert one.heard == {Stream.STDOUT: b"hello\nbye", Stream.STDERR: b"end\n"}
+        with pytest.raises(InputClosed):
+            await one.stdin.write(b"late")
+
+
+async def test_without_input_there_is_nothing_to_read(bench: Bench) -> None:
+    async with running(bench, bench.spec("cat"), stdin=False) as one:
+        assert await one.ended() == 0
+
+
+@pytest.mark.parametrize("typed", [b"word\n", b"word"])
+async def test_a_terminal_has_a_size_and_an_end_of_input(bench: Bench, typed: bytes) -> None:
+    spec = bench.spec("sh", "-c", "stty size; read a; echo got:$a; stty size; cat; echo end")
+    async with running(bench, spec, terminal=TerminalSize(7, 9)) as one:
+        await one.until(b"7 9")
+        one.command.resize(TerminalSize(11, 13))
+        await one.stdin.write(b"line\n")
+        await one.until(b"got:line")
+        await one.until(b"11 13")
+        await one.stdin.write(typed, last=True)
+        await one.until(b"end")
+        assert await one.ended() == 0
+        one.command.resize(TerminalSize(1, 1))  # nobody is there any more
+
+
+async def test_the_time_limit_ends_the_tree(bench: Bench, marked: Callable[[str], list[int]]) -> None:
+    mark = uuid.uuid4().hex
+    spec = bench.spec("sh", "-c", f": {mark}; echo up; setsid sh -c ': {mark}; sleep 100' & sleep 100")
+    async with running(bench, spec, timeout_ms=500) as one:
+        assert await one.ended() == 124
+        assert one.command.timed_out
+        assert one.heard[Stream.STDOUT] == b"up\n"
+    assert marked(mark) == []
+
+
+async def test_what_a_command_leaves_behind_ends_with_it(
+    bench: Bench, marked: Callable[[str], list[int]]
+) -> None:
+    mark = uuid.uuid4().hex
+    spec = bench.spec("sh", "-c", f"(setsid sh -c ': {mark}; sleep 100' &); echo done")
+    async with running(bench, spec) as one:
+        assert await one.ended() == 0
+        assert marked(mark) == []
+
+
+async def test_a_caller_that_leaves_ends_the_command(
+    bench: Bench, marked: Callable[[str], list[int]]
+) -> None:
+    mark = uuid.uuid4().hex
+    async with running(bench, bench.spec("sh", "-c", f": {mark}; echo up; sleep 100")) as one:
+        await one.until(b"up")
+    assert marked(mark) == []
+
+
+async def test_a_command_waits_for_who_takes_its_output(bench: Bench) -> None:
+    async with running(bench, bench.spec("yes")) as one:
+        one.slow = anyio.Event()
+        await one.until(b"y\n")
+        one.command.kill()
+        taken = len(one.heard[Stream.STDOUT])
+        assert taken < 1 << 20
+        one.slow.set()
+        assert await one.ended() == 137
+        assert taken <= len(one.heard[Stream.STDOUT]) < 1 << 20
+
+
+async def test_input_that_nobody_reads_is_bounded_and_ends_with_the_command(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdin_writer, "MAX_WAITING", 1 << 20)
+    refused: list[str] = []
+
+    async def write(one: Running) -> None:
+        with pytest.raises(InputClosed):
+            await one.stdin.write(b"x" * (600 << 10))
+        refused.append("closed")
+
+    async with running(bench, bench.spec("sh", "-c", "echo up; sleep 100")) as one:
+        await one.until(b"up")
+        async with anyio.create_task_group() as group:
+            group.start_soon(write, one)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(InputFull):
+                await one.stdin.write(b"x" * (600 << 10))
+            one.command.kill()
+            await one.ended()
+    assert refused == ["closed"]
+
+
+async def test_what_cannot_be_started_is_an_error(bench: Bench) -> None:
+    async def ignore(stream: Stream, chunk: bytes) -> None:
+        pass
+
+    command = await bench.runner.open_streamed(bench.spec("/no/such/program"), stdin=True)
+    with pytest.raises(LaunchError) as raised:
+        await command.run(ignore, None)
+    assert raised.value.code == 2

@@ -1,0 +1,49 @@
+"""The last turn's settings, and reading a file from its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from app_server.core.rollout.last_settings import BLOCK, last_turn_context, lines_from_the_end
+from tests.unit.rollout.stored import raw_line
+
+
+def from_the_end(path: Path) -> list[bytes]:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return list(lines_from_the_end(fd))
+    finally:
+        os.close(fd)
+
+
+def turn_context(model: str) -> bytes:
+    payload = {
+        "cwd": "/work",
+        "approval_policy": "never",
+        "sandbox_policy": {"type": "read-only"},
+        "model": model,
+        "summary": "auto",
+    }
+    return raw_line("turn_context", payload).replace(b'"type": "turn_context"', b'"type":"turn_context"')
+
+
+def test_lines_come_back_to_front_wherever_blocks_end(tmp_path: Path) -> None:
+    lines = [b"%d" % n + b"x" * length for n, length in enumerate((5, 0, BLOCK - 1, BLOCK, 2 * BLOCK + 7, 3))]
+    for end in (b"", b"\n"):
+        path = tmp_path / "file"
+        path.write_bytes(b"\n".join(lines) + end)
+        found = from_the_end(path)
+        assert [line for line in found if line] == lines[::-1]
+    path.write_bytes(b"")
+    assert [line for line in from_the_end(path) if line] == []
+
+
+def test_the_last_turn_that_can_be_read_counts(tmp_path: Path) -> None:
+    path = tmp_path / "rollout"
+    path.write_bytes(turn_context("first") + turn_context("second") + b'{"type":"turn_context", torn')
+    found = last_turn_context(path)
+    assert found is not None
+    assert found.model == "second"
+    path.write_bytes(raw_line("event_msg", {"type": "user_message", "message": '"type":"turn_context"'}))
+    assert last_turn_context(path) is None

@@ -1,0 +1,28 @@
+"""The folders that a script may be in after its `cd`s."""
+
+from __future__ import annotations
+
+import pytest
+
+from app_server.core.shell.reach import MAX_FOLDERS, Reach
+
+
+@pytest.mark.parametrize("words", [[], ["-"], ["a"], ["-L", "a"], ["-P", "a"], ["--", "a"]])
+def test_a_change_of_folder_is_understood(words: list[str]) -> None:
+    reach = Reach()
+    assert not reach.has_moved
+    assert reach.moves(words)
+    assert reach.has_moved
+
+
+@pytest.mark.parametrize("words", [["a", "b"], ["-x", "a"], ["-p", "a"]])
+def test_a_change_that_is_not_understood_is_none(words: list[str]) -> None:
+    assert not Reach().moves(words)
+
+
+def test_each_change_may_have_failed_and_only_so_many_folders_are_tracked() -> None:
+    reach = Reach()
+    for name in ("a", "b", "c"):  # 2, 4, 8 folders
+        assert reach.moves([name])
+    assert MAX_FOLDERS == 8
+    assert not reach.moves(["d"])
