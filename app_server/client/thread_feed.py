@@ -1,0 +1,97 @@
+"""The events of one thread, given to all who want them: turns that are waited for, streams, questions about items.
+
+Giving never waits; see `event_queue` for what happens to a slow consumer.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakSet
+
+from app_server.client.answering import ApprovalHandler
+from app_server.client.event_queue import EventQueue
+from app_server.client.events import ServerEvent, turn_of
+from app_server.client.failures import ThreadClosed
+from app_server.client.turn_progress import TurnProgress
+from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
+from protocol.v2.items import ThreadItem
+from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
+
+
+class ThreadFeed:
+    """One thread that this client has opened. A stream that nobody holds any more is forgotten."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        self.on_approval: ApprovalHandler | None = None
+        self.running_turn: str | None = None
+        """The id of the turn that runs, as far as events and answers have told."""
+        self._turns: dict[str, TurnProgress] = {}
+        self._all: WeakSet[EventQueue] = WeakSet()
+        self._of_turn: dict[str, WeakSet[EventQueue]] = {}
+        self._open_items: dict[str, ThreadItem] = {}
+
+    def follow(self, turn_id: str, queue: EventQueue | None = None) -> TurnProgress:
+        """Observe a turn from now on, until it ends."""
+        self.running_turn = turn_id
+        progress = self._turns.setdefault(turn_id, TurnProgress(turn_id))
+        if queue is not None:
+            self._of_turn.setdefault(turn_id, WeakSet()).add(queue)
+        return progress
+
+    def subscribe(self, queue: EventQueue) -> None:
+        """Every event of the thread from now on."""
+        self._all.add(queue)
+
+    def unsubscribe(self, queue: EventQueue) -> None:
+        self._all.discard(queue)
+        for queues in self._of_turn.values():
+            queues.discard(queue)
+
+    def open_item(self, item_id: object) -> ThreadItem | None:
+        """An item that has started and not ended."""
+        return self._open_items.get(item_id) if isinstance(item_id, str) else None
+
+    def publish(self, event: ServerEvent) -> None:
+        match event:
+            case ItemStartedNotification(item=item):
+                self._open_items[item.id] = item
+            case ItemCompletedNotification(item=item):
+                self._open_items.pop(item.id, None)
+            case TurnStartedNotification(turn=turn):
+                self.running_turn = turn.id
+            case _:
+                pass
+        turn_id = turn_of(event)
+        for queue in [*self._all, *self._of_turn.get(turn_id or "", ())]:
+            queue.put(event)
+        if turn_id is not None and (progress := self._turns.get(turn_id)) is not None:
+            progress.observe(event)
+        if isinstance(event, TurnCompletedNotification):
+            self._forget(event.turn.id)
+
+    def _forget(self, turn_id: str) -> None:
+        """The turn has ended."""
+        if self.running_turn == turn_id:
+            self.running_turn = None
+        self._turns.pop(turn_id, None)
+        for queue in self._of_turn.pop(turn_id, ()):
+            queue.close()
+
+    def fail_turn(self, turn_id: object, error: Exception) -> None:
+        """Whoever follows the turn gets the error."""
+        if not isinstance(turn_id, str):
+            return
+        if (progress := self._turns.get(turn_id)) is not None:
+            progress.fail(error)
+        for queue in self._of_turn.pop(turn_id, ()):
+            queue.close(error)
+
+    def end(self, error: Exception | None) -> None:
+        """Nothing comes any more: the server is gone (`error`), or the thread was closed."""
+        for progress in self._turns.values():
+            progress.fail(error or ThreadClosed(f"the thread {self.thread_id} was closed"), final=True)
+        for queue in [*self._all, *(queue for queues in self._of_turn.values() for queue in queues)]:
+            queue.close(error)
+        self._turns.clear()
+        self._of_turn.clear()
+        self._open_items.clear()
