@@ -20,7 +20,7 @@ OUTER = (
     {"__main__"},
     {"cli"},
     {"in_process"},
-    {"startup", "demo"},
+    {"startup", "demo", "inspector"},
     {"client"},
     {"server"},
     {"lazy_engine"},
@@ -88,6 +88,7 @@ PURE_MODULES = {
     },
     "app_server.client": {"approval_requests", "events", "failures", "options", "prompt"},
     "app_server.conversations": {"adapter"},
+    "app_server.inspector": {"frames", "masking", "records", "stream"},
     "app_server.transport": {"framing"},
     "app_server.core": {"bounds", "errors", "lazy"},
     "app_server.core.approvals": {
@@ -148,6 +149,7 @@ LATE_IMPORTS = {
     "app_server.core.telemetry.otlp_http": "imports httpx",
     "grpc": "a package of its own",
     "app_server.demo": "a command of its own",
+    "app_server.inspector.command": "a command of its own",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "hashlib": "OpenSSL, which the first lists do without",
@@ -387,6 +389,13 @@ def test_a_server_does_not_load_the_client_library() -> None:
     users = {module for module, imported in edges("app_server") if inside(imported, "app_server.client")}
     outside = {module for module in users if not inside(module, "app_server.client")}
     assert {module.split(".")[1] for module in outside} <= FRONTENDS
+
+
+def test_the_inspector_knows_the_wire_only() -> None:
+    """It shows any server, and holds this one against the protocol; nothing of a server is in it."""
+    known = ("app_server.inspector", "app_server.transport.framing")
+    inner = [pair for pair in edges("app_server.inspector") if inside(pair[1], "app_server")]
+    assert [pair for pair in inner if not any(inside(pair[1], each) for each in known)] == []
 
 
 def test_no_modules_import_one_another() -> None:
