@@ -63,7 +63,7 @@ class ApprovalReply:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandApproval:
+class CommandApprovalRequest:
     """May a command run? `command` is one line, quoted for a shell; `item` is the command as it was started."""
 
     params: CommandExecutionRequestApprovalParams
@@ -121,7 +121,7 @@ class CommandApproval:
 
 
 @dataclass(frozen=True, slots=True)
-class PatchApproval:
+class PatchApprovalRequest:
     """May files change? `item` is the patch as it was started."""
 
     params: FileChangeRequestApprovalParams
@@ -159,7 +159,7 @@ class PatchApproval:
 
 
 @dataclass(frozen=True, slots=True)
-class PermissionsApproval:
+class PermissionsApprovalRequest:
     """May a turn have more than its sandbox gives? `params.permissions` says what."""
 
     params: PermissionsRequestApprovalParams
@@ -190,7 +190,7 @@ class PermissionsApproval:
 
 
 @dataclass(frozen=True, slots=True)
-class UserQuestions:
+class UserQuestionsRequest:
     """The model asks the user."""
 
     params: ToolRequestUserInputParams
@@ -216,7 +216,7 @@ class UserQuestions:
 
 
 @dataclass(frozen=True, slots=True)
-class ElicitationRequest:
+class McpElicitationRequest:
     """An MCP server asks the user for values or to visit a page, or one of its tools wants to run."""
 
     params: McpServerElicitation
@@ -249,7 +249,7 @@ class ElicitationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientToolCall:
+class ClientToolRequest:
     """The model calls a tool of the client (`dynamic_tools` of a thread)."""
 
     params: DynamicToolCallParams
@@ -287,12 +287,12 @@ class ClientToolCall:
 
 
 ApprovalRequest: TypeAlias = (
-    CommandApproval
-    | PatchApproval
-    | PermissionsApproval
-    | UserQuestions
-    | ElicitationRequest
-    | ClientToolCall
+    CommandApprovalRequest
+    | PatchApprovalRequest
+    | PermissionsApprovalRequest
+    | UserQuestionsRequest
+    | McpElicitationRequest
+    | ClientToolRequest
 )
 """Everything that the server asks."""
 
@@ -305,18 +305,20 @@ def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | 
     match method:
         case ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL.method:
             command = CommandExecutionRequestApprovalParams.model_validate(params)
-            return CommandApproval(command, item if isinstance(item, CommandExecutionThreadItem) else None)
+            return CommandApprovalRequest(
+                command, item if isinstance(item, CommandExecutionThreadItem) else None
+            )
         case ITEM_FILE_CHANGE_REQUEST_APPROVAL.method:
             patch = FileChangeRequestApprovalParams.model_validate(params)
-            return PatchApproval(patch, item if isinstance(item, FileChangeThreadItem) else None)
+            return PatchApprovalRequest(patch, item if isinstance(item, FileChangeThreadItem) else None)
         case ITEM_PERMISSIONS_REQUEST_APPROVAL.method:
-            return PermissionsApproval(PermissionsRequestApprovalParams.model_validate(params))
+            return PermissionsApprovalRequest(PermissionsRequestApprovalParams.model_validate(params))
         case ITEM_TOOL_REQUEST_USER_INPUT.method:
-            return UserQuestions(ToolRequestUserInputParams.model_validate(params))
+            return UserQuestionsRequest(ToolRequestUserInputParams.model_validate(params))
         case MCP_SERVER_ELICITATION_REQUEST.method:
-            return ElicitationRequest(McpServerElicitationRequestParams.model_validate(params).root)
+            return McpElicitationRequest(McpServerElicitationRequestParams.model_validate(params).root)
         case ITEM_TOOL_CALL.method:
-            return ClientToolCall(DynamicToolCallParams.model_validate(params))
+            return ClientToolRequest(DynamicToolCallParams.model_validate(params))
         case _:
             return None
 
@@ -328,7 +330,7 @@ def reply_of(request: ApprovalRequest, answer: object) -> ApprovalReply:
             return answer
         case None | False:
             return request.decline()
-        case True if not isinstance(request, UserQuestions | ClientToolCall):
+        case True if not isinstance(request, UserQuestionsRequest | ClientToolRequest):
             return request.accept()
         case _:
             expected = "what a method of the request returns, or True or False"

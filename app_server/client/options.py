@@ -42,7 +42,7 @@ class StartOptions(OpenOptions, total=False):
     ephemeral: bool
     """Nothing of the thread is stored."""
     dynamic_tools: Sequence[DynamicToolSpec]
-    """Tools of the client; the model's calls arrive as `ClientToolCall`."""
+    """Tools of the client; the model's calls arrive as `ClientToolRequest`."""
 
 
 class ForkOptions(OpenOptions, total=False):

@@ -10,10 +10,10 @@ import pytest
 from app_server.client import (
     ApprovalReply,
     ApprovalRequest,
-    ClientToolCall,
-    CommandApproval,
+    ClientToolRequest,
+    CommandApprovalRequest,
     HandlerFailed,
-    PatchApproval,
+    PatchApprovalRequest,
     ThreadHandle,
 )
 from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
@@ -52,7 +52,7 @@ async def test_a_coroutine_handler_sees_the_command_and_accepts_it(library: Make
         thread = await w.server.start_thread()
         assert await commands(thread) == ["completed"]
         [request] = asked
-        assert isinstance(request, CommandApproval)
+        assert isinstance(request, CommandApprovalRequest)
         assert (request.thread_id, request.command, request.cwd) == (
             thread.id,
             "touch made",
@@ -87,7 +87,7 @@ async def test_a_handler_accepts_for_the_thread(library: MakeLibraryWorld) -> No
 
     async def decide(request: ApprovalRequest) -> ApprovalReply:
         asked.append(request)
-        assert isinstance(request, CommandApproval)
+        assert isinstance(request, CommandApprovalRequest)
         return request.accept_for_thread()
 
     replies = reply(runs("touch", "a")), reply(runs("touch", "a", call_id="c2")), reply(says("ok"))
@@ -100,7 +100,7 @@ async def test_a_patch_is_shown_with_its_changes(library: MakeLibraryWorld) -> N
     shown: list[tuple[str, str]] = []
 
     async def decide(request: ApprovalRequest) -> bool:
-        assert isinstance(request, PatchApproval)
+        assert isinstance(request, PatchApprovalRequest)
         shown.extend((change.path, change.diff) for change in request.changes)
         return False
 
@@ -136,7 +136,7 @@ async def with_tool(w: LibraryWorld) -> str | None:
 
 async def test_the_client_runs_its_own_tools(library: MakeLibraryWorld) -> None:
     async def decide(request: ApprovalRequest) -> ApprovalReply:
-        assert isinstance(request, ClientToolCall)
+        assert isinstance(request, ClientToolRequest)
         assert request.arguments == {"id": "7"}
         return request.succeed("Ticket 7 is open.")
 
