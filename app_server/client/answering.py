@@ -106,7 +106,9 @@ class RequestAnswerer:
 
 
 async def call_handler(handler: ApprovalHandler, request: ApprovalRequest) -> ApprovalAnswer:
-    if inspect.iscoroutinefunction(handler):
+    answer: ApprovalAnswer | Awaitable[ApprovalAnswer]
+    in_this_loop: bool = inspect.iscoroutinefunction(handler)
+    if in_this_loop:
         answer = handler(request)
     else:
         # Abandoned if the request is withdrawn: a thread that waits for a person cannot be ended.
