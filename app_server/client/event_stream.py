@@ -81,7 +81,7 @@ class TurnStream:
             raise StopAsyncIteration
         return cast(ThreadEvent, event)
 
-    async def result(self) -> TurnResult[object]:
+    async def result(self) -> TurnResult[None]:
         """Wait for the end of the turn, without reading what is left of the stream."""
         return await self.turn.result()
 

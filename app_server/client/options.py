@@ -65,6 +65,8 @@ class TurnOptions(TypedDict, total=False):
     sandbox_policy: SandboxPolicy
     personality: Personality
     collaboration_mode: CollaborationMode
+    output_schema: Json
+    """A JSON Schema for the final message, of this turn only; `run(output=...)` also reads the message."""
 
 
 class ListOptions(TypedDict, total=False):

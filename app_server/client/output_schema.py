@@ -28,7 +28,7 @@ class OutputModel(Generic[M]):
     def schema(self) -> Json:
         return strict(self.model.model_json_schema())
 
-    def parsed(self, result: TurnResult[object]) -> TurnResult[M]:
+    def parsed(self, result: TurnResult[None]) -> TurnResult[M]:
         """The result with its output, or with the reason why there is none."""
         text = result.final_message
         if not result.completed or text is None:
@@ -39,7 +39,7 @@ class OutputModel(Generic[M]):
             return _with_output(result, None, OutputInvalid(f"{error}\nthe final message was: {text[:2000]}"))
 
 
-def parsed_json(result: TurnResult[object]) -> TurnResult[Json]:
+def parsed_json(result: TurnResult[None]) -> TurnResult[Json]:
     """The same for a schema without a model: the output is plain JSON."""
     try:
         return _with_output(result, json.loads(result.final_message or ""), None)
@@ -50,7 +50,7 @@ def parsed_json(result: TurnResult[object]) -> TurnResult[Json]:
 M2 = TypeVar("M2")
 
 
-def _with_output(result: TurnResult[object], parsed: M2 | None, invalid: Exception | None) -> TurnResult[M2]:
+def _with_output(result: TurnResult[None], parsed: M2 | None, invalid: Exception | None) -> TurnResult[M2]:
     return TurnResult(
         result.turn_id, result.status, result.items, result.usage, result.error, parsed, invalid
     )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from weakref import WeakSet
 
+import anyio
+
 from app_server.client.answering import ApprovalHandler
 from app_server.client.event_queue import EventQueue
 from app_server.client.events import ServerEvent, turn_of
@@ -15,6 +17,30 @@ from app_server.client.turn_progress import TurnProgress
 from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
 from protocol.v2.items import ThreadItem
 from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
+
+
+class ComingTurn:
+    """The next turn of a thread, for whoever causes one without learning its id."""
+
+    def __init__(self) -> None:
+        self._progress: TurnProgress | None = None
+        self._error: Exception | None = None
+        self._begun = anyio.Event()
+
+    def begin(self, progress: TurnProgress) -> None:
+        self._progress = progress
+        self._begun.set()
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self._begun.set()
+
+    async def wait(self) -> TurnProgress:
+        """Raises what `fail` was given."""
+        await self._begun.wait()
+        if self._progress is None:
+            raise self._error or RuntimeError("no turn")
+        return self._progress
 
 
 class ThreadFeed:
@@ -29,6 +55,7 @@ class ThreadFeed:
         self._all: WeakSet[EventQueue] = WeakSet()
         self._of_turn: dict[str, WeakSet[EventQueue]] = {}
         self._open_items: dict[str, ThreadItem] = {}
+        self._coming: list[ComingTurn] = []
 
     def follow(self, turn_id: str, queue: EventQueue | None = None) -> TurnProgress:
         """Observe a turn from now on, until it ends."""
@@ -37,6 +64,11 @@ class ThreadFeed:
         if queue is not None:
             self._of_turn.setdefault(turn_id, WeakSet()).add(queue)
         return progress
+
+    def next_turn(self) -> ComingTurn:
+        """The turn that begins next."""
+        self._coming.append(coming := ComingTurn())
+        return coming
 
     def subscribe(self, queue: EventQueue) -> None:
         """Every event of the thread from now on."""
@@ -58,7 +90,7 @@ class ThreadFeed:
             case ItemCompletedNotification(item=item):
                 self._open_items.pop(item.id, None)
             case TurnStartedNotification(turn=turn):
-                self.running_turn = turn.id
+                self._begin(turn.id)
             case _:
                 pass
         turn_id = turn_of(event)
@@ -68,6 +100,12 @@ class ThreadFeed:
             progress.observe(event)
         if isinstance(event, TurnCompletedNotification):
             self._forget(event.turn.id)
+
+    def _begin(self, turn_id: str) -> None:
+        self.running_turn = turn_id
+        coming, self._coming = self._coming, []
+        for each in coming:
+            each.begin(self.follow(turn_id))
 
     def _forget(self, turn_id: str) -> None:
         """The turn has ended."""
@@ -88,10 +126,14 @@ class ThreadFeed:
 
     def end(self, error: Exception | None) -> None:
         """Nothing comes any more: the server is gone (`error`), or the thread was closed."""
+        cause = error or ThreadClosed(f"the thread {self.thread_id} was closed")
         for progress in self._turns.values():
-            progress.fail(error or ThreadClosed(f"the thread {self.thread_id} was closed"), final=True)
+            progress.fail(cause, final=True)
+        for coming in self._coming:
+            coming.fail(cause)
         for queue in [*self._all, *(queue for queues in self._of_turn.values() for queue in queues)]:
             queue.close(error)
         self._turns.clear()
+        self._coming.clear()
         self._of_turn.clear()
         self._open_items.clear()

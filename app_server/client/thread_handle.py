@@ -88,15 +88,12 @@ class ThreadHandle:
         """
         expected = None if output is None or isinstance(output, Mapping) else OutputModel(output)
         schema = expected.schema() if expected is not None else output
-        turn = await self._begin(prompt, options, None, schema)
-        try:
-            result = await turn.result()
-        except BaseException:
-            await turn.abandon()
-            raise
+        if schema is not None:
+            options["output_schema"] = schema
+        result = await _whole(await self._begin(prompt, options, None))
         if expected is not None:
             return expected.parsed(result)
-        return result.without_output() if schema is None else parsed_json(result)
+        return result if output is None else parsed_json(result)
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> TurnStream:
         """One turn as its events, from `turn/started` to `turn/completed`: `async for event in thread.stream("…")`."""
@@ -109,11 +106,9 @@ class ThreadHandle:
         """
         return await self._begin(prompt, options, None)
 
-    async def _begin(
-        self, prompt: Prompt, options: TurnOptions, queue: EventQueue | None, schema: Json = None
-    ) -> TurnHandle:
-        given = {**as_parameters(options), **({} if schema is None else {"output_schema": schema})}
-        params = TurnStartParams.model_validate({**given, "thread_id": self.id, "input": parts_of(prompt)})
+    async def _begin(self, prompt: Prompt, options: TurnOptions, queue: EventQueue | None) -> TurnHandle:
+        given = {**as_parameters(options), "thread_id": self.id, "input": parts_of(prompt)}
+        params = TurnStartParams.model_validate(given)
         made: list[TurnHandle] = []
 
         def begun(response: TurnStartResponse) -> None:
@@ -168,9 +163,12 @@ class ThreadHandle:
         await self._connection.request(THREAD_FORK, params, received=opened)
         return made[0]
 
-    async def compact(self) -> None:
-        """Replace the model's history by a summary, as a turn; returns when that has begun (see `events`)."""
+    async def compact(self) -> TurnResult[None]:
+        """Replace the model's history by a summary, which is a turn of its own. Cancelling this interrupts it."""
+        coming = self._feed.next_turn()
         await self._connection.request(THREAD_COMPACT_START, ThreadCompactStartParams(thread_id=self.id))
+        progress = await coming.wait()
+        return await _whole(TurnHandle(self._connection, self.id, progress))
 
     async def read(self, *, turns: bool = True) -> Thread:
         """The thread as it is stored, with its turns."""
@@ -189,3 +187,12 @@ class ThreadHandle:
         """Receive nothing more of the thread. It stays stored; a turn of it goes on."""
         await self._connection.request(THREAD_UNSUBSCRIBE, ThreadUnsubscribeParams(thread_id=self.id))
         self._feeds.drop(self.id)
+
+
+async def _whole(turn: TurnHandle) -> TurnResult[None]:
+    """The result of a turn that ends with its caller."""
+    try:
+        return await turn.result()
+    except BaseException:
+        await turn.abandon()
+        raise

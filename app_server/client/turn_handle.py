@@ -26,7 +26,7 @@ class TurnHandle:
     def running(self) -> bool:
         return self._progress.running
 
-    async def result(self) -> TurnResult[object]:
+    async def result(self) -> TurnResult[None]:
         """Wait for the end of the turn. A failed turn is a result. Raises ServerEnded, HandlerFailed.
 
         Cancelling this leaves the turn running.

@@ -44,9 +44,6 @@ class TurnResult(Generic[T]):
     def completed(self) -> bool:
         return self.status is TurnStatus.COMPLETED
 
-    def without_output(self) -> TurnResult[None]:
-        return TurnResult(self.turn_id, self.status, self.items, self.usage, self.error)
-
     @property
     def output(self) -> T:
         """The final message as what `output=` asked for. Raises TurnFailed, OutputInvalid."""
@@ -104,7 +101,7 @@ class TurnProgress:
         if final:
             self._ended.set()
 
-    async def wait(self) -> TurnResult[object]:
+    async def wait(self) -> TurnResult[None]:
         """The result at the end of the turn. Raises what `fail` was given."""
         await self._over.wait()
         if self._failure is not None:
@@ -115,7 +112,7 @@ class TurnProgress:
         """Wait for the end of the turn itself."""
         await self._ended.wait()
 
-    def result(self) -> TurnResult[object]:
+    def result(self) -> TurnResult[None]:
         """The result so far."""
         usage = None
         if self._before is not None and self._total is not None:
