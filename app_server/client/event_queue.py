@@ -57,12 +57,12 @@ class EventQueue:
         self._changed.set()
 
     def _put_delta(self, delta: Delta) -> None:
-        last = self._waiting[-1] if self._waiting else None
         if self._text + len(delta.delta) > self._text_limit or len(self._waiting) >= self._event_limit:
             self._dropped += 1
             return
         self._note_dropped()
         self._text += len(delta.delta)
+        last = self._waiting[-1] if self._waiting else None
         if isinstance(last, WaitingDelta) and continues(last.first, delta):
             last.pieces.append(delta.delta)
         else:
