@@ -42,11 +42,13 @@ async def main() -> None:
                     thread, turn = await new_thread(server), None
                 case "/stop":
                     await thread.interrupt()
-                case _ if turn is not None and turn.running:
-                    await thread.start_turn(line)  # joins the turn that runs
                 case _:
-                    turn = await thread.start_turn(line)
-                    answers.start_soon(answer, turn)
+                    started = await thread.start_turn(line)
+                    if turn is not None and started.id == turn.id:
+                        print("noted", flush=True)  # it joined the turn that runs
+                    else:
+                        turn = started
+                        answers.start_soon(answer, turn)
 
 
 if __name__ == "__main__":
