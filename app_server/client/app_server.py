@@ -56,17 +56,19 @@ class AppServer:
         environment: Mapping[str, str] | None = None,
         cwd: Path | str | None = None,
         on_stderr: Callable[[str], None] | None = None,
+        on_exit: Callable[[int], None] | None = None,
         on_approval: ApprovalHandler | None = None,
         client: ClientInfo | None = None,
     ) -> AsyncIterator[AppServer]:
         """A server in a process of its own, until the block is left. Without a command it is this installation's.
 
-        `environment` None: that of this process. `on_stderr` receives every line that the server logs. `on_approval`
-        answers what the server asks, for threads without a handler of their own; without one everything is declined.
+        `environment` None: that of this process. `on_stderr` receives every line that the server logs, `on_exit` its
+        exit status. `on_approval` answers what the server asks, for threads without a handler of their own; without one
+        everything is declined.
         Raises ServerEnded if the server cannot be started.
         """
         connector = SubprocessConnector(
-            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr
+            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
         )
         async with cls.connect(connector, on_approval=on_approval, client=client) as server:
             yield server

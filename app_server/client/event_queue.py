@@ -43,6 +43,8 @@ class EventQueue:
         self._error: Exception | None = None
         self._closed = False
         self._changed = anyio.Event()
+        self._consumer_waits = False
+        self._read_up = anyio.Event()
 
     def put(self, event: ServerEvent) -> None:
         if self._closed:
@@ -79,10 +81,27 @@ class EventQueue:
             self._note_dropped()
             self._closed, self._error = True, error
             self._changed.set()
+            self._read_up.set()
 
     def waiting(self) -> Iterator[ServerEvent]:
         """What waits, without taking it."""
         return (each.event() if isinstance(each, WaitingDelta) else each for each in self._waiting)
+
+    async def read_up(self) -> None:
+        """Wait until the consumer has taken everything and asks for more, or takes no more."""
+        while not self._closed and (self._waiting or not self._consumer_waits):
+            if self._read_up.is_set():
+                self._read_up = anyio.Event()
+            await self._read_up.wait()
+
+    async def _wait(self) -> None:
+        self._changed = anyio.Event()
+        self._consumer_waits = True
+        self._read_up.set()
+        try:
+            await self._changed.wait()
+        finally:
+            self._consumer_waits = False
 
     async def get(self) -> ServerEvent | None:
         """The next event; None at the end. Raises what the queue was closed with."""
@@ -93,8 +112,7 @@ class EventQueue:
                 if error is not None:
                     raise error
                 return None
-            self._changed = anyio.Event()
-            await self._changed.wait()
+            await self._wait()
         event = self._waiting.popleft()
         if isinstance(event, WaitingDelta):
             self._text -= sum(map(len, event.pieces))

@@ -32,6 +32,11 @@ class EventSubscription(Generic[E]):
             raise StopAsyncIteration
         return cast(E, event)
 
+    async def read_up(self) -> None:
+        """Wait until whoever reads this has handled every event so far. A handler that asks a person calls it first, so
+        that the question comes after what led to it."""
+        await self._queue.read_up()
+
     def close(self) -> None:
         """Take no more events; what already waits can still be read."""
         self._unsubscribe(self._queue)
@@ -80,6 +85,10 @@ class TurnStream:
         if event is None:
             raise StopAsyncIteration
         return cast(ThreadEvent, event)
+
+    async def read_up(self) -> None:
+        """See `EventSubscription.read_up`."""
+        await self._queue.read_up()
 
     async def result(self) -> TurnResult[None]:
         """Wait for the end of the turn, without reading what is left of the stream."""

@@ -46,6 +46,8 @@ class SubprocessConnector:
     cwd: Path | str | None = None
     on_stderr: Callable[[str], None] | None = None
     """Receives every line that the server logs."""
+    on_exit: Callable[[int], None] | None = None
+    """Receives the exit status, negative for a signal, when the connection has been closed."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ServerLink]:
@@ -75,6 +77,8 @@ class SubprocessConnector:
         finally:
             with anyio.CancelScope(shield=True):
                 await process.aclose()
+            if self.on_exit is not None and process.returncode is not None:
+                self.on_exit(process.returncode)
 
 
 class ProcessLink:

@@ -77,12 +77,13 @@ class SyncAppServer:
         environment: Mapping[str, str] | None = None,
         cwd: Path | str | None = None,
         on_stderr: Callable[[str], None] | None = None,
+        on_exit: Callable[[int], None] | None = None,
         on_approval: ApprovalHandler | None = None,
         client: ClientInfo | None = None,
     ) -> Iterator[SyncAppServer]:
         """See `AppServer.spawn`. `on_approval` runs in a thread of its own, so it may wait for a person."""
         connector = SubprocessConnector(
-            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr
+            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
         )
         with cls.connect(connector, on_approval=on_approval, client=client) as server:
             yield server

@@ -101,6 +101,33 @@ async def test_a_waiting_reader_is_woken_by_an_event_and_by_the_end() -> None:
     assert got == [said("a"), None]
 
 
+async def test_whoever_waits_for_the_reader_goes_on_once_it_has_handled_everything() -> None:
+    queue = EventQueue()
+    order: list[str] = []
+
+    async def read() -> None:
+        while (event := await queue.get()) is not None:
+            await anyio.lowlevel.checkpoint()
+            order.append(f"handled {getattr(event, 'method', '')}")
+
+    async def ask(what: str) -> None:
+        await queue.read_up()
+        order.append(what)
+
+    queue.put(RawNotification("1", None))
+    queue.put(RawNotification("2", None))
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "asked")
+        group.start_soon(ask, "asked")
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(read)
+        await anyio.wait_all_tasks_blocked()
+        await ask("asked at once")
+        queue.close()
+    await queue.read_up()
+    assert order == ["handled 1", "handled 2", "asked", "asked", "asked at once"]
+
+
 DELTA = st.tuples(st.sampled_from(["i1", "i2"]), st.text(max_size=3))
 
 
