@@ -29,6 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             from app_server.inspector.command import run_inspector  # noqa: PLC0415  a server needs none of it
 
             return run_inspector(args)
+        case "chat":
+            from app_server.chat.chat_command import run_chat  # noqa: PLC0415  a server needs none of it
+
+            return run_chat(args)
+        case "exec":
+            from app_server.headless.exec_run import run_exec  # noqa: PLC0415  a server needs none of it
+
+            return run_exec(args)
         case "login":
             return _login_status()
         case _:
@@ -77,6 +85,14 @@ def parser() -> argparse.ArgumentParser:
     inspect.add_argument("--page", action="store_true", help="show the page, though the session is recorded")
     inspect.add_argument("--url-file", metavar="FILE", help="write the address of the page there, too")
     inspect.add_argument("server", nargs="*", metavar="-- SERVER ARG", help="the server, and its arguments")
+    chat = commands.add_parser("chat", parents=[common], help="talk to it in the terminal")
+    chat.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
+    chat.add_argument("--resume", metavar="ID", help="go on with a stored thread")
+    chat.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
+    headless = commands.add_parser(
+        "exec", parents=[common], help="one turn without a person, for scripts and CI"
+    )
+    _add_exec_arguments(headless)
     login = commands.add_parser("login", help="say whether there is a login")
     login.add_argument("what", choices=("status",))
     for name, what in (("generate-json-schema", "JSON Schemas"), ("generate-ts", "TypeScript types")):
@@ -125,3 +141,18 @@ def _generate(command: str, out: Path, *, experimental: bool) -> int:
     write = export.write_schemas if command == "generate-json-schema" else export.write_typescript
     write(out, experimental=experimental)
     return 0
+
+
+def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; `-` or nothing reads stdin")
+    parser.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
+    parser.add_argument("-i", "--image", action="append", metavar="FILE", help="a picture, with the prompt")
+    parser.add_argument("--json", action="store_true", help="notifications as lines of JSON")
+    parser.add_argument(
+        "-o", "--output-last-message", metavar="FILE", help="write the final message to a file"
+    )
+    parser.add_argument("--output-schema", metavar="FILE", help="a JSON Schema for the final message")
+    stored = parser.add_mutually_exclusive_group()
+    stored.add_argument("--resume", metavar="ID", help="go on with a stored thread")
+    stored.add_argument("--resume-last", action="store_true", help="go on with the newest thread here")
+    stored.add_argument("--ephemeral", action="store_true", help="store nothing of the thread")

@@ -1,0 +1,1 @@
+"""`app-server chat`: a small reference frontend in the terminal, over the client library."""

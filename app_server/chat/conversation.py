@@ -1,0 +1,199 @@
+"""The thread that is talked to: its events are shown, its questions asked, and what is typed becomes turns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from app_server.chat.event_view import EventView
+from app_server.chat.open_questions import OpenQuestion, OpenQuestions
+from app_server.client.answering import ApprovalAnswer
+from app_server.client.app_server import AppServer
+from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
+from app_server.client.event_stream import EventSubscription
+from app_server.client.events import ServerEvent, ThreadEvent
+from app_server.client.failures import AppServerError, RequestRefused
+from app_server.client.options import OpenOptions, TurnOptions
+from app_server.client.prompt import image
+from app_server.client.thread_handle import ThreadHandle
+from protocol.v2.input import UserInput
+from protocol.v2.settings import ThreadSettingsUpdatedNotification
+from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
+from protocol.v2.turn import (
+    TurnCompletedNotification,
+    TurnDiffUpdatedNotification,
+    TurnStartedNotification,
+    TurnStatus,
+)
+
+IMAGE_PATH: Final = re.compile(r"(?:file://)?((?:[^\s'\"\\]|\\.)+\.(?:png|jpe?g|gif|webp))", re.IGNORECASE)
+"""A word that may be the path of a picture; a terminal escapes spaces in a path that is dropped on it."""
+
+SHOWN_TURNS: Final = 3
+"""Of a thread that is resumed."""
+
+
+class ChatConversation:
+    """Use it in `async with`; `opened` threads follow one another."""
+
+    def __init__(
+        self, server: AppServer, view: EventView, group: TaskGroup, clock: Callable[[], float]
+    ) -> None:
+        self.server, self.view, self.questions = server, view, OpenQuestions()
+        self._group, self._clock = group, clock
+        self._thread: ThreadHandle | None = None
+        self._events: EventSubscription[ThreadEvent] | None = None
+        self._idle = anyio.Event()
+        self._idle.set()
+        self.settings: TurnOptions = {}
+        """For the next turn; those after it keep them."""
+        self.started_at: float | None = None
+        """When the turn that runs began, by the clock; None: none runs."""
+        self.tokens = 0
+        self.diff = ""
+        """What the last turn changed."""
+        self.model = self.approval_policy = self.sandbox = ""
+
+    # --- threads
+    @property
+    def thread(self) -> ThreadHandle:
+        """Raises RuntimeError before one is open."""
+        if self._thread is None:
+            raise RuntimeError("no thread is open")
+        return self._thread
+
+    @property
+    def cwd(self) -> Path:
+        return Path(self.thread.opened.cwd)
+
+    async def start(self, **options: object) -> None:
+        given: OpenOptions = options  # type: ignore[assignment]  # those of the command line
+        await self._opened(await self.server.start_thread(on_approval=self._ask, **given))
+
+    async def resume(self, thread_id: str) -> None:
+        thread = await self.server.resume_thread(thread_id, on_approval=self._ask, turns=True)
+        await self._opened(thread)
+        self.view.history(thread.opened.thread.turns[-SHOWN_TURNS:])
+
+    async def fork(self) -> None:
+        await self._opened(await self.thread.fork(on_approval=self._ask))
+
+    async def _opened(self, thread: ThreadHandle) -> None:
+        before, self._thread = self._thread, thread
+        if self._events is not None:
+            self._events.close()
+        if before is not None and before.id != thread.id:
+            await before.close()
+        opened = thread.opened
+        self.settings, self.diff, self.tokens, self.started_at = {}, "", 0, None
+        self.model, self.approval_policy = opened.model, _word(opened.approval_policy)
+        self.sandbox = opened.sandbox.type
+        self._events = thread.events()
+        self._group.start_soon(self._follow, self._events, name="events")
+
+    async def _follow(self, events: EventSubscription[ThreadEvent]) -> None:
+        try:
+            async for event in events:
+                if events is self._events:
+                    self._observe(event)
+                    self.view.show(event)
+        except AppServerError as error:
+            self.view.line(str(error), "red")
+        finally:
+            if events is self._events:
+                self._stopped()
+
+    def _observe(self, event: ServerEvent) -> None:
+        match event:
+            case TurnStartedNotification():
+                self._running()
+            case TurnCompletedNotification():
+                self._stopped()
+            case ThreadTokenUsageUpdatedNotification(token_usage=usage):
+                self.tokens = usage.total.total_tokens
+            case TurnDiffUpdatedNotification(diff=diff):
+                self.diff = diff
+            case ThreadSettingsUpdatedNotification(thread_settings=settings):
+                self.model, self.sandbox = settings.model, settings.sandbox_policy.type
+                self.approval_policy = _word(settings.approval_policy)
+            case _:
+                pass
+
+    # --- turns
+    @property
+    def running(self) -> bool:
+        return self.started_at is not None
+
+    async def say(self, text: str) -> None:
+        """Begin a turn, or join the one that runs. Pictures whose paths are in the text go along."""
+        options, self.settings = self.settings, {}
+        self._running()
+        try:
+            turn = await self.thread.start_turn([text, *pictures(text, self.cwd)], **options)
+        except RequestRefused as error:
+            self._stopped()
+            self.view.line(error.message, "red")
+            return
+        if turn.running is False and (await turn.result()).status is not TurnStatus.IN_PROGRESS:
+            self._stopped()
+
+    async def run_own(self, command: str) -> None:
+        """A command of the user's own, which the model is told about."""
+        self._running()
+        params = {"threadId": self.thread.id, "command": command}
+        try:
+            await self.server.request_raw("thread/shellCommand", params)
+        except AppServerError as error:
+            self._stopped()
+            self.view.line(str(error), "red")
+
+    async def interrupt(self) -> None:
+        await self.thread.interrupt()
+
+    async def until_idle(self) -> None:
+        """Wait until no turn runs and everything of it is shown."""
+        await self._idle.wait()
+
+    def _running(self) -> None:
+        if self.started_at is None:
+            self.started_at = self._clock()
+            self._idle = anyio.Event()
+
+    def _stopped(self) -> None:
+        self.started_at = None
+        self._idle.set()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the turn has run."""
+        return 0.0 if self.started_at is None else self._clock() - self.started_at
+
+    # --- questions
+    async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        if self._events is not None:
+            await self._events.read_up()
+        question = OpenQuestion(request, anyio.Event())
+        if isinstance(request, PatchApprovalRequest):
+            self.view.proposed(request.params.item_id, request.changes)
+        for line in question.describe():
+            self.view.line(line, "bold yellow")
+        self.view.line(question.hint, "yellow")
+        return await self.questions.ask(question)
+
+
+def pictures(text: str, cwd: Path) -> list[UserInput]:
+    found = []
+    for match in IMAGE_PATH.finditer(text):
+        path = cwd / re.sub(r"\\(.)", r"\1", match[1])
+        if path.is_file():
+            found.append(image(path))
+    return found
+
+
+def _word(policy: object) -> str:
+    return str(policy) if isinstance(policy, str) else "granular"

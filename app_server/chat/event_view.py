@@ -1,0 +1,168 @@
+"""Shows the events of a thread on a console: streamed Markdown, commands with folded output, patches in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.syntax import Syntax
+from rich.text import Text
+
+from app_server.chat.markdown_blocks import MarkdownBlocks
+from app_server.client.command_line import printable
+from app_server.client.events import DeltasDropped, ServerEvent
+from protocol.v2.errors import ErrorNotification, WarningNotification
+from protocol.v2.item_events import (
+    AgentMessageDeltaNotification,
+    ItemCompletedNotification,
+    ItemStartedNotification,
+)
+from protocol.v2.item_parts import FileUpdateChange, PatchApplyStatus
+from protocol.v2.items import (
+    AgentMessageThreadItem,
+    CommandExecutionThreadItem,
+    FileChangeThreadItem,
+    McpToolCallThreadItem,
+    PlanThreadItem,
+    ReasoningThreadItem,
+    ThreadItem,
+    UserMessageThreadItem,
+    WebSearchThreadItem,
+)
+from protocol.v2.turn import (
+    Turn,
+    TurnCompletedNotification,
+    TurnPlanStep,
+    TurnPlanStepStatus,
+    TurnPlanUpdatedNotification,
+    TurnStatus,
+)
+
+SHOWN_LINES: Final = 12
+"""Of a command's output, from its end."""
+
+STEPS: Final = {
+    TurnPlanStepStatus.PENDING: "[ ]",
+    TurnPlanStepStatus.IN_PROGRESS: "[>]",
+    TurnPlanStepStatus.COMPLETED: "[x]",
+}
+
+
+class EventView:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._messages: dict[str, MarkdownBlocks] = {}
+        """Of the messages that stream, by their items."""
+        self._proposed: set[str] = set()
+        """Patches that were shown and have not ended."""
+
+    def line(self, text: str, style: str = "") -> None:
+        self._console.print(Text(printable(text), style=style))
+
+    def show(self, event: ServerEvent) -> None:
+        match event:
+            case AgentMessageDeltaNotification(item_id=id, delta=text):
+                self._markdown(self._messages.setdefault(id, MarkdownBlocks()).feed(text))
+            case ItemStartedNotification(item=CommandExecutionThreadItem(command=command)):
+                self.line(f"$ {command}", "bold")
+            case ItemCompletedNotification(item=item):
+                self._item(item)
+            case TurnPlanUpdatedNotification(plan=plan):
+                self._plan(plan)
+            case ErrorNotification(error=error, will_retry=retries):
+                self.line(f"{'retrying: ' if retries else ''}{error.message}", "yellow" if retries else "red")
+            case WarningNotification(message=message):
+                self.line(f"warning: {message}", "yellow")
+            case TurnCompletedNotification(turn=turn):
+                self._ended(turn)
+            case DeltasDropped(count=count):
+                self.line(f"({count} pieces of text were skipped; the whole text follows)", "dim")
+            case _:
+                pass
+
+    def history(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            for item in turn.items:
+                if isinstance(item, UserMessageThreadItem):
+                    self.line(f"> {said(item)}", "cyan")
+                elif isinstance(item, CommandExecutionThreadItem):
+                    self.line(f"$ {item.command}", "bold")
+                    self._item(item)
+                else:
+                    self._item(item)
+
+    def proposed(self, item_id: str, changes: Sequence[FileUpdateChange]) -> None:
+        """A patch that the user is asked about; its end then needs no second look."""
+        self._proposed.add(item_id)
+        self.changes(changes)
+
+    def changes(self, changes: Sequence[FileUpdateChange]) -> None:
+        for change in changes:
+            self.line(f"{change.kind.type} {change.path}", "bold")
+            self.diff(change.diff)
+
+    def diff(self, text: str) -> None:
+        self._console.print(Syntax(printable(text).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True))
+
+    def _item(self, item: ThreadItem) -> None:
+        match item:
+            case AgentMessageThreadItem():
+                blocks = self._messages.pop(item.id, None)
+                self._markdown([item.text] if blocks is None else blocks.flush())
+            case ReasoningThreadItem(summary=summary):
+                for part in summary:
+                    self.line(part, "dim italic")
+            case CommandExecutionThreadItem():
+                self._output(item)
+            case FileChangeThreadItem():
+                if item.id not in self._proposed:
+                    self.changes(item.changes)
+                self._proposed.discard(item.id)
+                if item.status is not PatchApplyStatus.COMPLETED:
+                    self.line(f"the patch was {_ended_as(item.status)}", "yellow")
+            case PlanThreadItem(text=text):
+                self._markdown([text])
+            case McpToolCallThreadItem():
+                why = f": {item.error.message}" if item.error is not None else ""
+                self.line(f"{item.server}.{item.tool}: {item.status}{why}", "magenta")
+            case WebSearchThreadItem(query=query):
+                self.line(f"searched the web: {query}", "magenta")
+            case _:
+                pass
+
+    def _markdown(self, blocks: Sequence[str]) -> None:
+        for block in blocks:
+            self._console.print(Markdown(printable(block), code_theme="ansi_dark"))
+            self._console.print()
+
+    def _output(self, item: CommandExecutionThreadItem) -> None:
+        lines = (item.aggregated_output or "").splitlines()
+        if len(lines) > SHOWN_LINES:
+            self.line(f"  … {len(lines) - SHOWN_LINES} lines more", "dim")
+        for line in lines[-SHOWN_LINES:]:
+            self.line(f"  {line}", "dim")
+        if item.exit_code is None:
+            self.line(f"  {_ended_as(item.status)}", "yellow")
+        elif item.exit_code:
+            self.line(f"  exit status {item.exit_code}", "red")
+
+    def _plan(self, steps: Sequence[TurnPlanStep]) -> None:
+        for step in steps:
+            self.line(f"{STEPS[step.status]} {step.step}", "blue")
+
+    def _ended(self, turn: Turn) -> None:
+        if turn.status is TurnStatus.INTERRUPTED:
+            self.line("interrupted", "yellow")
+        elif turn.error is not None:
+            self.line(turn.error.message, "red")
+
+
+def said(item: UserMessageThreadItem) -> str:
+    return " ".join(part.text if part.type == "text" else f"[{part.type}]" for part in item.content)
+
+
+def _ended_as(status: object) -> str:
+    words = {"inProgress": "not finished", "failed": "not successful"}
+    return words.get(str(status), str(status))

@@ -1,0 +1,211 @@
+"""The slash commands of the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from app_server.chat.conversation import ChatConversation
+from app_server.client.failures import AppServerError
+from protocol.records import dataclass
+from protocol.v2.policy import (
+    DangerFullAccessSandboxPolicy,
+    ReadOnlySandboxPolicy,
+    SandboxPolicy,
+    WorkspaceWriteSandboxPolicy,
+)
+from protocol.v2.thread import Thread
+
+LISTED: Final = 20
+"""Threads that `/resume` lists at once."""
+
+APPROVALS: Final = ("untrusted", "on-request", "never")
+SANDBOXES: Final[Mapping[str, SandboxPolicy]] = {
+    "read-only": ReadOnlySandboxPolicy(),
+    "workspace-write": WorkspaceWriteSandboxPolicy(),
+    "danger-full-access": DangerFullAccessSandboxPolicy(),
+}
+
+
+class Leave(Exception):
+    """The user wants to end the chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    help: str
+    run: Callable[[SlashCommands, str], Awaitable[None]]
+    arguments: str = ""
+
+
+class SlashCommands:
+    def __init__(self, chat: ChatConversation) -> None:
+        self._chat = chat
+        self._listed: list[Thread] = []
+        """What `/resume` listed last, for numbers."""
+
+    async def run(self, line: str) -> None:
+        """Raises Leave."""
+        name, _, argument = line.removeprefix("/").partition(" ")
+        command = COMMANDS.get(name)
+        if command is None:
+            self._say(f"unknown command /{name}; /help lists all", "red")
+            return
+        try:
+            await command.run(self, argument.strip())
+        except AppServerError as error:
+            self._say(str(error), "red")
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._chat.view.line(text, style)
+
+    # --- settings
+    async def model(self, argument: str) -> None:
+        if not argument:
+            for each in await self._chat.server.models():
+                self._say(f"  {each.model}" + (" (in use)" if each.model == self._chat.model else ""))
+            return
+        name, _, effort = argument.partition(" ")
+        self._chat.settings["model"] = self._chat.model = name
+        if effort.strip():
+            self._chat.settings["effort"] = effort.strip()
+        self._say(f"from the next turn on: {argument}")
+
+    async def approvals(self, argument: str) -> None:
+        if argument not in APPROVALS:
+            self._say(f"{self._chat.approval_policy}; expected one of {', '.join(APPROVALS)}")
+            return
+        self._chat.settings["approval_policy"] = argument  # type: ignore[typeddict-item]  # one of the words
+        self._chat.approval_policy = argument
+        self._say(f"from the next turn on: {argument}")
+
+    async def sandbox(self, argument: str) -> None:
+        policy = SANDBOXES.get(argument)
+        if policy is None:
+            self._say(f"{self._chat.sandbox}; expected one of {', '.join(SANDBOXES)}")
+            return
+        self._chat.settings["sandbox_policy"] = policy
+        self._chat.sandbox = policy.type
+        self._say(f"from the next turn on: {argument}")
+
+    # --- turns
+    async def compact(self, argument: str) -> None:
+        await self._chat.thread.compact()
+        self._say("the history was replaced by a summary", "dim")
+
+    async def review(self, argument: str) -> None:
+        custom = {"type": "custom", "instructions": argument}
+        target = custom if argument else {"type": "uncommittedChanges"}
+        await self._chat.server.request_raw(
+            "review/start", {"threadId": self._chat.thread.id, "target": target}
+        )
+
+    async def undo(self, argument: str) -> None:
+        turns = (await self._chat.thread.read()).turns
+        if not turns:
+            self._say("there is no turn to take back")
+            return
+        last = {"threadId": self._chat.thread.id, "beforeTurnId": turns[-1].id}
+        await self._chat.server.request_raw("thread/revert", last)
+        self._say("the last turn is taken back; files are as they are (/diff shows what it changed)")
+
+    async def diff(self, argument: str) -> None:
+        if self._chat.diff:
+            self._chat.view.diff(self._chat.diff)
+        else:
+            self._say("the last turn changed no files")
+
+    async def status(self, argument: str) -> None:
+        chat = self._chat
+        opened = chat.thread.opened
+        for name, value in (
+            ("thread", chat.thread.id),
+            ("folder", opened.cwd),
+            ("model", f"{chat.model} ({opened.model_provider})"),
+            ("approvals", chat.approval_policy),
+            ("sandbox", chat.sandbox),
+            ("tokens", str(chat.tokens)),
+            ("stored in", opened.thread.path or "nowhere"),
+        ):
+            self._say(f"  {name:<10}{value}")
+
+    # --- threads
+    async def new(self, argument: str) -> None:
+        await self._chat.start(cwd=self._chat.cwd)
+        self._say("a new thread", "dim")
+
+    async def resume(self, argument: str) -> None:
+        """Without an argument, or with a text to search for: a list; with a number of it or an id: that thread."""
+        if argument.isdecimal() and 1 <= int(argument) <= len(self._listed):
+            await self._chat.resume(self._listed[int(argument) - 1].id)
+            return
+        if argument.count("-") == 4 and " " not in argument:
+            await self._chat.resume(argument)
+            return
+        self._listed = []
+        search = {"search": argument} if argument else {}
+        async for thread in self._chat.server.threads(page_size=LISTED, **search):  # type: ignore[arg-type]
+            self._listed.append(thread)
+            if len(self._listed) == LISTED:
+                break
+        for number, thread in enumerate(self._listed, 1):
+            self._say(
+                f"{number:>3}  {thread.name or thread.preview or '(nothing said)'}  ({thread.cwd})"[:200]
+            )
+        self._say("/resume NUMBER opens one" if self._listed else "no stored thread", "dim")
+
+    async def fork(self, argument: str) -> None:
+        await self._chat.fork()
+        self._say("a copy of the thread; the first one stays as it was", "dim")
+
+    async def name(self, argument: str) -> None:
+        if not argument:
+            self._say("expected a name")
+            return
+        await self._chat.thread.set_name(argument)
+
+    # --- what there is
+    async def mcp(self, argument: str) -> None:
+        listed = await self._chat.server.request_raw("mcpServerStatus/list", {})
+        for server in listed["data"]:
+            self._say(f"  {server['name']}: {', '.join(sorted(server['tools'])) or 'no tools'}")
+        if not listed["data"]:
+            self._say("no MCP server is configured")
+
+    async def skills(self, argument: str) -> None:
+        listed = await self._chat.server.request_raw("skills/list", {"cwds": [str(self._chat.cwd)]})
+        skills = [skill for entry in listed["data"] for skill in entry["skills"]]
+        for skill in skills:
+            self._say(f"  {skill['name']}: {skill['description']}")
+        if not skills:
+            self._say("there are no skills here")
+
+    async def help(self, argument: str) -> None:
+        for name, command in COMMANDS.items():
+            self._say(f"  /{name} {command.arguments}".ljust(34) + command.help)
+        self._say(
+            "  @NAME completes a file, !COMMAND runs a command of yours, Ctrl-C interrupts, twice leaves"
+        )
+
+    async def quit(self, argument: str) -> None:
+        raise Leave
+
+
+COMMANDS: Final[Mapping[str, SlashCommand]] = {
+    "model": SlashCommand("list models, or choose one", SlashCommands.model, "[NAME [EFFORT]]"),
+    "approvals": SlashCommand("when you are asked", SlashCommands.approvals, "[POLICY]"),
+    "sandbox": SlashCommand("what commands may do", SlashCommands.sandbox, "[MODE]"),
+    "compact": SlashCommand("replace the history by a summary", SlashCommands.compact),
+    "review": SlashCommand("review uncommitted changes, or what you say", SlashCommands.review, "[WHAT]"),
+    "undo": SlashCommand("take back the last turn", SlashCommands.undo),
+    "diff": SlashCommand("what the last turn changed", SlashCommands.diff),
+    "status": SlashCommand("the thread and its settings", SlashCommands.status),
+    "new": SlashCommand("begin a new thread", SlashCommands.new),
+    "resume": SlashCommand("find a stored thread, or open one", SlashCommands.resume, "[TEXT|NUMBER|ID]"),
+    "fork": SlashCommand("go on in a copy of the thread", SlashCommands.fork),
+    "name": SlashCommand("name the thread", SlashCommands.name, "NAME"),
+    "mcp": SlashCommand("MCP servers and their tools", SlashCommands.mcp),
+    "skills": SlashCommand("skills of this folder", SlashCommands.skills),
+    "help": SlashCommand("this list", SlashCommands.help),
+    "quit": SlashCommand("leave", SlashCommands.quit),
+}

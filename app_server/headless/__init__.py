@@ -1,0 +1,1 @@
+"""`app-server exec`: one prompt without a person, for scripts and CI."""

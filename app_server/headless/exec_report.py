@@ -1,0 +1,125 @@
+"""What `app-server exec` prints: the final message alone on stdout and what happens on stderr, or all notifications as
+lines of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Protocol, TextIO
+
+from app_server.client.command_line import printable
+from app_server.client.events import RawNotification, ServerEvent
+from app_server.client.turn_progress import TurnResult
+from protocol.base import Json, WireModel
+from protocol.v2.errors import ErrorNotification, WarningNotification
+from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
+from protocol.v2.items import (
+    AgentMessageThreadItem,
+    CommandExecutionThreadItem,
+    FileChangeThreadItem,
+    McpToolCallThreadItem,
+    ThreadItem,
+)
+from protocol.v2.methods import TABLE
+from protocol.v2.thread_open import OpenedThread
+
+METHODS: Final = {row.params: method for method, row in TABLE.server_notifications.items()}
+
+OUTPUT_LINES = 10
+"""Of a command's output so many lines are shown; the model has all of them."""
+
+
+class Report(Protocol):
+    def opened(self, thread: OpenedThread) -> None: ...
+
+    def event(self, event: ServerEvent) -> None: ...
+
+    def ended(self, result: TurnResult[None]) -> None: ...
+
+    def problem(self, text: str) -> None: ...
+
+
+class JsonReport:
+    """`{"method", "params"}`, as the thread API has them; their shapes are in schema/v2."""
+
+    def __init__(self, stdout: TextIO) -> None:
+        self._stdout = stdout
+
+    def opened(self, thread: OpenedThread) -> None:
+        self._write("thread/started", {"thread": thread.thread.to_value()})
+
+    def event(self, event: ServerEvent) -> None:
+        match event:
+            case RawNotification(method=method, params=params):
+                self._write(method, params)
+            case WireModel() if type(event) in METHODS:
+                self._write(METHODS[type(event)], event.to_value())
+            case _:
+                pass  # deltas that were left out; the items are whole
+
+    def ended(self, result: TurnResult[None]) -> None:
+        """`turn/completed` was the last line."""
+
+    def problem(self, text: str) -> None:
+        self._write("error", {"error": {"message": text}, "willRetry": False})
+
+    def _write(self, method: str, params: Json) -> None:
+        self._stdout.write(json.dumps({"method": method, "params": params}, separators=(",", ":")) + "\n")
+        self._stdout.flush()
+
+
+class TextReport:
+    def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
+        self._stdout, self._stderr = stdout, stderr
+
+    def opened(self, thread: OpenedThread) -> None:
+        self._tell(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}")
+
+    def event(self, event: ServerEvent) -> None:
+        match event:
+            case ItemStartedNotification(item=CommandExecutionThreadItem() as item):
+                self._tell(f"$ {item.command}")
+            case ItemCompletedNotification(item=item):
+                self._item(item)
+            case ErrorNotification(error=error, will_retry=True):
+                self._tell(f"retrying: {error.message}")
+            case WarningNotification(message=message):
+                self._tell(f"warning: {message}")
+            case _:
+                pass
+
+    def ended(self, result: TurnResult[None]) -> None:
+        if result.error is not None:
+            self._tell(f"error: {result.error.message}")
+        elif not result.completed:
+            self._tell(f"the turn was {result.status}")
+        if result.usage is not None:
+            self._tell(f"{result.usage.total_tokens} tokens")
+        if result.final_message is not None:
+            self._stdout.write(result.final_message.rstrip("\n") + "\n")
+            self._stdout.flush()
+
+    def problem(self, text: str) -> None:
+        self._tell(f"error: {text}")
+
+    def _item(self, item: ThreadItem) -> None:
+        match item:
+            case CommandExecutionThreadItem():
+                lines = (item.aggregated_output or "").splitlines()
+                for line in lines[-OUTPUT_LINES:]:
+                    self._tell(f"  {line}")
+                self._tell(
+                    f"  {item.status}" + ("" if item.exit_code is None else f", exit {item.exit_code}")
+                )
+            case FileChangeThreadItem():
+                for change in item.changes:
+                    self._tell(f"{change.kind.type} {change.path}: {item.status}")
+            case McpToolCallThreadItem():
+                self._tell(f"{item.server}.{item.tool}: {item.status}")
+            case AgentMessageThreadItem() if item.phase is not None:
+                self._tell(item.text)
+            case _:
+                pass
+
+    def _tell(self, line: str) -> None:
+        print(printable(line), file=self._stderr)

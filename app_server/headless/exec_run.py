@@ -1,0 +1,104 @@
+"""Runs `app-server exec`: one turn, its report, and the exit status.
+
+Nobody is there to be asked: the approval policy is `never` unless the command line names another one, and then every
+question is declined. The exit status is 0 only if the turn completed, and its message matches the schema.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TextIO
+
+import anyio
+
+from app_server.client.app_server import AppServer
+from app_server.client.failures import AppServerError
+from app_server.client.thread_handle import ThreadHandle
+from app_server.client.turn_progress import TurnResult
+from app_server.headless.exec_options import ExecOptions, UsageError, exec_options
+from app_server.headless.exec_report import JsonReport, Report, TextReport
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+
+
+Connect = Callable[[ExecOptions], AbstractAsyncContextManager[AppServer]]
+
+
+def run_exec(args: argparse.Namespace) -> int:
+    try:
+        options = exec_options(args, sys.stdin, Path.cwd())
+    except UsageError as error:
+        print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
+        return USAGE
+    report: Report = JsonReport(sys.stdout) if options.json else TextReport(sys.stdout, sys.stderr)
+    return anyio.run(_until_signal, options, report, sys.stderr)
+
+
+async def _until_signal(options: ExecOptions, report: Report, stderr: TextIO) -> int:
+    status = INTERRUPTED
+    async with anyio.create_task_group() as group:
+        group.start_soon(_cancel_on_signal, group.cancel_scope)
+        try:
+            status = await run_turn(options, report)
+        except AppServerError as error:
+            print(f"app-server exec: {error}", file=stderr)
+            status = FAILED
+        group.cancel_scope.cancel()
+    return status
+
+
+async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
+    """Cancelling interrupts the turn, and the server stores what there is."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+async def run_turn(
+    options: ExecOptions,
+    report: Report,
+    connect: Connect = lambda options: AppServer.spawn(options.command, cwd=options.cwd),
+) -> int:
+    """The exit status of a whole turn. Raises AppServerError."""
+    async with connect(options) as server:
+        thread = await _thread(server, options)
+        report.opened(thread.opened)
+        async with thread.stream(options.prompt, **options.turn) as stream:
+            async for event in stream:
+                report.event(event)
+            result = await stream.result()
+    report.ended(result)
+    if options.last_message is not None:
+        options.last_message.write_text(result.final_message or "", encoding="utf-8")
+    return _status(options, result, report)
+
+
+async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
+    settings = options.thread
+    wanted = options.resume
+    if options.resume_last:
+        async for stored in server.threads(cwd=options.cwd, page_size=1):
+            wanted = stored.id
+            break
+        else:
+            raise AppServerError(f"no stored thread of {options.cwd}")
+    if wanted is not None:
+        return await server.resume_thread(wanted, **settings)
+    return await server.start_thread(ephemeral=options.ephemeral, **settings)
+
+
+def _status(options: ExecOptions, result: TurnResult[None], report: Report) -> int:
+    if not result.completed:
+        return FAILED
+    problem = options.mismatch(result.final_message)
+    if problem is not None:
+        report.problem(problem)
+    return 0 if problem is None else FAILED
