@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__"},
     {"cli"},
-    {"startup", "demo"},
+    {"startup", "demo", "doctor"},
+    {"diagnosis"},
     {"server"},
     {"lazy_engine"},
     {"assembly"},
@@ -37,14 +38,14 @@ CORE = (
     {"session"},
     {"turn"},
     {"tools"},
-    {"goals", "skills"},
+    {"goals", "skills", "diagnostics"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model", "client_files"},
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
     {"errors", "lazy", "threads", "yielding"},
-    {"bounds"},
+    {"bounds", "remedies"},
 )
 
 APIS = ("v1", "v2", "acp")
@@ -83,7 +84,9 @@ PURE_MODULES = {
     },
     "app_server.conversations": {"adapter"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"bounds", "errors", "lazy"},
+    "app_server.doctor": {"report"},
+    "app_server.core": {"bounds", "errors", "lazy", "remedies"},
+    "app_server.core.diagnostics": {"machine", "settings"},
     "app_server.core.approvals": {
         *("consent", "decide", "memory", "prefix_rules", "rule_proposals", "rules_text"),
     },
@@ -142,6 +145,7 @@ LATE_IMPORTS = {
     "app_server.core.telemetry.otlp_http": "imports httpx",
     "grpc": "a package of its own",
     "app_server.demo": "a command of its own",
+    "app_server.doctor": "a command of its own",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "hashlib": "OpenSSL, which the first lists do without",
@@ -363,6 +367,20 @@ def test_the_demo_is_a_client() -> None:
     assert [
         pair for pair in inner if not inside(pair[1], "app_server.demo") and pair[1] != "app_server"
     ] == []
+
+
+def test_doctor_shows_what_the_engine_finds() -> None:
+    """It reaches the engine through a composition root only."""
+    outer = {pair[1] for pair in edges("app_server.doctor") if inside(pair[1], "app_server")}
+    assert {name for name in outer if not inside(name, "app_server.doctor")} == {
+        "app_server",
+        "app_server.diagnosis",
+        "app_server.server",
+    }
+    assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
+        "app_server.cli",
+        "app_server.doctor.command",
+    }
 
 
 def test_no_modules_import_one_another() -> None:

@@ -349,9 +349,9 @@ async def test_a_providers_models() -> None:
 
     assert await listed(refused(200, {"data": [{"id": "a"}, {"slug": "b"}, {}]})) == ModelList(("a", "b"))
     assert await listed(refused(200, {"models": [{"name": "c"}]})) == ModelList(("c",))
-    assert await listed(refused(404)) == ModelsUnknown("unexpected status 404 Not Found")
+    assert await listed(refused(404)) == ModelsUnknown("unexpected status 404 Not Found", 404)
     assert await listed(HttpFailure(Fault.UNREACHABLE, "Connection refused")) == ModelsUnknown(
-        "Connection refused"
+        "Connection refused", unreachable=True
     )
     for odd in (b"<html>", b"{}", b"[]", b'{"data": 3}', b"x" * 5_000_000):
         assert isinstance(await listed(refused(200, odd)), ModelsUnknown)
