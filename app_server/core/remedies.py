@@ -62,7 +62,8 @@ def model_unknown(provider: str, model: str) -> Problem:
 def provider_unreachable(provider: str, origin: str, reason: str) -> Problem:
     return Problem(
         f"No connection to {origin}: {reason}",
-        f"start the provider `{provider}`, or correct its `base_url` or the proxy",
+        f"see that the provider `{provider}` runs, and that its `base_url`, the proxy and the trusted "
+        "certificates are right",
     )
 
 
@@ -78,6 +79,18 @@ def home_unwritable(home: str, reason: str) -> Problem:
         f"The home {home} cannot be written: {reason}",
         "make it writable, or set CODEX_HOME to a folder that is",
     )
+
+
+def not_stored(reason: str) -> Problem:
+    return Problem(
+        f"This conversation cannot be stored at the moment ({reason}). "
+        "It goes on, and is stored as soon as that is possible",
+        "make the home writable, or free some space on its disk",
+    )
+
+
+def other_protocol(method: str, protocol: str, advice: str) -> Problem:
+    return Problem(f"`{method}` is a method of {protocol}, which is not spoken here", advice)
 
 
 SANDBOX_ADVICE = (

@@ -21,7 +21,7 @@ def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
             )
         ]
     warnings = [
-        warning("config", text, f"correct or remove it in {path}") for text in loaded.notices.warnings
+        warning("config", str(each), f"correct or remove it in {path}") for each in loaded.notices.warnings
     ]
     old = [
         warning("config", f"`{name}` is an old name", f"write `[features].{present}` in {path}")

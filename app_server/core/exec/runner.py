@@ -17,6 +17,7 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server.core import remedies
 from app_server.core.errors import CoreError, LaunchError, SandboxUnavailable
 from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
@@ -222,7 +223,7 @@ class CommandRunner:
             return None
         state = await self.sandbox_state()
         if state.level == "none":
-            raise SandboxUnavailable(f"this machine cannot confine commands: {state.reason}")
+            raise SandboxUnavailable(str(remedies.no_sandbox(state.reason)))
         if self.platform == "darwin":
             return None
         return Confinement(
