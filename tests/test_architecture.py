@@ -45,7 +45,7 @@ CORE = (
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
     {"errors", "lazy", "threads", "yielding"},
-    {"bounds", "remedies"},
+    {"begun", "bounds", "remedies"},
 )
 
 APIS = ("v1", "v2", "acp")
