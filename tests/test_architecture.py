@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 OUTER = (
-    {"__main__"},
+    {"__main__", "settings_reference"},
     {"cli"},
     {"startup", "demo", "doctor", "inspector"},
     {"diagnosis"},
@@ -369,6 +369,15 @@ def test_the_demo_is_a_client() -> None:
     assert [
         pair for pair in inner if not inside(pair[1], "app_server.demo") and pair[1] != "app_server"
     ] == []
+
+
+def test_the_reference_of_settings_is_a_tool() -> None:
+    users = {
+        module
+        for module, imported in edges("app_server")
+        if inside(imported, "app_server.settings_reference")
+    }
+    assert {module for module in users if not inside(module, "app_server.settings_reference")} == set()
 
 
 def test_doctor_shows_what_the_engine_finds() -> None:

@@ -89,7 +89,11 @@ class ResolveInputs:
 
 def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
     """Raises ConfigError, `error deriving config: …`, for the first invalid setting."""
-    table = SettingsReader(layered.settings)
+    return resolve_settings(SettingsReader(layered.settings), layered, inputs)
+
+
+def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInputs) -> Config:
+    """As `resolve`, with a reader of the settings that the caller made."""
     table.ignore(*NOT_USED_HERE)
     warnings: list[SettingsWarning] = []
     providers = read_providers(

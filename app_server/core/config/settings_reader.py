@@ -122,10 +122,10 @@ class SettingsReader:
         """A reader of the table under `key`, which is empty if unset."""
         value = self._value(key)
         if value is None:
-            return SettingsReader({}, (*self._path, key))
+            return self._child({}, key)
         if not isinstance(value, Mapping):
             raise self._wrong(key, "a table", value)
-        child = SettingsReader(value, (*self._path, key))
+        child = self._child(value, key)
         self._children.append(child)
         return child
 
@@ -158,6 +158,9 @@ class SettingsReader:
                 yield SettingsWarning(text, (*self._path, key))
         for child in self._children:
             yield from child.unknown_keys()
+
+    def _child(self, raw: Mapping[str, Json], key: str) -> SettingsReader:
+        return SettingsReader(raw, (*self._path, key))
 
     def _value(self, key: str) -> Json:
         self._known.add(key)
