@@ -97,9 +97,9 @@ def _features() -> Iterator[str]:
         yield f"| `features.{name}` | {_shown(feature.default)} | {stage} | {descriptions.FEATURES[name]} |"
     yield "\nOther names of them, which are understood:\n\n| name | feature |\n|---|---|"
     tools = {f"tools.{old}": feature for old, feature in TOOL_SWITCHES.items()}
-    for old, feature in {**ALIASES, **tools}.items():
-        if feature not in WITHOUT_EFFECT:
-            yield f"| `{old}` | `{feature}` |"
+    for old, present in {**ALIASES, **tools}.items():
+        if present not in WITHOUT_EFFECT:
+            yield f"| `{old}` | `{present}` |"
 
 
 def _other_names() -> set[str]:

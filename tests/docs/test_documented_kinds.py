@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.docs.markdown_blocks import ROOT
 
-FOLDERS = ("apis", "conversations", "rpc", "startup")
+FOLDERS = ("apis", "conversations", "rpc", "startup", "core/client_files")
 MADE_BY = {"invalid_request": "invalid_request", "internal_error": "internal"}
 """Functions that make an error, and the kind where none is given."""
 
@@ -28,6 +28,8 @@ def kinds_of(node: ast.AST) -> Iterator[str]:
             yield kind
         case ast.Call(func=ast.Name(id="not_found"), args=[ast.Constant(value=str(what)), _]):
             yield f"{what.replace(' ', '_')}_not_found"
+        case ast.Call(func=ast.Name(id="FileRefused"), args=[_, *kind]):
+            yield from words(kind[0]) if kind else ("file",)
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "kind":
