@@ -100,6 +100,13 @@ class SessionView:
         found = self._find(turn_id or "", engine_id)
         return None if found is None else found.call
 
+    def call_of_server(self, server: str) -> ShownCall | None:
+        """The call of that MCP server's tool that began last. Calls of a turn run one after another."""
+        for opened in reversed(self._calls.values()):
+            if isinstance(opened.item, items.McpToolCall) and opened.item.invocation.server == server:
+                return opened.call
+        return None
+
     # --- events
     def take(self, event: SessionEvent) -> Iterator[Change]:  # noqa: C901 - one case for each kind
         inner, turn = event.event, event.turn_id or ""
