@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from protocol.base import Json
-from tests.scenario.test_scenario_session_prompts import mcp_server, opened
+from tests.scenario.test_scenario_session_prompts import mcp_server, opened, update
 from tests.support.editor import EVERYTHING, Editor
 from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, patches, reply, says, script, word
 from tests.support.world import MakeWorld, worlds_in
@@ -29,16 +29,6 @@ def anyio_backend() -> str:
 @pytest.fixture
 def world(tmp_path: Path) -> MakeWorld:
     return worlds_in(tmp_path)
-
-
-def of(kind: str, **fields: Json) -> object:
-    def matches(message: Json) -> bool:
-        if message.get("method") != "session/update":
-            return False
-        update = message["params"]["update"]
-        return bool(update["sessionUpdate"] == kind and update.items() >= fields.items())
-
-    return matches
 
 
 @pytest.mark.parametrize(
@@ -72,10 +62,10 @@ async def test_a_client_may_die_at_any_point(world: MakeWorld, place: str) -> No
             "asked": "session/request_permission",
             "reading": "fs/read_text_file",
             "writing": "fs/write_text_file",
-            "running": of("tool_call_update"),
-            "speaking": of("agent_message_chunk"),
+            "running": update("tool_call_update"),
+            "speaking": update("agent_message_chunk"),
             "answering a form": "elicitation/create",
-            "compacting": of("compaction_update"),
+            "compacting": update("compaction_update"),
         }
         await w.client.expect(waits[place])
         await w.client.leave()
@@ -210,7 +200,7 @@ async def test_an_endless_output_is_bounded_in_what_the_client_is_sent(world: Ma
     async with world(reply(script(prints, timeout_ms=60_000)), reply(says("done")), acp=True) as w:
         editor, session = await opened(w)
         assert await editor.ends(session) == "end_turn"
-        sizes = [len(json.dumps(update)) for update in editor.updates()]
+        sizes = [len(json.dumps(each)) for each in editor.updates()]
         assert max(sizes) < 200_000
         (call,) = editor.calls().values()
         assert "line 0\n" in call["content"][0]["content"]["text"]
@@ -243,7 +233,7 @@ async def test_a_client_may_die_while_a_session_is_told_again(world: MakeWorld) 
         editor = Editor(w)
         await editor.start()
         await w.client.send("session/load", editor.opening(sessionId=session))
-        await w.client.expect(of("agent_message_chunk"))
+        await w.client.expect(update("agent_message_chunk"))
         await w.client.leave()
 
 
