@@ -370,29 +370,6 @@ def test_the_demo_is_a_client() -> None:
     ] == []
 
 
-def test_the_reference_of_settings_is_a_tool() -> None:
-    users = {
-        module
-        for module, imported in edges("app_server")
-        if inside(imported, "app_server.settings_reference")
-    }
-    assert {module for module in users if not inside(module, "app_server.settings_reference")} == set()
-
-
-def test_doctor_shows_what_the_engine_finds() -> None:
-    """It reaches the engine through a composition root only."""
-    outer = {pair[1] for pair in edges("app_server.doctor") if inside(pair[1], "app_server")}
-    assert {name for name in outer if not inside(name, "app_server.doctor")} == {
-        "app_server",
-        "app_server.diagnosis",
-        "app_server.server",
-    }
-    assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
-        "app_server.cli",
-        "app_server.doctor.command",
-    }
-
-
 def test_the_inspector_knows_the_wire_only() -> None:
     """It shows any server, and holds this one against the protocol; nothing of a server is in it."""
     known = ("app_server.inspector", "app_server.transport.framing")
@@ -414,6 +391,29 @@ def test_cycles_are_found() -> None:
 def test_imports_are_at_the_top_but_for_what_is_loaded_late() -> None:
     late = [(module, name) for module in modules() for name in sorted(late_imports(module))]
     assert [pair for pair in late if not any(inside(pair[1], allowed) for allowed in LATE_IMPORTS)] == []
+
+
+def test_the_reference_of_settings_is_a_tool() -> None:
+    users = {
+        module
+        for module, imported in edges("app_server")
+        if inside(imported, "app_server.settings_reference")
+    }
+    assert {module for module in users if not inside(module, "app_server.settings_reference")} == set()
+
+
+def test_doctor_shows_what_the_engine_finds() -> None:
+    """It reaches the engine through a composition root only."""
+    outer = {pair[1] for pair in edges("app_server.doctor") if inside(pair[1], "app_server")}
+    assert {name for name in outer if not inside(name, "app_server.doctor")} == {
+        "app_server",
+        "app_server.diagnosis",
+        "app_server.server",
+    }
+    assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
+        "app_server.cli",
+        "app_server.doctor.command",
+    }
 
 
 def test_constructors_are_small() -> None:
