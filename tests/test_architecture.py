@@ -145,7 +145,6 @@ LATE_IMPORTS = {
     "app_server.core.telemetry.otlp_http": "imports httpx",
     "grpc": "a package of its own",
     "app_server.demo": "a command of its own",
-    "app_server.doctor": "a command of its own",
     "app_server.inspector.command": "a command of its own",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
@@ -154,6 +153,7 @@ LATE_IMPORTS = {
     "jsonschema": "only to say what is wrong with a call",
     "opentelemetry": "an extra, not always installed",
     "protocol.export": "a tool for building",
+    "app_server.doctor": "a command of its own",
     "socket": "few servers have one for stderr",
     "tempfile": "most servers never write such a file",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
@@ -393,29 +393,6 @@ def test_imports_are_at_the_top_but_for_what_is_loaded_late() -> None:
     assert [pair for pair in late if not any(inside(pair[1], allowed) for allowed in LATE_IMPORTS)] == []
 
 
-def test_the_reference_of_settings_is_a_tool() -> None:
-    users = {
-        module
-        for module, imported in edges("app_server")
-        if inside(imported, "app_server.settings_reference")
-    }
-    assert {module for module in users if not inside(module, "app_server.settings_reference")} == set()
-
-
-def test_doctor_shows_what_the_engine_finds() -> None:
-    """It reaches the engine through a composition root only."""
-    outer = {pair[1] for pair in edges("app_server.doctor") if inside(pair[1], "app_server")}
-    assert {name for name in outer if not inside(name, "app_server.doctor")} == {
-        "app_server",
-        "app_server.diagnosis",
-        "app_server.server",
-    }
-    assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
-        "app_server.cli",
-        "app_server.doctor.command",
-    }
-
-
 def test_constructors_are_small() -> None:
     sizes = [pair for module in modules() if inside(module, "app_server") for pair in constructors(module)]
     assert {name for name, size in sizes if size > MOST_FIELDS} <= LARGE.keys()
@@ -510,3 +487,26 @@ def test_the_engine_is_imported_late() -> None:
     ]
     code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+
+
+def test_the_reference_of_settings_is_a_tool() -> None:
+    users = {
+        module
+        for module, imported in edges("app_server")
+        if inside(imported, "app_server.settings_reference")
+    }
+    assert {module for module in users if not inside(module, "app_server.settings_reference")} == set()
+
+
+def test_doctor_shows_what_the_engine_finds() -> None:
+    """It reaches the engine through a composition root only."""
+    outer = {pair[1] for pair in edges("app_server.doctor") if inside(pair[1], "app_server")}
+    assert {name for name in outer if not inside(name, "app_server.doctor")} == {
+        "app_server",
+        "app_server.diagnosis",
+        "app_server.server",
+    }
+    assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
+        "app_server.cli",
+        "app_server.doctor.command",
+    }

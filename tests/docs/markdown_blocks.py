@@ -46,13 +46,15 @@ def blocks(page: Path) -> Iterator[Block]:
         number += 1
 
 
-def indented_blocks(page: Path) -> list[int]:
-    """Lines at which a code block without a fence begins: it has no language, and lists hide it."""
-    fenced, before, found = False, "", []
+def unmarked_indented_blocks(page: Path) -> list[int]:
+    """Lines at which a code block without a fence begins: it has no language, so it needs a mark before it."""
+    fenced, blank, last, found = False, False, "", []
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if FENCE.match(line):
             fenced = not fenced
-        elif not fenced and line.startswith("    ") and not before.strip():
-            found.append(number)
-        before = line
+        elif not fenced and blank and line.startswith("    ") and not last.startswith("    "):
+            if not MARK.match(last):
+                found.append(number)
+        blank = not line.strip()
+        last = last if blank else line
     return found

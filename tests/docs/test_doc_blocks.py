@@ -26,7 +26,7 @@ from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from protocol.v1.methods import TABLE as CONVERSATIONS
 from protocol.v2.methods import TABLE as THREADS
-from tests.docs.markdown_blocks import ROOT, Block, blocks, indented_blocks, pages
+from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
 from tests.docs.provider import ANSWER, LocalProvider
 
 ALL = [block for page in pages() for block in blocks(page)]
@@ -49,7 +49,7 @@ def test_every_block_has_a_language_that_is_run_or_a_mark() -> None:
 
 
 def test_no_block_hides_in_an_indentation() -> None:
-    assert {str(page): found for page in pages() if (found := indented_blocks(page))} == {}
+    assert {str(page): found for page in pages() if (found := unmarked_indented_blocks(page))} == {}
 
 
 def test_what_another_test_runs_is_named_there() -> None:
