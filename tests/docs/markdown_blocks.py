@@ -52,9 +52,10 @@ def unmarked_indented_blocks(page: Path) -> list[int]:
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if FENCE.match(line):
             fenced = not fenced
-        elif not fenced and blank and line.startswith("    ") and not last.startswith("    "):
-            if not MARK.match(last):
-                found.append(number)
+        elif (
+            line.startswith("    ") and blank and not (fenced or last.startswith("    ") or MARK.match(last))
+        ):
+            found.append(number)
         blank = not line.strip()
         last = last if blank else line
     return found
