@@ -29,7 +29,14 @@ from protocol.v2.methods import TABLE as THREADS
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
 from tests.docs.provider import ANSWER, LocalProvider
 
-ALL = [block for page in pages() for block in blocks(page)]
+RUN_ELSEWHERE = {
+    "docs/client.md": "tests/client/test_client_guide.py",
+    "docs/inspector.md": "tests/process/test_inspect_passthrough.py",
+}
+"""Pages whose blocks a test of their own runs, or does what they do."""
+
+PAGES = [page for page in pages() if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]
+ALL = [block for page in PAGES for block in blocks(page)]
 OPEN = [block for block in ALL if block.mark is None]
 COMMANDS = sorted({block.page for block in OPEN if block.language == "sh"})
 FOUND_BROKEN = (0, 1)
@@ -49,7 +56,12 @@ def test_every_block_has_a_language_that_is_run_or_a_mark() -> None:
 
 
 def test_no_block_hides_in_an_indentation() -> None:
-    assert {str(page): found for page in pages() if (found := unmarked_indented_blocks(page))} == {}
+    assert {str(page): found for page in PAGES if (found := unmarked_indented_blocks(page))} == {}
+
+
+def test_pages_with_a_test_of_their_own_have_it() -> None:
+    for page, test in RUN_ELSEWHERE.items():
+        assert (ROOT / test).exists() or not (ROOT / page).exists(), page
 
 
 def test_what_another_test_runs_is_named_there() -> None:
