@@ -13,7 +13,7 @@ import pwd
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.warm_up import WarmUp
+from app_server.conversations.begun import BegunRequest
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
@@ -73,16 +74,22 @@ class ServerSettings:
     """The client speaks the Agent Client Protocol, and nothing else."""
 
 
-async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
+async def serve(
+    transport: Transport,
+    settings: ServerSettings,
+    early: EarlyInitialize | None = None,
+    begun: Sequence[BegunRequest] = (),
+) -> None:
     """Serve one client until it closes the connection. Returns once everything is stored and every child has ended.
 
-    `early` is an `initialize` that was answered before this server was loaded.
+    `early` is an `initialize` that was answered before this server was loaded, and `begun` are requests for new
+    conversations that were.
     """
     outgoing = Outgoing(transport.write, settings.limits.unread_bytes, jsonrpc=settings.acp)
     async with anyio.create_task_group() as process:
         process.start_soon(_write, outgoing, process, name="writer")
         try:
-            await _serve_client(transport, outgoing, settings, early)
+            await _serve_client(transport, outgoing, settings, early, begun)
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await outgoing.finish()
@@ -90,26 +97,45 @@ async def serve(transport: Transport, settings: ServerSettings, early: EarlyInit
 
 
 async def _serve_client(
-    transport: Transport, outgoing: Outgoing, settings: ServerSettings, early: EarlyInitialize | None
+    transport: Transport,
+    outgoing: Outgoing,
+    settings: ServerSettings,
+    early: EarlyInitialize | None,
+    begun: Sequence[BegunRequest],
 ) -> None:
-    runner = CommandRunner(
-        python=sys.executable,
-        home=str(settings.home),
-        tmpdir=settings.environment.get("TMPDIR"),
-        environment=settings.environment,
-        output_cap=settings.limits.output_bytes,
-    )
-    async with runner, anyio.create_task_group() as background:
+    async with command_runner(settings) as runner, anyio.create_task_group() as background:
         services, engine = _compose(settings, outgoing, runner, background)
 
         try:
             router = _router(services, settings, early)
+            for each in begun:
+                await _go_on(each, services.conversations, router)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await services.conversations.end_all()
                 await engine.aclose()
             background.cancel_scope.cancel()
+
+
+def command_runner(settings: ServerSettings) -> CommandRunner:
+    return CommandRunner(
+        python=sys.executable,
+        home=str(settings.home),
+        tmpdir=settings.environment.get("TMPDIR"),
+        environment=settings.environment,
+        output_cap=settings.limits.output_bytes,
+    )
+
+
+def auth_manager(settings: ServerSettings) -> AuthManager:
+    environment = settings.environment
+    return AuthManager(
+        settings.home,
+        clock=time.time,
+        issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
+        env_api_key=_api_key(settings),
+    )
 
 
 def _router(services: ServerServices, settings: ServerSettings, early: EarlyInitialize | None) -> Router:
@@ -131,16 +157,22 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
     return router
 
 
+async def _go_on(begun: BegunRequest, conversations: ConversationManager, router: Router) -> None:
+    """Serve a request whose response was written: all of it but the response."""
+    try:
+        with conversations.expecting(begun.conversation):
+            reply = await router.call(begun.request)
+        if reply.after_response is not None:
+            await reply.after_response()
+    except Exception:  # the client finds no such conversation; what is stored of it stays
+        log.exception("conversation %s, which was begun early, cannot go on", begun.conversation.id)
+
+
 def _compose(
     settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
 ) -> tuple[ServerServices, LazyEngine]:
     process, environment = _process_environment(settings), settings.environment
-    auth = AuthManager(
-        settings.home,
-        clock=time.time,
-        issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
-        env_api_key=_api_key(settings),
-    )
+    auth = auth_manager(settings)
     client, user_agent = ClientProfile(), own_user_agent(environment)
     git = Git(scratch=settings.home / "tmp")
 

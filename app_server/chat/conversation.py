@@ -28,7 +28,6 @@ from protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,
     TurnStartedNotification,
-    TurnStatus,
 )
 
 IMAGE_PATH: Final = re.compile(r"(?:file://)?((?:[^\s'\"\\]|\\.)+\.(?:png|jpe?g|gif|webp))", re.IGNORECASE)
@@ -52,6 +51,8 @@ class ChatConversation:
         self._idle.set()
         self.settings: TurnOptions = {}
         """For the next turn; those after it keep them."""
+        self._interrupts = False
+        """The user wants the turn to end."""
         self.started_at: float | None = None
         """When the turn that runs began, by the clock; None: none runs."""
         self.tokens = 0
@@ -135,12 +136,11 @@ class ChatConversation:
         self._running()
         try:
             turn = await self.thread.start_turn([text, *pictures(text, self.cwd)], **options)
+            if self._interrupts:
+                await turn.interrupt()
         except RequestRefused as error:
             self._stopped()
             self.view.line(error.message, "red")
-            return
-        if turn.running is False and (await turn.result()).status is not TurnStatus.IN_PROGRESS:
-            self._stopped()
 
     async def run_own(self, command: str) -> None:
         """A command of the user's own, which the model is told about."""
@@ -153,6 +153,8 @@ class ChatConversation:
             self.view.line(str(error), "red")
 
     async def interrupt(self) -> None:
+        """End the turn, or the one that is about to begin."""
+        self._interrupts = True
         await self.thread.interrupt()
 
     async def until_idle(self) -> None:
@@ -165,7 +167,7 @@ class ChatConversation:
             self._idle = anyio.Event()
 
     def _stopped(self) -> None:
-        self.started_at = None
+        self.started_at, self._interrupts = None, False
         self._idle.set()
 
     @property

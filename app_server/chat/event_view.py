@@ -43,6 +43,9 @@ from protocol.v2.turn import (
 SHOWN_LINES: Final = 12
 """Of a command's output, from its end."""
 
+WHOLE_FILES: Final = {"add": "+", "delete": "-"}
+"""Kinds of changes that come with the content of the file, and how its lines are shown."""
+
 STEPS: Final = {
     TurnPlanStepStatus.PENDING: "[ ]",
     TurnPlanStepStatus.IN_PROGRESS: "[>]",
@@ -101,7 +104,12 @@ class EventView:
     def changes(self, changes: Sequence[FileUpdateChange]) -> None:
         for change in changes:
             self.line(f"{change.kind.type} {change.path}", "bold")
-            self.diff(change.diff)
+            sign = WHOLE_FILES.get(change.kind.type)
+            self.diff(
+                change.diff
+                if sign is None
+                else "".join(f"{sign}{line}\n" for line in change.diff.splitlines())
+            )
 
     def diff(self, text: str) -> None:
         self._console.print(Syntax(printable(text).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True))

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import Final
 
-from anyio.abc import TaskGroup
+import anyio
+from anyio.abc import ObjectReceiveStream, TaskGroup
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -24,6 +25,9 @@ from app_server.client.failures import AppServerError
 
 TWICE_WITHIN: Final = 2.0
 """Seconds between the two Ctrl-C that leave."""
+
+MOST_LINES: Final = 100
+"""That were entered and are not worked on yet."""
 
 HISTORY_FILE: Final = "chat_history"
 
@@ -75,14 +79,23 @@ class TerminalChat:
         )
 
     async def run(self) -> None:
-        """Until the user leaves."""
-        with patch_stdout(raw=True):
+        """Until the user leaves. Lines are worked on beside the prompt, so that keys are always taken."""
+        send, receive = anyio.create_memory_object_stream[str](MOST_LINES)
+        self._group.start_soon(self._enter_all, receive, name="lines")
+        with patch_stdout(raw=True), send:
             while True:
                 try:
-                    line = await self._session.prompt_async()
-                    await self._lines.enter(line)
-                except (EOFError, KeyboardInterrupt, Leave):
+                    await send.send(await self._session.prompt_async())
+                except (EOFError, KeyboardInterrupt):
                     return
+
+    async def _enter_all(self, lines: ObjectReceiveStream[str]) -> None:
+        async for line in lines:
+            try:
+                await self._lines.enter(line)
+            except Leave:
+                self._session.app.exit(exception=EOFError)
+                return
 
     def _prompt(self) -> str:
         question = self._chat.questions.current
@@ -127,8 +140,8 @@ class TerminalChat:
     async def _interrupt(self) -> None:
         try:
             await self._chat.interrupt()
-        except AppServerError:
-            pass  # the turn has ended meanwhile
+        except AppServerError as error:  # the turn may have ended meanwhile
+            self._chat.view.line(str(error), "dim")
 
 
 def _history(home: Path | None) -> History:
