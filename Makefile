@@ -59,6 +59,6 @@ $(INSTALLED): pyproject.toml
 
 # Dependency groups are why pip has to be 25.1 or newer. The extra is tested, too.
 $(INSTALLED_DEV): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable '.[otel]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[otel,chat]' --group dev
 	@$(BIN)/python -m pip install --quiet --no-deps --group clients || echo 'no openai-codex: its tests are skipped'
 	@touch $@

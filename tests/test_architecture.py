@@ -489,11 +489,12 @@ def test_the_launcher_runs_without_site_packages(module: str) -> None:
 
 def test_the_server_takes_threads_in_one_place() -> None:
     """What the system answers when it gives no more of them is dealt with there. The client library has threads for
-    the handlers of its users."""
+    the handlers of its users, and the chat for reading lines."""
     users = {
         module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
     }
-    assert users == {"app_server.core.threads", "app_server.client.answering"}
+    frontends = {"app_server.client.answering", "app_server.chat.plain_chat"}
+    assert users == {"app_server.core.threads", *frontends}
 
 
 def test_the_engine_does_not_look_at_the_process() -> None:

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.chat.event_view import EventView
-from app_server.chat.open_questions import OpenQuestion, OpenQuestions
+from app_server.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
@@ -179,7 +179,7 @@ class ChatConversation:
     async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         if self._events is not None:
             await self._events.read_up()
-        question = OpenQuestion(request, anyio.Event())
+        question = PendingQuestion(request, anyio.Event())
         if isinstance(request, PatchApprovalRequest):
             self.view.proposed(request.params.item_id, request.changes)
         for line in question.describe():

@@ -30,7 +30,7 @@ KEYS: Final[Mapping[str, str]] = {
 
 
 @dataclass(slots=True)
-class OpenQuestion:
+class PendingQuestion:
     """A request that waits for its answer."""
 
     request: ApprovalRequest
@@ -131,13 +131,13 @@ class OpenQuestions:
     """In the order in which they came; the first one is asked."""
 
     def __init__(self) -> None:
-        self._waiting: deque[OpenQuestion] = deque()
+        self._waiting: deque[PendingQuestion] = deque()
 
     @property
-    def current(self) -> OpenQuestion | None:
+    def current(self) -> PendingQuestion | None:
         return next((each for each in self._waiting if each.reply is None), None)
 
-    async def ask(self, question: OpenQuestion) -> ApprovalReply | None:
+    async def ask(self, question: PendingQuestion) -> ApprovalReply | None:
         """Wait for the answer. Cancelling this takes the question back."""
         self._waiting.append(question)
         try:

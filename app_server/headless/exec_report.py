@@ -29,7 +29,7 @@ OUTPUT_LINES = 10
 """Of a command's output so many lines are shown; the model has all of them."""
 
 
-class Report(Protocol):
+class TurnReport(Protocol):
     def opened(self, thread: OpenedThread) -> None: ...
 
     def event(self, event: ServerEvent) -> None: ...

@@ -21,7 +21,7 @@ from app_server.client.failures import AppServerError
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_progress import TurnResult
 from app_server.headless.exec_options import ExecOptions, UsageError, exec_options
-from app_server.headless.exec_report import JsonReport, Report, TextReport
+from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 
 FAILED = 1
 USAGE = 2
@@ -37,11 +37,11 @@ def run_exec(args: argparse.Namespace) -> int:
     except UsageError as error:
         print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
-    report: Report = JsonReport(sys.stdout) if options.json else TextReport(sys.stdout, sys.stderr)
+    report: TurnReport = JsonReport(sys.stdout) if options.json else TextReport(sys.stdout, sys.stderr)
     return anyio.run(_until_signal, options, report, sys.stderr)
 
 
-async def _until_signal(options: ExecOptions, report: Report, stderr: TextIO) -> int:
+async def _until_signal(options: ExecOptions, report: TurnReport, stderr: TextIO) -> int:
     status = INTERRUPTED
     async with anyio.create_task_group() as group:
         group.start_soon(_cancel_on_signal, group.cancel_scope)
@@ -64,7 +64,7 @@ async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
 
 async def run_turn(
     options: ExecOptions,
-    report: Report,
+    report: TurnReport,
     connect: Connect = lambda options: AppServer.spawn(options.command, cwd=options.cwd),
 ) -> int:
     """The exit status of a whole turn. Raises AppServerError."""
@@ -95,7 +95,7 @@ async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
     return await server.start_thread(ephemeral=options.ephemeral, **settings)
 
 
-def _status(options: ExecOptions, result: TurnResult[None], report: Report) -> int:
+def _status(options: ExecOptions, result: TurnResult[None], report: TurnReport) -> int:
     if not result.completed:
         return FAILED
     problem = options.mismatch(result.final_message)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from app_server.chat.open_questions import OpenQuestion
+from app_server.chat.open_questions import PendingQuestion
 from app_server.client.approval_requests import parse_request
 from protocol.base import Json
 
 
-def question(method: str, **params: Json) -> OpenQuestion:
+def question(method: str, **params: Json) -> PendingQuestion:
     base = {"threadId": "t", "turnId": "u", "itemId": "i", "startedAtMs": 1}
     request = parse_request(method, {**base, **params}, None)
     assert request is not None
-    return OpenQuestion(request, anyio.Event())
+    return PendingQuestion(request, anyio.Event())
 
 
-def answer(asked: OpenQuestion) -> Json:
+def answer(asked: PendingQuestion) -> Json:
     assert asked.reply is not None
     assert asked.answered.is_set()
     return asked.reply.result.to_value()
@@ -64,7 +64,7 @@ def test_an_empty_line_declines() -> None:
 FORM: Json = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
-def elicitation(schema: Json) -> OpenQuestion:
+def elicitation(schema: Json) -> PendingQuestion:
     return question(
         "mcpServer/elicitation/request",
         serverName="s",
