@@ -29,7 +29,7 @@ def lists(home: Path) -> ThreadLists:
     return ThreadLists(home, notes(home), time.time)
 
 
-def search(of: ThreadLists, term: str, loaded: tuple[str, ...] = (), **over: Json) -> SearchPage:
+def search(of: ThreadLists, term: str, *loaded: str, **over: Json) -> SearchPage:
     sources = over.pop("sources", frozenset({"vscode"}))
     request = ListRequest(filter=ThreadFilter(sources=sources, default_provider="mock"), **over)
     return search_threads(of, request, term, loaded)
@@ -107,7 +107,8 @@ def test_every_text_is_found_in_whatever_case(before: str, term: str, after: str
 def test_pages_lead_through_all_that_match(tmp_path: Path, by_change: bool, newest_first: bool) -> None:
     for n in range(12):
         talk(tmp_path, n, f"question {n}", "Needle" if n % 2 else "hay", changed=1000 - n)
-    of, order = lists(tmp_path), {"by_change": by_change, "newest_first": newest_first}
+    of = lists(tmp_path)
+    order: dict[str, Json] = {"by_change": by_change, "newest_first": newest_first}
     seen, cursor = list[int](), None
     for _ in range(3):
         page = search(of, "needle", limit=2, cursor=cursor, **order)
@@ -168,7 +169,7 @@ def test_what_is_said_later_is_found(tmp_path: Path) -> None:
     assert numbers(search(of, "needle")) == numbers(search(other, "needle")) == []
     add(paths[1], "needle")
     # Of a thread that changes in this process it is known; of others when all files are looked at.
-    assert numbers(search(of, "needle", (conversation_id(1),))) == [1]
+    assert numbers(search(of, "needle", conversation_id(1))) == [1]
     assert numbers(search(other, "needle")) == [1], "what another server noted"
     paths[1].unlink()
     assert numbers(search(of, "needle")) == []
