@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from protocol.engine.client_tools import ClientTool
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
-from protocol.policy import ReasoningEffort
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
@@ -78,7 +77,7 @@ class Opened:
     conversation_id: ConversationId
     session: Session
     model: str
-    effort: ReasoningEffort | None
+    effort: str | None
     rollout_path: Path | None
     """None: it is not stored."""
     forked_from: str | None = None

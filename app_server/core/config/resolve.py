@@ -41,10 +41,10 @@ from app_server.core.config.types import (
     SettingsNotices,
 )
 from protocol.policy import (
+    MAX_EFFORT_LENGTH,
     AskForApproval,
     DangerFullAccess,
     ReadOnly,
-    ReasoningEffort,
     ReasoningSummary,
     SandboxMode,
     SandboxPolicy,
@@ -140,7 +140,7 @@ def _model(table: SettingsReader) -> ModelSettings:
         context_window=table.integer("model_context_window", minimum=1),
         max_output_tokens=table.integer("model_max_output_tokens", minimum=1),
         auto_compact_token_limit=table.integer("model_auto_compact_token_limit", minimum=1),
-        effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        effort=table.word("model_reasoning_effort", MAX_EFFORT_LENGTH),
         summary=table.choice("model_reasoning_summary", ReasoningSummary) or ReasoningSummary.AUTO,
         verbosity=table.choice("model_verbosity", Verbosity),
         supports_reasoning_summaries=table.flag("model_supports_reasoning_summaries"),

@@ -43,7 +43,7 @@ from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.ids import ConversationId
-from protocol.policy import SandboxPolicy, WorkspaceWrite
+from protocol.policy import MAX_EFFORT_LENGTH, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
 from protocol.v2.notifications import (
     THREAD_GOAL_UPDATED,
@@ -186,6 +186,8 @@ def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
     if sandbox is None and "sandbox_mode" not in settings:
         sandbox, profile = last.sandbox_policy.mode, last.permission_profile
         settings |= _workspace_settings(last.sandbox_policy)
+    if given.model is None and last.effort and len(last.effort) <= MAX_EFFORT_LENGTH:
+        settings.setdefault("model_reasoning_effort", last.effort)
     asks_as_before = given.approval_policy is None
     return replace(
         given,
@@ -252,7 +254,7 @@ def in_force(live: LiveConversation) -> dict[str, object]:
         "active_permission_profile": active_profile(settings.permission_profile),
         "approvals_reviewer": ApprovalsReviewer.USER,
         "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
-        "reasoning_effort": spelling.shown_effort(settings.effort),
+        "reasoning_effort": settings.effort,
         "instruction_sources": live.session.instruction_sources,
         "runtime_workspace_roots": (settings.cwd,),
     }
