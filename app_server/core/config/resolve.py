@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+from app_server.core.config.approval_policy import read_approval_policy
 from app_server.core.config.built_in_providers import OPENAI
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
 from app_server.core.config.layers import ABOUT_CLIENTS, Layered
@@ -98,6 +99,7 @@ def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
     trusted = trust_of(inputs.cwd, _trust_levels(table.table("projects"), warnings))
     features = _features(table, warnings)
     _check_without_effect(table)
+    approval_policy, granular = read_approval_policy(table)
     config = Config(
         home=inputs.home,
         cwd=inputs.cwd,
@@ -106,7 +108,8 @@ def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
         provider=provider,
         providers=providers,
         permissions=PermissionSettings(
-            approval_policy=table.choice("approval_policy", AskForApproval) or AskForApproval.ON_REQUEST,
+            approval_policy=approval_policy or AskForApproval.ON_REQUEST,
+            granular=granular,
             sandbox_policy=_sandbox(table, inputs, trusted),
             environment=read_shell_environment(table.table("shell_environment_policy")),
             editor_files=table.table(ABOUT_CLIENTS).flag("editor_files") is not False,

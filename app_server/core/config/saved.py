@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from app_server.core.config.approval_policy import read_approval_policy
 from app_server.core.config.resolve import LOGIN_METHODS
 from app_server.core.config.settings_reader import SettingError, SettingsReader
 from app_server.core.config.toml_file import place_in_file, read_config_file
@@ -68,7 +69,7 @@ def _saved(table: SettingsReader) -> SavedConfig:
     if forced not in (None, *LOGIN_METHODS):
         raise table.invalid("forced_login_method", "must be one of `chatgpt`, `api`")
     return SavedConfig(
-        approval_policy=table.choice("approval_policy", AskForApproval),
+        approval_policy=read_approval_policy(table)[0],
         sandbox_mode=table.choice("sandbox_mode", SandboxMode),
         sandbox_settings=_sandbox_settings(table),
         forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
@@ -110,7 +111,7 @@ def _profile(table: SettingsReader) -> SavedProfile:
     return SavedProfile(
         model=table.text("model"),
         model_provider=table.text("model_provider"),
-        approval_policy=table.choice("approval_policy", AskForApproval),
+        approval_policy=read_approval_policy(table)[0],
         model_reasoning_effort=table.word("model_reasoning_effort", MAX_EFFORT_LENGTH),
         model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
         model_verbosity=table.choice("model_verbosity", Verbosity),

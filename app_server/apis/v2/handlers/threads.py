@@ -176,6 +176,10 @@ async def _reopen(context: ThreadContext, params: ThreadResumeParams) -> LiveCon
     return live
 
 
+ASKS = "approval_policy"
+"""The setting, and the beginning of its parts."""
+
+
 def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
     """What the request leaves open is as it was in the thread's last turn."""
     last = last_turn_context(path)
@@ -188,7 +192,7 @@ def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
         settings |= _workspace_settings(last.sandbox_policy)
     if given.model is None and last.effort and len(last.effort) <= MAX_EFFORT_LENGTH:
         settings.setdefault("model_reasoning_effort", last.effort)
-    asks_as_before = given.approval_policy is None
+    asks_as_before = given.approval_policy is None and not any(key.startswith(ASKS) for key in settings)
     return replace(
         given,
         settings=settings,
