@@ -45,11 +45,11 @@ class LoadedThreads:
         live = self.conversations.find(thread_id)
         if live is None:
             return None
-        settings, opened_at = live.session.settings, int(live.opened_at)
+        settings, opened_at = live.session.facts.settings, int(live.opened_at)
         return ThreadSummary(
             id=live.id,
             path=live.rollout_path,
-            preview=live.session.first_words if live.rollout_path is None else "",
+            preview=live.session.facts.first_words if live.rollout_path is None else "",
             created_at=opened_at,
             updated_at=opened_at,
             origin=ThreadOrigin(
@@ -59,7 +59,7 @@ class LoadedThreads:
                 source=SessionOrigin.VSCODE,
                 forked_from=live.forked_from,
             ),
-            model=ModelInUse(live.session.model_provider, settings.model, settings.effort),
+            model=ModelInUse(live.session.facts.config.provider.id, settings.model, settings.effort),
             ephemeral=live.rollout_path is None,
         )
 
