@@ -89,11 +89,19 @@ class ReviewDecision(StrEnum):
 
 
 class ReasoningEffort(StrEnum):
+    """The efforts that are known. Models may have others."""
+
     NONE = "none"
     MINIMAL = "minimal"
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
+
+
+MAX_EFFORT_LENGTH = 64
+
+EffortText = Annotated[str, Field(min_length=1, max_length=MAX_EFFORT_LENGTH)]
+"""An effort as it was said: one that is known or the model's own."""
 
 
 class ReasoningSummary(StrEnum):

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, assert_never
 
 from app_server import STORED_VERSION
+from app_server.apis.v1.efforts import nearest_effort
 from app_server.conversations.begun import BegunRequest
 from app_server.core.begun import Begun
 from app_server.core.config.load import load_config
@@ -121,7 +122,7 @@ class _NewConversation:
         return {
             "conversationId": self.begun.id,
             "model": model.name,
-            "reasoningEffort": model.effort,
+            "reasoningEffort": nearest_effort(model.effort),
             "rolloutPath": str(self._path),
         }
 

@@ -141,6 +141,26 @@ async def test_a_granular_policy_that_asks_asks(world: MakeWorld) -> None:
         assert resumed["approvalPolicy"]["granular"]["rules"] is False
 
 
+async def test_a_granular_policy_of_the_settings_holds_in_every_api(world: MakeWorld) -> None:
+    escalated = calls("shell", {"command": ["touch", "a"], "with_escalated_permissions": True}, "c1")
+    replies = [reply(escalated), reply(says("ok"))] * 2
+    async with world(*replies, config={"approval_policy": granular(sandbox_approval=False)}) as w:
+        opened = await w.client.call("thread/start", {"sandbox": "read-only"})
+        shown = granular(sandbox_approval=False, skill_approval=False, request_permissions=False)
+        assert opened["approvalPolicy"] == shown
+        assert (await w.client.call("config/read", {}))["config"]["approval_policy"] == shown
+        await ended(w.client, await turn(w.client, opened["thread"]["id"]))
+        assert (await w.client.turn(await w.open(sandbox="read-only"))).last_message == "ok"
+        assert not asked(w)
+        assert not list(w.workspace.iterdir())
+        change = {"keyPath": "approval_policy.granular.rules", "mergeStrategy": "replace"}
+        await w.client.call("config/value/write", {**change, "value": False})
+        with pytest.raises(Refused, match=r"approval_policy\.granular\.rules` must be true or false"):
+            await w.client.call("config/value/write", {**change, "value": None})
+        again = await w.client.call("thread/start", {})
+        assert again["approvalPolicy"]["granular"]["rules"] is False
+
+
 async def test_a_sandbox_can_be_chosen_by_its_name(world: MakeWorld) -> None:
     async with world(reply(script("touch a")), reply(says("ok")), initialize=False) as w:
         await w.client.initialize(capabilities=EXPERIMENTAL)

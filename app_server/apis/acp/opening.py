@@ -76,6 +76,7 @@ def plan_session(
         permissions=replace(
             config.permissions,
             approval_policy=chosen.approval_policy,
+            granular=config.permissions.granular if stored is None else stored.granular,
             sandbox_policy=chosen.sandbox_policy,
         ),
     )

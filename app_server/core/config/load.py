@@ -48,7 +48,8 @@ def load_config(
         raise SettingError(error.problem, error.key, place) from error
     except RecursionError as error:
         raise derive_error("the settings are nested too deeply") from error
-    chosen = replace(config.permissions, granular=request.granular, profile=request.permission_profile)
+    granular = config.permissions.granular if request.approval_policy is None else request.granular
+    chosen = replace(config.permissions, granular=granular, profile=request.permission_profile)
     told = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
     return replace(config, permissions=chosen, instructions=told, request=request)
 

@@ -58,6 +58,13 @@ class SettingsReader:
             return value
         raise self._wrong(key, "a string", value)
 
+    def word(self, key: str, most: int) -> str | None:
+        """A text of one to `most` characters."""
+        value = self.text(key)
+        if value is not None and not 1 <= len(value) <= most:
+            raise self.invalid(key, f"must have 1 to {most} characters")
+        return value
+
     def flag(self, key: str) -> bool | None:
         value = self._value(key)
         if value is None or isinstance(value, bool):

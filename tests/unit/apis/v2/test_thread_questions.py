@@ -245,14 +245,6 @@ def test_no_sandbox_gives_more_than_was_asked_for() -> None:
     assert spelling.sandbox_policy(wire.ExternalSandboxSandboxPolicy()) == engine.DangerFullAccess()
 
 
-@pytest.mark.parametrize(
-    ("word", "effort"),
-    [("none", "none"), ("high", "high"), ("xhigh", "high"), ("ultra", "high"), ("a lot", None)],
-)
-def test_efforts(word: str, effort: str | None) -> None:
-    assert spelling.shown_effort(spelling.reasoning_effort(word)) == effort
-
-
 # --- input
 def test_input_comes_back() -> None:
     items = (TextInput(text="hi"), ImageInput(image_url="data:x"), LocalImageInput(path="/x.png"))
