@@ -127,7 +127,9 @@ class ThreadIndex:
         """What `fetch` gives, as the files have it: as many as a page shows, then in chunks."""
         with self._mutex:
             self._look(
-                archived=request.archived, first_page=request.cursor is None, by_change=request.by_change
+                archived=request.archived,
+                first_page=request.cursor is None,
+                by_change=request.by_change and not messages,  # who searches changes filters again and again
             )
             generation = self._file.generation
         count = page_limit(request.limit) + 1
