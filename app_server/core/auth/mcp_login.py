@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import anyio
+
 from app_server.core.auth.authorize import CALLBACK_PATH, new_login_secrets
 from app_server.core.auth.callback import Granted
 from app_server.core.auth.login import LoginFlow, listen_for_browser
@@ -19,6 +21,8 @@ from app_server.core.auth.oauth_tokens import McpTokens, write_mcp_tokens
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
 
+OPEN_SECONDS = 60.0
+"""For all requests before the user is asked."""
 LIMIT_SECONDS = 300.0
 LONGEST_SECONDS = 3600.0
 PORTS = (0,)
@@ -40,6 +44,11 @@ class McpLogins:
         """
         if not is_safe_url(url):
             raise AuthError("a login needs a server with encryption, or one of this machine")
+        with anyio.move_on_after(OPEN_SECONDS):
+            return await self._open(server, url, scopes)
+        raise AuthError("who gives tokens for it was not found out in time")
+
+    async def _open(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
         resource = await find_resource(self.http, url)
         authorization = await find_authorization_server(self.http, resource.issuer, url)
         listener, port = await listen_for_browser(PORTS)
@@ -47,7 +56,8 @@ class McpLogins:
             redirect = f"http://127.0.0.1:{port}{CALLBACK_PATH}"
             client = await register(self.http, authorization, redirect)
         except BaseException:
-            await listener.aclose()
+            with anyio.CancelScope(shield=True):
+                await listener.aclose()
             raise
         secrets = new_login_secrets(self.random)
         asked = resource.scopes if scopes is None else tuple(scopes)

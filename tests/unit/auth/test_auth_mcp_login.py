@@ -6,11 +6,13 @@ import json
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Event
 
 import anyio
 import httpx
 import pytest
 
+from app_server.core.auth import mcp_login
 from app_server.core.auth.login import LoginOutcome
 from app_server.core.auth.mcp_login import McpLogins
 from app_server.core.auth.mcp_tokens import McpTokenSource
@@ -137,6 +139,24 @@ async def test_answers_without_a_token_are_told_without_their_content(
     remote.overrides["/register"] = lambda fields: (403, {"error": "no_strangers"})
     with pytest.raises(AuthError, match=r"did not register this client \(status 403\) \(no_strangers\)"):
         await log_in(tmp_path, remote)
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for_long(
+    tmp_path: Path, remote: ProtectedMcpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Event()
+
+    def wait(fields: Json) -> tuple[int, Json]:
+        waits.wait(20)
+        return 404, {}
+
+    monkeypatch.setattr(mcp_login, "OPEN_SECONDS", 0.05)
+    remote.overrides["/register"] = wait
+    try:
+        with pytest.raises(AuthError, match="not found out in time"):
+            await log_in(tmp_path, remote)
+    finally:
+        waits.set()
 
 
 async def test_an_answer_that_names_no_issuer_counts_only_where_none_was_announced(
