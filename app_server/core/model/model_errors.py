@@ -173,6 +173,13 @@ class ConnectionFailed(ModelError):
         self.retryable = retryable
 
 
+class ResponseFailed(StreamDisconnected):
+    """The provider ended the response with an error that it may not repeat. The text is that of a broken stream, which
+    clients of the conversation API match."""
+
+    error_class = ErrorClass.OTHER
+
+
 class HeadersTimedOut(StreamDisconnected):
     def __init__(self) -> None:
         super().__init__("the provider took the request and did not begin to answer in time")

@@ -40,7 +40,7 @@ from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import Emits, StoredTranscript
 from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import SettingsChanged, TurnKind
-from protocol.engine.questions import ClientAnswer, KeepRule
+from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import (
     AddToHistoryOp,
@@ -297,10 +297,14 @@ def _record_changes(actor: Actor, turn: Turn) -> None:
 
 def _answer(actor: Actor, op: ClientAnswer) -> None:
     """One that comes too late, or that nobody waits for, has no effect."""
-    if isinstance(op.answer, KeepRule):
-        actor.services.broker.resolve(op.call_id, ReviewDecision.APPROVED, keep_rule=True)
-    else:
-        actor.services.questions.resolve(op.call_id, op.answer)
+    services = actor.services
+    match op.answer:
+        case KeepRule():
+            services.broker.resolve(op.call_id, ReviewDecision.APPROVED, also=op.answer)
+        case AllowFiles():
+            services.broker.resolve(op.call_id, ReviewDecision.APPROVED_FOR_SESSION, also=op.answer)
+        case _:
+            services.questions.resolve(op.call_id, op.answer)
 
 
 async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
