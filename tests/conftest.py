@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How fast a machine is, and what else it has to do, is nothing that a test may fail on.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+@pytest.fixture
+def unversioned(tmp_path: Path) -> Iterator[Path]:
+    """An empty directory that no git repository contains. `tmp_path` is one as a rule, but not where a directory above
+    it, such as /tmp, has a `.git`.
+    """
+    if not _in_repository(tmp_path):
+        yield tmp_path
+        return
+    for place in (tempfile.gettempdir(), "/var/tmp", "/tmp", Path.home()):
+        if os.access(place, os.W_OK | os.X_OK) and not _in_repository(Path(os.path.realpath(place))):
+            with tempfile.TemporaryDirectory(dir=os.path.realpath(place)) as folder:
+                yield Path(folder)
+            return
+    pytest.skip("every directory for temporary files is in a git repository")
+
+
+def _in_repository(folder: Path) -> bool:
+    return any(os.path.lexists(each / ".git") for each in (folder, *folder.parents))

@@ -164,8 +164,7 @@ class Engine:
             config, conversation_id, writer, instructions, messages, telemetry, client_tools=client_tools
         )
         items = (*stored.items, *stored.leftover)
-        opened.session.restore(rebuild_history(items, self._rebuild(config, instructions)))
-        opened.session.restore_goal(stored.goal)
+        opened.session.restore(rebuild_history(items, self._rebuild(config, instructions)), stored.goal)
         return replace(opened, forked_from=stored.meta.id)
 
     async def _resume(self, config: Config, origin: StoredRollout) -> Opened:
@@ -183,11 +182,9 @@ class Engine:
             telemetry,
             client_tools=stored.meta.client_tools or (),
         )
-        opened.session.restore(rebuild_history(stored.items, self._rebuild(config, instructions)))
-        opened.session.restore_goal(stored.goal)
-        if revert is not None:
-            opened.session.state.settings = revert.settings
-        elif stored.last_model is not None and stored.last_model != config.model.name:
+        items = rebuild_history(stored.items, self._rebuild(config, instructions))
+        opened.session.restore(items, stored.goal, None if revert is None else revert.settings)
+        if revert is None and stored.last_model is not None and stored.last_model != config.model.name:
             opened.session.warn(OPENING_ID, _other_model(stored.last_model, config.model.name))
         return opened
 

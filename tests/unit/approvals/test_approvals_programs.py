@@ -11,12 +11,12 @@ from app_server.core.approvals.programs import MOST_FOLDERS, ProgramSearch, expo
 
 
 @pytest.fixture
-def top(tmp_path: Path) -> Path:
+def top(unversioned: Path) -> Path:
     """`ws` is the workspace, `tools` a folder of the user's; what lies above is nobody's to write."""
     for name in ("ws/bin", "tools", "home"):
-        (tmp_path / name).mkdir(parents=True)
-    program(tmp_path / "tools/ls")
-    return tmp_path
+        (unversioned / name).mkdir(parents=True)
+    program(unversioned / "tools/ls")
+    return unversioned
 
 
 def program(path: Path, mode: int = 0o755) -> Path:

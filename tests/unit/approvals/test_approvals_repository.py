@@ -82,8 +82,8 @@ def test_a_bare_repository_between_the_folder_and_the_root_is_what_git_would_fin
     assert not git_is_plain(str(inner))
 
 
-def test_no_repository_at_all_is_not_plain(tmp_path: Path) -> None:
-    assert not git_is_plain(str(tmp_path / "nowhere"))
+def test_no_repository_at_all_is_not_plain(unversioned: Path) -> None:
+    assert not git_is_plain(str(unversioned / "nowhere"))
 
 
 def test_git_runs_unasked_only_in_a_sandbox_and_a_plain_repository(repository: Path) -> None:

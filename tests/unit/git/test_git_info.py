@@ -15,8 +15,8 @@ from protocol.rollout import GitInfo
 from tests.unit.git.conftest import Sandpit
 
 
-def test_outside_of_a_repository_there_is_nothing(tmp_path: Path) -> None:
-    assert read_git_info(tmp_path) is None
+def test_outside_of_a_repository_there_is_nothing(unversioned: Path) -> None:
+    assert read_git_info(unversioned) is None
 
 
 def test_a_repository_without_a_commit_has_no_branch_yet(pit: Sandpit) -> None:
@@ -51,9 +51,9 @@ def test_a_linked_worktree_has_a_head_of_its_own(pit: Sandpit) -> None:
     assert found == GitInfo(commit_hash=commit, branch="side", repository_url="git@example.com:x.git")
 
 
-def test_a_bare_repository_planted_in_a_tree_is_ignored(tmp_path: Path, pit: Sandpit) -> None:
-    planted = tmp_path / "planted"
-    pit.run("init", "-q", "--bare", str(planted), cwd=tmp_path)
+def test_a_bare_repository_planted_in_a_tree_is_ignored(unversioned: Path, pit: Sandpit) -> None:
+    planted = unversioned / "planted"
+    pit.run("init", "-q", "--bare", str(planted), cwd=unversioned)
     assert find_repository(planted) is None
     assert find_repository(planted / "refs") is None
 

@@ -143,8 +143,8 @@ async def test_a_linked_worktree_can_be_snapshot(pit: Sandpit) -> None:
     assert pit.run("show", f"{taken.id}:a") == "2"
 
 
-async def test_the_client_is_informed_outside_of_a_repository(tmp_path: Path) -> None:
-    taken = await take_snapshot(Git(tmp_path), tmp_path, MOMENT)
+async def test_the_client_is_informed_outside_of_a_repository(unversioned: Path) -> None:
+    taken = await take_snapshot(Git(unversioned), unversioned, MOMENT)
     assert taken == SnapshotUnavailable("Snapshots disabled: current directory is not a Git repository.")
 
 

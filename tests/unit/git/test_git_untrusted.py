@@ -121,8 +121,8 @@ async def test_a_working_tree_elsewhere_is_not_looked_at(pit: Sandpit) -> None:
     assert "secret" not in pit.run("--work-tree", ".", "ls-tree", "-r", taken.id)
 
 
-async def test_a_planted_bare_repository_is_no_repository(tmp_path: Path, pit: Sandpit) -> None:
-    planted = tmp_path / "planted"
-    pit.run("init", "-q", "--bare", str(planted), cwd=tmp_path)
+async def test_a_planted_bare_repository_is_no_repository(unversioned: Path, pit: Sandpit) -> None:
+    planted = unversioned / "planted"
+    pit.run("init", "-q", "--bare", str(planted), cwd=unversioned)
     assert await diff_to_remote(pit.git, planted) is None
     assert not isinstance(await take_snapshot(pit.git, planted, MOMENT), GhostCommit)

@@ -89,11 +89,13 @@ def make_repository(folder: Path) -> None:
     (folder / ".git/HEAD").write_text("ref: refs/heads/main\n")
 
 
-def test_an_empty_git_folder_makes_no_repository(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
+def test_an_empty_git_folder_makes_no_repository(unversioned: Path) -> None:
+    (unversioned / ".git").mkdir()
     tracker = TurnDiffTracker()
-    change(tracker, tmp_path, "*** Add File: a.txt", "+a")
-    assert (tracker.unified_diff() or "").startswith(f"diff --git a/{tmp_path}/a.txt b/{tmp_path}/a.txt\n")
+    change(tracker, unversioned, "*** Add File: a.txt", "+a")
+    assert (tracker.unified_diff() or "").startswith(
+        f"diff --git a/{unversioned}/a.txt b/{unversioned}/a.txt\n"
+    )
 
 
 def test_a_turn_is_shown_relative_to_its_repository(tmp_path: Path) -> None:
@@ -127,11 +129,11 @@ def test_a_turn_is_shown_relative_to_its_repository(tmp_path: Path) -> None:
     )
 
 
-def test_outside_of_a_repository_the_whole_path_is_shown(tmp_path: Path) -> None:
+def test_outside_of_a_repository_the_whole_path_is_shown(unversioned: Path) -> None:
     tracker = TurnDiffTracker()
-    change(tracker, tmp_path, "*** Add File: n", "+hello")
+    change(tracker, unversioned, "*** Add File: n", "+hello")
     diff = tracker.unified_diff() or ""
-    assert diff.splitlines()[0] == f"diff --git a/{tmp_path}/n b/{tmp_path}/n"
+    assert diff.splitlines()[0] == f"diff --git a/{unversioned}/n b/{unversioned}/n"
     assert "..ce013625030ba8dba906f756967f9e9ca394464a\n" in diff
 
 
