@@ -44,7 +44,7 @@ CORE = (
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
     {"errors", "lazy", "threads", "yielding"},
-    {"bounds"},
+    {"begun", "bounds"},
 )
 
 APIS = ("v1", "v2", "acp")
