@@ -166,7 +166,13 @@ async def test_errors_of_retries_say_reconnecting_and_final_ones_do_not(world: M
 
 @pytest.mark.parametrize(
     ("status", "info"),
-    [(401, "unauthorized"), (503, {"responseTooManyFailedAttempts": {"httpStatusCode": 503}})],
+    [
+        (400, "badRequest"),
+        (401, "unauthorized"),
+        (404, {"httpConnectionFailed": {"httpStatusCode": 404}}),
+        (429, {"responseTooManyFailedAttempts": {"httpStatusCode": 429}}),
+        (503, {"httpConnectionFailed": {"httpStatusCode": 503}}),
+    ],
 )
 async def test_the_class_of_an_error_is_a_word_or_an_object_with_one_key(
     world: MakeWorld, status: int, info: Json

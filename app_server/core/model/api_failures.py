@@ -56,7 +56,7 @@ def reported_failure(error: Json) -> ModelError:
     if known is not None:
         return known
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
-    return ResponseFailed(excerpt(message), delay)
+    return ResponseFailed(excerpt(message), code, delay)
 
 
 def known_failure(code: str, message: str) -> ModelError | None:
