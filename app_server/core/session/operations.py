@@ -34,6 +34,7 @@ from app_server.core.session.user_shell import OwnShellTask, UserShellTask, run_
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.user_words import NO_WORDS
 from protocol.engine.events import SettingsChanged, TurnKind
 from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
 from protocol.ops import (
@@ -195,10 +196,7 @@ async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn)
     _change(actor, submission, op.change)
     turn = _turn(actor, submission, op.output_schema)
     _record_changes(actor, turn)
-    if op.words is None and not submission.steered:
-        await actor.tasks.start(turn.emitter, NothingToDo())
-        return
-    first, *more = [*([] if op.words is None else [op.words]), *submission.steered]
+    first, *more = [*([] if op.words is None else [op.words]), *submission.steered] or [NO_WORDS]
     actor.services.telemetry.user_prompt(message_text(first.message))
     task = RegularTask(actor.services, actor.state, turn, first, of_thread=True)
     turn_begins(actor.services, actor.state, asked_for=True)
