@@ -19,7 +19,6 @@ from protocol.origins import SessionOrigin
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
-    ReasoningEffort,
     ReasoningSummary,
     SandboxPolicy,
     TurnMode,
@@ -96,7 +95,7 @@ class TurnContextItem(EngineModel):
     """The name under which the sandbox policy was chosen."""
     sandbox_policy: SandboxPolicy
     model: str
-    effort: ReasoningEffort | None = omit_none()
+    effort: str | None = omit_none()
     summary: ReasoningSummary = ReasoningSummary.AUTO
     mode: TurnMode | None = omit_none()
     mode_instructions: str | None = omit_none()

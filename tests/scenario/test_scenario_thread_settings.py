@@ -187,3 +187,21 @@ async def test_a_patch_for_the_session_allows_later_changes_of_its_files(world: 
         await w.client.answer(second, {"decision": "decline"})
         await ended(w.client, id)
         assert [each.name for each in w.workspace.iterdir()] == ["a.txt"]
+
+
+async def test_an_effort_reaches_the_provider_in_the_clients_word(world: MakeWorld) -> None:
+    """Also one of models that are newer than this server; the conversation API shows the highest that it knows."""
+    config = {"model": "gpt-5.1-codex", "model_reasoning_effort": "xhigh"}
+    async with world(*(reply(says("a")) for _ in range(3)), config=config) as w:
+        thread = await start(w.client)
+        for effort in (None, "hyper", None):
+            params = {"threadId": thread, "input": words("hi"), "effort": effort}
+            started = await w.client.call("turn/start", params)
+            await ended(w.client, started["turn"]["id"])
+        sent = [request.body["reasoning"]["effort"] for request in w.model.requests]
+        assert sent == ["xhigh", "hyper", "hyper"]
+        opened = await w.client.call("newConversation", {})
+        assert opened["reasoningEffort"] == "high"
+    async with world(config=config) as w:
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert resumed["reasoningEffort"] == "xhigh"

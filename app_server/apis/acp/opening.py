@@ -25,7 +25,7 @@ from app_server.apis.services import ConfigSource
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.model.catalogue import KNOWN_MODELS
 from protocol.acp.session import NewSessionRequest
-from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite, known_effort
 from protocol.records import dataclass
 from protocol.rollout import TurnContextItem
 
@@ -84,7 +84,7 @@ def plan_session(
         models=_models(config),
         mode=mode,
         model=config.model.name,
-        effort=effort,
+        effort=known_effort(effort),
     )
     return SessionPlan(config, options)
 

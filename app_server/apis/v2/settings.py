@@ -51,13 +51,11 @@ def settings_change(
         chosen = profile_policy(mode, facts.config.permissions.sandbox_policy)
     before = facts.settings.cwd
     model, effort = params.model, params.effort
-    set_effort: engine.ReasoningEffort | Literal[Unset.UNSET] | None = UNSET
-    if effort is not None:
-        set_effort = spelling.reasoning_effort(effort)
+    set_effort: str | Literal[Unset.UNSET] | None = UNSET if effort is None else effort
     way = params.collaboration_mode
     if way is not None:  # which names these as well, and means them
         model, effort = way.settings.model, way.settings.reasoning_effort
-        set_effort = None if effort is None else spelling.reasoning_effort(effort)
+        set_effort = effort
     return SettingsChange(
         cwd=UNSET if params.cwd is None else posixpath.normpath(posixpath.join(before, params.cwd)),
         approval_policy=or_unset(policy),
@@ -76,7 +74,7 @@ def _mode(way: CollaborationMode) -> ModeSettings:
 
 
 def collaboration_mode(now: Settings) -> CollaborationMode:
-    return _shown_mode(now.mode.kind, now.mode.instructions, now.model, spelling.shown_effort(now.effort))
+    return _shown_mode(now.mode.kind, now.mode.instructions, now.model, now.effort)
 
 
 def _shown_mode(
@@ -89,7 +87,7 @@ def _shown_mode(
 
 
 def shown_settings(now: SettingsChanged) -> ThreadSettings:
-    effort = spelling.shown_effort(now.effort)
+    effort = now.effort
     return ThreadSettings(
         cwd=now.cwd,
         approval_policy=spelling.shown_approval_policy(now.approval_policy, now.granular),

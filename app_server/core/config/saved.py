@@ -8,7 +8,14 @@ from pathlib import Path
 from app_server.core.config.resolve import LOGIN_METHODS
 from app_server.core.config.settings_reader import SettingError, SettingsReader
 from app_server.core.config.toml_file import place_in_file, read_config_file
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+from protocol.policy import (
+    AskForApproval,
+    ReasoningEffort,
+    ReasoningSummary,
+    SandboxMode,
+    Verbosity,
+    known_effort,
+)
 from protocol.records import dataclass
 
 
@@ -74,7 +81,7 @@ def _saved(table: SettingsReader) -> SavedConfig:
         forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
         forced_login_method=forced,
         model=table.text("model"),
-        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        model_reasoning_effort=known_effort(table.effort("model_reasoning_effort")),
         model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
         model_verbosity=table.choice("model_verbosity", Verbosity),
         tools=_tools(table),
@@ -111,7 +118,7 @@ def _profile(table: SettingsReader) -> SavedProfile:
         model=table.text("model"),
         model_provider=table.text("model_provider"),
         approval_policy=table.choice("approval_policy", AskForApproval),
-        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        model_reasoning_effort=known_effort(table.effort("model_reasoning_effort")),
         model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
         model_verbosity=table.choice("model_verbosity", Verbosity),
         chatgpt_base_url=table.text("chatgpt_base_url"),

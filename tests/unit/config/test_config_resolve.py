@@ -59,7 +59,7 @@ def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
         ("model = 1979-05-27", "`model` must be a string, not a date or time"),
         ("approval_policy = 'sometimes'", "`approval_policy` must be one of `untrusted`, `on-failure`"),
         ("sandbox_mode = 'off'", "`sandbox_mode` must be one of"),
-        ("model_reasoning_effort = 'ultra'", "`model_reasoning_effort` must be one of `none`, `minimal`"),
+        ("model_reasoning_effort = 'extreme'", "`model_reasoning_effort` must be one of `none`, `minimal`"),
         ("model_context_window = 0", "`model_context_window` must be at least 1"),
         ("model_context_window = 9223372036854775808", "fit into 64 bits"),
         ("hide_agent_reasoning = 'yes'", "`hide_agent_reasoning` must be true or false, not a string"),

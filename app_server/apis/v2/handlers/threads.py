@@ -264,7 +264,7 @@ def in_force(live: LiveConversation) -> dict[str, object]:
         "active_permission_profile": active_profile(settings.permission_profile),
         "approvals_reviewer": ApprovalsReviewer.USER,
         "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
-        "reasoning_effort": spelling.shown_effort(settings.effort),
+        "reasoning_effort": settings.effort,
         "instruction_sources": live.session.facts.instruction_sources,
         "runtime_workspace_roots": (settings.cwd,),
     }
