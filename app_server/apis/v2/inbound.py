@@ -65,7 +65,8 @@ def _element(value: Json) -> wire.TextElement:
     match value:
         case {"byteRange": {"start": start, "end": end}, **rest}:
             part = wire.ByteRange.model_construct(start=start, end=end)
-            return wire.TextElement.model_construct(byte_range=part, placeholder=rest.get("placeholder"))
+            shown: Json = rest.get("placeholder")
+            return wire.TextElement.model_construct(byte_range=part, placeholder=shown)
         case _:
             nothing = wire.ByteRange.model_construct(start=0, end=0)
             return wire.TextElement.model_construct(byte_range=nothing, placeholder=None)
