@@ -7,7 +7,7 @@ send (camelCase names, the tag `type` instead of `mode`) are understood when rea
 from collections.abc import Mapping
 from enum import StrEnum
 from operator import not_
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
@@ -96,6 +96,17 @@ class ReasoningEffort(StrEnum):
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
+
+
+FURTHER_EFFORTS: Final = ("xhigh", "max", "ultra")
+"""Efforts of newer models, for which the conversation API has no word."""
+
+
+def known_effort(word: str | None) -> ReasoningEffort | None:
+    """An effort in a word of the conversation API: its highest for one beyond that, None for one that nobody knows."""
+    if word in FURTHER_EFFORTS:
+        return ReasoningEffort.HIGH
+    return next((each for each in ReasoningEffort if each.value == word), None)
 
 
 MAX_EFFORT_LENGTH = 64

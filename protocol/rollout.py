@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Literal
 
 from pydantic import ValidationError
+from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, omit_none
@@ -96,10 +97,16 @@ class TurnContextItem(EngineModel):
     sandbox_policy: SandboxPolicy
     model: str
     effort: str | None = omit_none()
+    further_effort: SkipJsonSchema[str | None] = omit_none()
+    """The effort in the client's word, where codex 0.58 has none for it."""
     summary: ReasoningSummary = ReasoningSummary.AUTO
     mode: TurnMode | None = omit_none()
     mode_instructions: str | None = omit_none()
     """The client's own for the mode."""
+
+    @property
+    def chosen_effort(self) -> str | None:
+        return self.further_effort or self.effort
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, assert_never
 
 from app_server import STORED_VERSION
-from app_server.apis.v1.efforts import nearest_effort
 from app_server.conversations.begun import BegunRequest
 from app_server.core.begun import Begun
 from app_server.core.config.load import load_config
@@ -41,6 +40,7 @@ from protocol.policy import (
     SandboxMode,
     SandboxPolicy,
     WorkspaceWrite,
+    known_effort,
 )
 from protocol.records import dataclass
 
@@ -122,7 +122,7 @@ class _NewConversation:
         return {
             "conversationId": self.begun.id,
             "model": model.name,
-            "reasoningEffort": nearest_effort(model.effort),
+            "reasoningEffort": known_effort(model.effort),
             "rolloutPath": str(self._path),
         }
 

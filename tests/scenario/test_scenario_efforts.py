@@ -32,7 +32,9 @@ async def test_what_the_client_says_reaches_the_model_and_comes_back(world: Make
         assert sent(w) == [effort, effort]
         [stored] = w.home.glob("sessions/**/rollout-*.jsonl")
         lines = [json.loads(line) for line in stored.read_text().splitlines()]
-        assert [each["payload"]["effort"] for each in lines if each["type"] == "turn_context"][:1] == [effort]
+        assert [each["payload"]["further_effort"] for each in lines if each["type"] == "turn_context"][
+            :1
+        ] == [effort]
         [listed] = (await w.client.call("thread/list", {}))["data"]
         assert listed["reasoningEffort"] == effort
         # The conversation API has a closed list; it goes on with the thread all the same.

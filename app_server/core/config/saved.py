@@ -9,7 +9,14 @@ from app_server.core.config.approval_policy import read_approval_policy
 from app_server.core.config.resolve import LOGIN_METHODS
 from app_server.core.config.settings_reader import SettingError, SettingsReader
 from app_server.core.config.toml_file import place_in_file, read_config_file
-from protocol.policy import MAX_EFFORT_LENGTH, AskForApproval, ReasoningSummary, SandboxMode, Verbosity
+from protocol.policy import (
+    MAX_EFFORT_LENGTH,
+    AskForApproval,
+    ReasoningSummary,
+    SandboxMode,
+    Verbosity,
+    known_effort,
+)
 from protocol.records import dataclass
 
 
@@ -75,7 +82,7 @@ def _saved(table: SettingsReader) -> SavedConfig:
         forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
         forced_login_method=forced,
         model=table.text("model"),
-        model_reasoning_effort=table.word("model_reasoning_effort", MAX_EFFORT_LENGTH),
+        model_reasoning_effort=known_effort(table.word("model_reasoning_effort", MAX_EFFORT_LENGTH)),
         model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
         model_verbosity=table.choice("model_verbosity", Verbosity),
         tools=_tools(table),
@@ -112,7 +119,7 @@ def _profile(table: SettingsReader) -> SavedProfile:
         model=table.text("model"),
         model_provider=table.text("model_provider"),
         approval_policy=read_approval_policy(table)[0],
-        model_reasoning_effort=table.word("model_reasoning_effort", MAX_EFFORT_LENGTH),
+        model_reasoning_effort=known_effort(table.word("model_reasoning_effort", MAX_EFFORT_LENGTH)),
         model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
         model_verbosity=table.choice("model_verbosity", Verbosity),
         chatgpt_base_url=table.text("chatgpt_base_url"),

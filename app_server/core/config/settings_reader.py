@@ -8,7 +8,7 @@ few words, because other values may be secrets.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -99,8 +99,12 @@ class SettingsReader:
         try:
             return kind(value)
         except ValueError:
-            words = ", ".join(f"`{member.value}`" for member in kind)
-            raise self.invalid(key, f"must be one of {words}, not {quote(value)}") from None
+            raise self._none_of(key, [member.value for member in kind], value) from None
+
+    def _none_of(self, key: str, words: Sequence[str], value: str) -> ConfigError:
+        return self.invalid(
+            key, f"must be one of {', '.join(f'`{word}`' for word in words)}, not {quote(value)}"
+        )
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         value = self._value(key)

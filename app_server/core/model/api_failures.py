@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model.model_errors import (
     CONTEXT_FULL,
     AccessBlocked,
     InvalidPrompt,
     ProviderFailing,
     QuotaExceeded,
+    ResponseFailed,
     RetryLimitReached,
     Unauthorized,
     UnexpectedStatus,
@@ -55,7 +56,7 @@ def reported_failure(error: Json) -> ModelError:
     if known is not None:
         return known
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
-    return StreamDisconnected(excerpt(message), delay)
+    return ResponseFailed(excerpt(message), code, delay)
 
 
 def known_failure(code: str, message: str) -> ModelError | None:

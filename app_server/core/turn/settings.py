@@ -77,6 +77,7 @@ class Settings:
     sandbox_policy: SandboxPolicy
     model: str
     effort: str | None
+    """Of `ReasoningEffort`, or another word that the provider is to understand."""
     summary: ReasoningSummary
     granular: QuestionKinds | None = None
     permission_profile: str | None = None

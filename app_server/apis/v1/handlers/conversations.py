@@ -7,7 +7,6 @@ from pathlib import Path
 
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
-from app_server.apis.v1.efforts import nearest_effort
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
@@ -22,6 +21,7 @@ from app_server.core.rollout.rollout_errors import ArchiveRefused
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
+from protocol.policy import known_effort
 from protocol.records import dataclass
 from protocol.v1.conversation import (
     ArchiveConversationParams,
@@ -63,7 +63,7 @@ async def new_conversation(
     return NewConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
-        reasoning_effort=nearest_effort(opened.effort),
+        reasoning_effort=known_effort(opened.effort),
         rollout_path=str(live.rollout_path),
     )
 
@@ -109,7 +109,7 @@ async def _notify_configured(
     notification = SessionConfiguredNotification(
         session_id=opened.conversation_id,
         model=opened.model,
-        reasoning_effort=nearest_effort(opened.effort),
+        reasoning_effort=known_effort(opened.effort),
         history_log_id=log_id,
         history_entry_count=count,
         initial_messages=opened.initial_messages,
