@@ -34,7 +34,7 @@ from app_server.conversations.unloading import IdleUnloader
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConfigError, RolloutNotFound
 from app_server.core.lazy import Lazy
-from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
+from app_server.core.opening import NewConversation, StoredRollout
 from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.thread_summary import find_archived
@@ -96,7 +96,8 @@ async def thread_start(
     context.warm_up.expect_turn()
     config = load(context, overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
-    live, _ = await open_thread(context, config, origin)
+    live, _ = await context.conversations.open(config, origin, context.operation_ids())
+    live.unloads = True
     thread = await shown_thread(context, live)
     response = ThreadStartResponse(thread=thread, **in_force(live))
 
@@ -111,14 +112,10 @@ async def thread_resume(
     context: ThreadContext, params: ThreadResumeParams
 ) -> HandlerResult[ThreadResumeResponse]:
     live = context.conversations.find(parse_thread_id(params.thread_id))
-    if live is not None and live.ending:
-        await live.gone.wait()
-        live = None
     if live is None:
         live = await _reopen(context, params)
     elif live.rollout_path is None:
         raise rollout_not_found(live.id)
-    context.unloader.renew(live.id)
     turns = () if params.exclude_turns else await all_turns(context, live)
     response = ThreadResumeResponse(
         thread=await shown_thread(context, live, turns),
@@ -155,16 +152,6 @@ async def thread_unsubscribe(
     return HandlerResult(ThreadUnsubscribeResponse(status=status), context.unloader.look)
 
 
-async def open_thread(
-    context: ThreadContext, config: Config, origin: Origin
-) -> tuple[LiveConversation, Opened]:
-    """Open a conversation that is unloaded once nobody has followed it for long."""
-    await context.unloader.wait_for_room()
-    live, opened = await context.conversations.open(config, origin, context.operation_ids())
-    live.unloads = True
-    return live, opened
-
-
 def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
     """The open thread. Raises RpcError where there is none."""
     live = context.conversations.find(parse_thread_id(thread_id))
@@ -178,8 +165,9 @@ async def _reopen(context: ThreadContext, params: ThreadResumeParams) -> LiveCon
     path = await stored_path(context, parse_thread_id(params.thread_id))
     overrides = await run_in_thread(stored_settings, path, overrides_of(params))
     config = load(context, overrides)
-    live, opened = await open_thread(context, config, StoredRollout(path))
+    live, opened = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
+    live.unloads = True
     await context.seeds.follow(live, context.make_adapter)
     status = spelling.thread_status(live.status)
     context.notifier.notify(
