@@ -58,15 +58,11 @@ class IdleUnloader:
         while self._count() >= NO_ROOM:
             await self.look()
 
-    def renew(self, id: str) -> None:
-        """Its idle time begins anew: somebody is about to follow it."""
-        self._idle_since.pop(id, None)
-
     def _count(self) -> int:
         return sum(live.unloads and (live.idle or live.ending) for live in self._conversations.all())
 
     async def _end(self, live: LiveConversation) -> None:
         if live.idle:
-            self.renew(live.id)
+            self._idle_since.pop(live.id, None)
             await live.shut_down()
             self._closed(live.id)

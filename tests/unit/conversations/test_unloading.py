@@ -99,14 +99,6 @@ async def test_none_is_opened_while_too_many_wait_for_their_end() -> None:
     assert len(place.all()) == MOST_IDLE
 
 
-async def test_one_that_is_about_to_be_followed_again_is_the_last_to_go() -> None:
-    place = Open([Conversation(str(n)) for n in range(MOST_IDLE)])
-    await place.after(LOOK_SECONDS)
-    place.unloader.renew("0")
-    place.conversations.append(Conversation("more"))
-    assert await place.after(LOOK_SECONDS) == ["1"]
-
-
 async def test_others_stay() -> None:
     busy, followed = Conversation("a", idle=False), Conversation("b", unloads=False)
     place = Open([busy, followed, Conversation("c")])

@@ -13,7 +13,6 @@ from app_server.apis.v2.handlers.threads import (
     in_force,
     load,
     loaded,
-    open_thread,
     overrides_of,
     shown_thread,
     stored_path,
@@ -56,10 +55,11 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     config = load(context, overrides)
     context.warm_up.expect_turn()
     origin = Fork(path, keeps, params.ephemeral)
-    live, opened = await open_thread(context, config, origin)
+    live, opened = await context.conversations.open(config, origin, context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
-    await context.seeds.follow(live, context.make_adapter)
-    turns = () if params.exclude_turns else await all_turns(context, live)
+    live.unloads = True
+    stored = await context.seeds.follow(live, context.make_adapter)
+    turns = () if params.exclude_turns else await all_turns(context, live, stored)
     thread = await shown_thread(context, live, turns)
     response = ThreadForkResponse(thread=thread, **in_force(live))
     usage = await usage_so_far(context, live)
@@ -88,8 +88,11 @@ async def thread_revert(
     await before.hand_over()
     _tell_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.facts.settings))
-    live, opened = await open_thread(context, before.session.facts.config, origin)
+    live, opened = await context.conversations.open(
+        before.session.facts.config, origin, context.operation_ids()
+    )
     live.session.restore_usage(opened.initial_messages)
+    live.unloads = True
     await context.seeds.follow(live, context.make_adapter)
     _tell_status(context, live.id, live.status)
     turns, items = await _last(context, live)
