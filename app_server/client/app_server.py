@@ -35,7 +35,7 @@ P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=WireModel)
 Opened = TypeVar("Opened", bound=OpenedThread)
 
-CLOSES_WITHIN = 10.0
+CLOSES_WITHIN = 5.0
 """Seconds for a server to end after its input has ended; then its connector ends it."""
 
 

@@ -25,8 +25,8 @@ from protocol.records import dataclass
 OWN_COMMAND = (sys.executable, "-P", "-m", "app_server")
 """The server of this installation; `-P` keeps modules in the working directory from being imported."""
 
-ENDS_WITHIN = 5.0
-"""Seconds for a server to store everything after its input has ended, then for each signal."""
+ENDS_WITHIN = 3.0
+"""Seconds for a server to end after its output has ended or nobody reads it, then after each signal."""
 
 STDERR_LINES = 20
 LONGEST_STDERR_LINE = 2000
@@ -93,6 +93,10 @@ class ProcessLink:
         self._on_stderr = on_stderr
         self._last_lines: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_ended = anyio.Event()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         decoder = LineDecoder(DEFAULT_LINE_LIMIT)
