@@ -6,6 +6,7 @@ kept for error messages.
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections import deque
@@ -21,6 +22,8 @@ from app_server.client.link import ServerLink
 from app_server.transport.contract import TransportClosed
 from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
 from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
 
 OWN_COMMAND = (sys.executable, "-P", "-m", "app_server")
 """The server of this installation; `-P` keeps modules in the working directory from being imported."""
@@ -126,7 +129,10 @@ class ProcessLink:
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else "(a line over 1 MiB)"
         self._last_lines.append(text[:LONGEST_STDERR_LINE])
         if self._on_stderr is not None:
-            self._on_stderr(text)
+            try:
+                self._on_stderr(text)
+            except Exception:
+                log.exception("on_stderr failed")
 
     async def cause_of_end(self) -> str:
         with anyio.move_on_after(ENDS_WITHIN):

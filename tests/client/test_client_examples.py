@@ -72,13 +72,6 @@ async def test_one_turn(root: Path) -> None:
     assert done.stderr == b"45 tokens\n"
 
 
-async def test_one_turn_that_fails(root: Path) -> None:
-    refusal = failure(400, {"error": {"message": "no such model"}})
-    done = await run_example(root, "one_turn.py", "hi", replies=(refusal,))
-    assert done.returncode == 1
-    assert b"no such model" in done.stderr
-
-
 async def test_approvals(root: Path) -> None:
     replies = (
         reply(runs("touch", "yes")),
@@ -117,9 +110,6 @@ async def test_structured_output(root: Path) -> None:
     done = await run_example(root, "structured_output.py", "a.py", replies=(reply(says(answer)),))
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode() == "a.py:3: high: wrong\na.py:7: low: unused\nNeeds work.\n"
-    wrong = await run_example(root, "structured_output.py", "a.py", replies=(reply(says("All good!")),))
-    assert wrong.returncode == 1
-    assert b"All good!" in wrong.stderr
 
 
 async def test_the_bot_answers_steers_and_stops(root: Path) -> None:

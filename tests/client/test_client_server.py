@@ -14,7 +14,6 @@ import pytest
 
 from app_server.client import (
     AppServer,
-    OutputInvalid,
     RequestRefused,
     ServerEnded,
     ServerLink,
@@ -40,6 +39,30 @@ async def test_threads_are_listed_by_pages_and_found_by_a_text(library: MakeLibr
         assert listed == made
         assert [thread.id async for thread in w.server.threads(search="green")] == [made[1]]
         assert [thread.id async for thread in w.server.threads(cwd=w.root / "elsewhere")] == []
+        await thread.archive()
+        assert [each.id async for each in w.server.threads(sort_direction="asc")] == made[:2]
+        assert [each.id async for each in w.server.threads(archived=True)] == [thread.id]
+        with pytest.raises(RequestRefused):
+            await thread.run("Too late.")
+
+
+async def test_a_thread_is_shared_forked_and_compacted(library: MakeLibraryWorld) -> None:
+    replies = [reply(says(text)) for text in ("One.", "Two.", "Other two.", "They count.", "Three.")]
+    async with library(*replies) as w:
+        thread = await w.server.start_thread()
+        same = await w.server.resume_thread(thread.id)
+        turn = await thread.start_turn("First.")
+        assert (await same.turn(turn.id).result()).final_message == "One."
+        copy = await thread.fork()
+        assert (await thread.run("Second.")).final_message == "Two."
+        assert (await copy.run("Second, again.")).final_message == "Other two."
+        assert "Second." not in str(w.model.requests[-1].input)
+        assert copy.opened.thread.forked_from_id == thread.id
+        result = await thread.compact()
+        assert result.completed
+        assert "contextCompaction" in [item.type for item in result.items]
+        await thread.run("What did I miss?")
+        assert "They count." in str(w.model.requests[-1].body)
 
 
 async def test_a_thread_is_resumed_by_another_server(library: MakeLibraryWorld) -> None:
@@ -53,49 +76,6 @@ async def test_a_thread_is_resumed_by_another_server(library: MakeLibraryWorld) 
         assert (await thread.run("And now?")).final_message == "Still Ada."
         assert "I am Ada." in str(w.model.requests[-1].body)
         assert len((await thread.read()).turns) == 2
-
-
-async def test_a_fork_goes_its_own_way(library: MakeLibraryWorld) -> None:
-    replies = [reply(says(text)) for text in ("One.", "Two.", "Other two.")]
-    async with library(*replies) as w:
-        thread = await w.server.start_thread()
-        await thread.run("First.")
-        copy = await thread.fork()
-        assert (await thread.run("Second.")).final_message == "Two."
-        assert (await copy.run("Second, again.")).final_message == "Other two."
-        assert "Second." not in str(w.model.requests[-1].input)
-        assert copy.opened.thread.forked_from_id == thread.id
-
-
-async def test_a_thread_is_compacted(library: MakeLibraryWorld) -> None:
-    replies = [reply(says(text)) for text in ("A long story.", "He told a story.", "Nothing.")]
-    async with library(*replies) as w:
-        thread = await w.server.start_thread()
-        await thread.run("Tell a story.")
-        result = await thread.compact()
-        assert result.completed
-        assert "contextCompaction" in [item.type for item in result.items]
-        await thread.run("What did I miss?")
-        assert "He told a story." in str(w.model.requests[-1].body)
-
-
-async def test_an_archived_thread_is_gone_from_the_list(library: MakeLibraryWorld) -> None:
-    async with library(reply(says("ok"))) as w:
-        thread = await w.server.start_thread()
-        await thread.run("hi")
-        await thread.archive()
-        assert [each.id async for each in w.server.threads()] == []
-        assert [each.id async for each in w.server.threads(archived=True)] == [thread.id]
-        with pytest.raises(RequestRefused):
-            await thread.run("Too late.")
-
-
-async def test_two_handles_of_one_thread_both_hear_of_it(library: MakeLibraryWorld) -> None:
-    async with library(reply(says("Hello."))) as w:
-        first = await w.server.start_thread()
-        second = await w.server.resume_thread(first.id)
-        turn = await first.start_turn("hi")
-        assert (await second.turn(turn.id).result()).final_message == "Hello."
 
 
 async def test_a_client_may_say_who_it_is(tmp_path: Path) -> None:
@@ -177,10 +157,3 @@ async def test_a_command_that_cannot_be_started_says_so(tmp_path: Path) -> None:
     with pytest.raises(ServerEnded, match="cannot start the server"):
         async with AppServer.spawn([str(tmp_path / "nothing")]):
             pass
-
-
-async def test_a_turn_without_a_schema_has_no_output(library: MakeLibraryWorld) -> None:
-    async with library(reply(says("ok"))) as w:
-        result = await (await w.server.start_thread()).run("hi")
-        with pytest.raises(OutputInvalid, match="output schema"):
-            _ = result.output

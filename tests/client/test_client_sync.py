@@ -111,6 +111,11 @@ def test_ctrl_c_interrupts_the_turn_of_a_run(tmp_path: Path, way: Way) -> None:
         assert thread.run("And now?").final_message == "next"
 
 
+def test_an_exception_of_the_block_comes_out_as_it_is(tmp_path: Path, way: Way) -> None:
+    with pytest.raises(KeyboardInterrupt), serving(tmp_path, way):
+        raise KeyboardInterrupt
+
+
 def test_a_server_that_cannot_start_says_why() -> None:
     code = "import sys; print('no disk', file=sys.stderr); sys.exit(3)"
     with (

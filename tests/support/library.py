@@ -86,7 +86,7 @@ async def serving_model(
     model: ScriptedModel, root: Path, config: Mapping[str, Json]
 ) -> AsyncIterator[Mapping[str, str]]:
     """The model, and the environment of a server that asks it. Exceptions of the block come out as they are."""
-    failure: Exception | None = None
+    failure: BaseException | None = None
     async with model.serving() as url:
         Plan(root, (), "memory", config, {}, "", {}, False, False).write_config(url)
         try:
@@ -98,7 +98,9 @@ async def serving_model(
                 "CODEX_HOME": str(root / "home"),
                 MARK: str(root),
             }
-        except Exception as error:
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
             failure = error
     if failure is not None:
         raise failure
