@@ -30,6 +30,9 @@ from tests.support.scripted_model import (
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PATIENCE = 240.0
+"""Seconds for a program and its server; on a machine that does much else both are slow to start."""
+
 PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
 
 
@@ -44,7 +47,7 @@ async def run_example(
     root: Path, name: str, *arguments: str, replies: tuple[Reply, ...], typed: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
     async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
-        with anyio.fail_after(60):
+        with anyio.fail_after(PATIENCE):
             return await anyio.run_process(
                 [sys.executable, str(EXAMPLES / name), *arguments],
                 input=typed.encode(),
@@ -122,7 +125,7 @@ async def test_the_bot_answers_steers_and_stops(root: Path) -> None:
     ]
     async with serving_model(ScriptedModel(replies), root, {}) as environment:
         command = [sys.executable, str(EXAMPLES / "bot.py")]
-        with anyio.fail_after(60):
+        with anyio.fail_after(PATIENCE):
             async with await anyio.open_process(
                 command, env=environment, cwd=root / "workspace", stderr=None
             ) as bot:
