@@ -104,7 +104,7 @@ def test_ctrl_c_interrupts_the_turn_of_a_run(tmp_path: Path, way: Way) -> None:
             other = threading.Thread(target=press_when_it_speaks)
             other.start()
             with pytest.raises(KeyboardInterrupt):
-                thread.run("Go on.")
+                pytest.fail(f"nobody interrupted it: {thread.run('Go on.')}")
             other.join()
             end = next(event for event in events if isinstance(event, TurnCompletedNotification))
             assert end.turn.status is TurnStatus.INTERRUPTED
