@@ -310,5 +310,7 @@ async def test_a_key_of_the_environment_is_a_login(world: MakeWorld) -> None:
         editor = Editor(w)
         assert [each["id"] for each in (await editor.start())["authMethods"]] == ["api-key"]
         assert await w.client.call("authenticate", {"methodId": "api-key"}) == {}
+        refused = await w.client.ask("authenticate", {"methodId": "chat-gpt"})
+        assert refused["error"]["code"] == -32602, "there is no browser"
         assert await editor.ends(await editor.session()) == "end_turn"
         assert w.model.requests[0].headers["authorization"] == "Bearer sk-environment-1"
