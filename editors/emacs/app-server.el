@@ -20,6 +20,10 @@
   "The program, and its arguments."
   :type '(repeat string))
 
+(defcustom app-server-timeout 60
+  "Seconds that opening a thread may take."
+  :type 'natnum)
+
 ;;; The connection
 
 (defclass app-server-connection (jsonrpc-process-connection)
@@ -134,9 +138,11 @@ Text of another item begins a paragraph of its own."
       (add-hook 'kill-buffer-hook #'app-server-stop nil t)
       (jsonrpc-request connection :initialize
                        (list :clientInfo '(:name "app-server.el" :version "1.0.0")
-                             :capabilities (make-hash-table)))
+                             :capabilities (make-hash-table))
+                       :timeout app-server-timeout)
       (jsonrpc-notify connection :initialized (make-hash-table))
-      (let ((thread (plist-get (jsonrpc-request connection method params) :thread)))
+      (let ((thread (plist-get (jsonrpc-request connection method params :timeout app-server-timeout)
+                               :thread)))
         (setq app-server--thread (plist-get thread :id))
         (cl-loop for turn across (plist-get thread :turns) do
                  (cl-loop for item across (plist-get turn :items) do

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -20,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 EDITORS = Path(__file__).parent.parent.parent / "editors"
 ASKS: Json = {"approval_policy": "untrusted"}
 PATCH = "*** Begin Patch\n*** Update File: greet.txt\n@@\n-hello\n+good day\n*** Add File: new.txt\n+new\n*** End Patch"
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def replies() -> tuple[Json, ...]:
@@ -38,26 +41,18 @@ def program(name: str) -> str:
     return found
 
 
-async def run(w: World, *command: str, **more: str) -> None:
-    def wait() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            env={**w.environment, **more},
-            cwd=w.workspace,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-
-    done = await anyio.to_thread.run_sync(wait)
+def run(*command: str, cwd: Path, environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 async def play(w: World, *command: str) -> Json:
     """What the plugin's own test has seen."""
     result = w.root / "result.json"
-    await run(w, *command, APP_SERVER=SCRIPT, RESULT=str(result))
+    environment = {**w.environment, "APP_SERVER": SCRIPT, "RESULT": str(result)}
+    await anyio.to_thread.run_sync(partial(run, *command, cwd=w.workspace, environment=environment))
     return json.loads(result.read_text())
 
 
@@ -105,19 +100,24 @@ async def test_the_emacs_package_holds_a_turn_with_approvals(world: MakeWorld) -
 NPM_PACKAGES = ("typescript@5.9.3", "@types/node@20.19.0", "@types/vscode@1.80.0")
 
 
-async def test_the_vscode_extension_compiles_and_holds_a_turn_with_approvals(
-    world: MakeWorld, pytestconfig: pytest.Config
+@pytest.fixture
+def extension(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> tuple[str, Path]:
+    """The node program, and the extension for VS Code as it was compiled."""
+    node, (compiler,) = npm_packages(pytestconfig, "vscode-extension", NPM_PACKAGES, ["typescript/bin/tsc"])
+    folder = tmp_path_factory.mktemp("vscode") / "extension"
+    shutil.copytree(
+        EDITORS / "vscode", folder, ignore=shutil.ignore_patterns("node_modules", "out", "protocol")
+    )
+    (folder / "node_modules").symlink_to(Path(compiler).parent.parent.parent)
+    run(SCRIPT, "generate-ts", "--out", "src/protocol", cwd=folder, environment=os.environ)
+    run(node, compiler, "-p", ".", cwd=folder, environment=os.environ)
+    return node, folder
+
+
+async def test_the_vscode_extension_holds_a_turn_with_approvals(
+    world: MakeWorld, extension: tuple[str, Path]
 ) -> None:
     """VS Code itself is not there: the module `vscode` is a stand-in."""
-    node, (compiler,) = npm_packages(pytestconfig, "vscode-extension", NPM_PACKAGES, ["typescript/bin/tsc"])
-    packages = Path(compiler).parent.parent.parent
+    node, folder = extension
     async with world(*replies(), config=ASKS, files={"greet.txt": "hello\n"}) as w:
-        extension = w.root / "extension"
-        shutil.copytree(
-            EDITORS / "vscode", extension, ignore=shutil.ignore_patterns("node_modules", "out", "protocol")
-        )
-        (extension / "node_modules").symlink_to(packages)
-        await run(w, SCRIPT, "generate-ts", "--out", str(extension / "src" / "protocol"))
-        await run(w, node, compiler, "-p", str(extension))
-        test = extension / "test" / "turns.js"
-        check(w, await play(w, node, str(test), str(extension / "out")))
+        check(w, await play(w, node, str(folder / "test" / "turns.js"), str(folder / "out")))

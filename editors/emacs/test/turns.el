@@ -14,7 +14,7 @@
 
 (defun turns-wait (what holds)
   "Wait until HOLDS returns non-nil; WHAT says what for."
-  (with-timeout (30 (error "Never came: %s\n%s" what (buffer-string)))
+  (with-timeout (60 (error "Never came: %s\n%s" what (buffer-string)))
     (while (not (funcall holds))
       (accept-process-output nil 0.01))))
 

@@ -5,7 +5,7 @@ local app = require("app_server")
 app.setup({ command = { vim.env.APP_SERVER } })
 
 local function wait(what, holds)
-  if not vim.wait(30000, holds, 10) then
+  if not vim.wait(60000, holds, 10) then
     error("never came: " .. what .. "\n" .. app.current.view:text())
   end
 end
@@ -52,7 +52,7 @@ local function play()
   seen.again = app.current.view:text()
   local stopped = app.current.client.job
   app.current:stop()
-  seen.exit = vim.fn.jobwait({ stopped }, 30000)[1]
+  seen.exit = vim.fn.jobwait({ stopped }, 60000)[1]
   vim.fn.writefile({ vim.json.encode(seen) }, vim.env.RESULT)
 end
 

@@ -64,7 +64,7 @@ async function until(what, holds) {
   const deadline = setTimeout(() => {
     console.error(`never came: ${what}\n${text()}\n${errors}`);
     process.exit(1);
-  }, 30000);
+  }, 60000);
   while (!holds()) {
     await once(happened, "change");
   }
