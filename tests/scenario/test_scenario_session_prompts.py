@@ -435,3 +435,46 @@ async def test_a_command_waits_for_the_turn_that_runs(world: MakeWorld) -> None:
         hold.release()
         for prompt in (first, second, third):
             assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+
+
+async def test_a_command_that_outlives_its_turn_says_nothing_until_the_next_one(world: MakeWorld) -> None:
+    arguments = {"cmd": "echo up; cat gate", "shell": "/bin/sh", "login": False, "yield_time_ms": 250}
+    wait = {"session_id": 0, "chars": "", "yield_time_ms": 60_000}
+    replies = (
+        reply(calls("exec_command", arguments)),
+        reply(says("it goes on")),
+        reply(calls("write_stdin", wait, "c2")),
+        reply(says("it has ended")),
+    )
+    async with world(*replies, tables="[features]\nunified_exec = true", acp=True) as w:
+        w.fifo("gate")
+        editor, session = await opened(w)
+        assert await editor.ends(session) == "end_turn"
+        (call,) = editor.calls().values()
+        assert call["seen"][-1] == "completed"
+        assert "up\n" in call["content"][0]["content"]["text"]
+        await w.open_gate("gate")
+        await w.client.call("session/list", {})
+        assert await editor.ends(session) == "end_turn"
+        assert "has ended with exit code 0" in editor.text("agent_thought_chunk")
+        assert len(editor.calls()) == 1
+
+
+async def test_a_file_that_a_command_changed_is_patched_on_the_disk(world: MakeWorld) -> None:
+    """The editor's text of it is from before."""
+    patch = "*** Begin Patch\n*** Update File: open.txt\n@@\n-generated\n+patched\n*** End Patch"
+    stale = "*** Begin Patch\n*** Update File: other.txt\n@@\n-saved\n+patched\n*** End Patch"
+    replies = (
+        reply(script("echo generated > open.txt")),
+        reply(patches(patch, "c2")),
+        reply(patches(stale, "c3")),
+    )
+    files = {"open.txt": "saved\n", "other.txt": "saved\n"}
+    async with world(*replies, reply(says("done")), files=files, acp=True) as w:
+        editor, session = await opened(w, EVERYTHING)
+        w.client.decide("fs/read_text_file", {"content": "quite another text\n"})
+        assert await editor.ends(session) == "end_turn"
+        assert (w.workspace / "open.txt").read_text() == "patched\n"
+        assert (w.workspace / "other.txt").read_text() == "patched\n"
+        methods = {m["method"] for m in w.client.received() if "method" in m}
+        assert "fs/write_text_file" not in methods
