@@ -272,29 +272,25 @@ async def test_a_tool_of_a_server_that_needs_consent(
         assert ("hello" in str(call.get("rawOutput"))) is called
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ({"action": "accept", "content": {"project": "web"}}, "accept {'project': 'web'}"),
-        ({"action": "decline"}, "decline"),
-        ({"action": "cancel"}, "cancel"),
-        ({"action": "later"}, "decline"),
-    ],
-)
-async def test_a_server_asks_the_user_by_a_form(world: MakeWorld, answer: Json, said: str) -> None:
-    replies = reply(calls("mcp__notes__ask", {}, "m1")), reply(says("ok"))
+async def test_a_server_asks_the_user_by_a_form(world: MakeWorld) -> None:
+    answers: dict[str, Json] = {
+        "accept {'project': 'web'}": {"action": "accept", "content": {"project": "web"}},
+        "decline": {"action": "decline"},
+        "cancel": {"action": "cancel"},
+        "decline None": {"action": "later"},
+    }
+    ids = [f"m{n}" for n in range(len(answers))]
+    replies = [each for id in ids for each in (reply(calls("mcp__notes__ask", {}, id)), reply(says("ok")))]
     async with world(*replies, acp=True) as w:
         editor, session = await opened(w, EVERYTHING, mcpServers=[mcp_server()])
-        w.client.decide("elicitation/create", answer)
-        assert await editor.ends(session) == "end_turn"
-        form = (await w.client.expect("elicitation/create"))["params"]
-        assert (form["sessionId"], form["mode"], form["message"]) == (
-            session,
-            "form",
-            "notes: Which project?",
-        )
-        assert form["requestedSchema"]["properties"] == {"project": {"type": "string"}}
-        assert said in w.model.requests[1].outputs()["m1"]
+        for id, (said, answer) in zip(ids, answers.items(), strict=True):
+            w.client.decide("elicitation/create", answer)
+            assert await editor.ends(session) == "end_turn"
+            form = (await w.client.expect("elicitation/create"))["params"]
+            assert form["message"] == "notes: Which project?"
+            assert (form["sessionId"], form["mode"]) == (session, "form")
+            assert form["requestedSchema"]["properties"] == {"project": {"type": "string"}}
+            assert said in w.model.requests[-1].outputs()[id]
 
 
 async def test_a_client_without_forms_is_sent_none(world: MakeWorld) -> None:
@@ -387,19 +383,19 @@ async def test_a_patch_that_does_not_fit_is_a_failed_call(world: MakeWorld) -> N
 
 
 # --- commands
-@pytest.mark.parametrize(
-    "command", ["/review", "/review look at a.py", "/review-branch main", "/review-commit abc123"]
-)
-async def test_a_review_is_a_call_and_its_findings_are_words(world: MakeWorld, command: str) -> None:
+async def test_a_review_is_a_call_and_its_findings_are_words(world: MakeWorld) -> None:
+    commands = ("/review", "/review look at a.py", "/review-branch main", "/review-commit abc123")
     found = '{"findings": [], "overall_correctness": "patch is correct", "overall_explanation": "All fine.", '
     found += '"overall_confidence_score": 0.9}'
-    async with world(reply(says(found)), git=True, acp=True) as w:
+    async with world(*(reply(says(found)) for _ in commands), git=True, acp=True) as w:
         editor, session = await opened(w)
-        assert await editor.ends(session, command) == "end_turn"
-        (review,) = editor.calls().values()
-        assert (review["kind"], review["seen"][-1]) == ("think", "completed")
-        assert review["title"].startswith("Review: ")
-        assert "All fine." in editor.text()
+        for command in commands:
+            assert await editor.ends(session, command) == "end_turn"
+        for review in editor.calls().values():
+            assert (review["kind"], review["seen"][-1]) == ("think", "completed")
+            assert review["title"].startswith("Review: ")
+        assert len(editor.calls()) == len(commands)
+        assert editor.text().count("All fine.") == len(commands)
 
 
 async def test_undo_is_a_command_where_snapshots_are_on(world: MakeWorld) -> None:
