@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 RECORD = "RECORD_DIAGRAMS"
 CONVERSATIONS = ROOT / "protocol" / "export" / "runs.md"
+"""Made part of docs/protocol.md by `python -m protocol.export`."""
 THREADS = ROOT / "docs" / "threads.md"
 PATCH = "*** Begin Patch\n*** Add File: greet.txt\n+hello\n*** End Patch"
 

@@ -114,4 +114,5 @@ def show(document: Path, name: str, text: str) -> None:
 
 
 def _place(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(<!-- recorded: {re.escape(name)} -->\n```mermaid\n)(.*?)(```\n)", re.DOTALL)
+    mark = rf"<!-- recorded: {re.escape(name)} -->\n(?:<!-- [^\n]* -->\n)?"
+    return re.compile(rf"({mark}```mermaid\n)(.*?)(```\n)", re.DOTALL)
