@@ -15,6 +15,7 @@ from app_server.client.connection import ServerConnection
 from app_server.client.event_queue import EventQueue
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent
+from app_server.client.failures import ServerEnded
 from app_server.client.feeds import ServerFeeds
 from app_server.client.link import Connector
 from app_server.client.options import ListOptions, OpenOptions, StartOptions, as_parameters
@@ -35,7 +36,10 @@ P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=WireModel)
 Opened = TypeVar("Opened", bound=OpenedThread)
 
-CLOSES_WITHIN = 10.0
+STARTS_WITHIN = 60.0
+"""Seconds for a server to answer its first request; it takes a fraction of one."""
+
+CLOSES_WITHIN = 5.0
 """Seconds for a server to end after its input has ended; then its connector ends it."""
 
 
@@ -83,7 +87,7 @@ class AppServer:
         client: ClientInfo | None = None,
     ) -> AsyncIterator[AppServer]:
         """A server behind any connector; `app_server.in_process.InProcessConnector` has it in this process."""
-        failure: Exception | None = None
+        failure: BaseException | None = None
         async with connector.open() as link, anyio.create_task_group() as group:
             feeds = ServerFeeds(RequestAnswerer(group), on_approval)
             connection = ServerConnection(link, feeds)
@@ -92,7 +96,9 @@ class AppServer:
             group.start_soon(connection.write, name="writer")
             try:
                 yield cls(connection, feeds, await _initialize(connection, client))
-            except Exception as error:
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:
                 failure = error  # raised outside of the group, which would put it into an exception group
             finally:
                 with anyio.move_on_after(CLOSES_WITHIN, shield=True):
@@ -182,6 +188,8 @@ async def _initialize(connection: ServerConnection, client: ClientInfo | None) -
     info = client or ClientInfo(name="app-server-client", version=__version__)
     capabilities = InitializeCapabilities(experimental_api=True)
     params = InitializeParams(client_info=info, capabilities=capabilities)
-    response = await connection.request(INITIALIZE, params)
-    connection.notify(INITIALIZED)
-    return response
+    with anyio.move_on_after(STARTS_WITHIN):
+        response = await connection.request(INITIALIZE, params)
+        connection.notify(INITIALIZED)
+        return response
+    raise ServerEnded(f"the server did not answer within {STARTS_WITHIN:g} s")

@@ -95,7 +95,7 @@ class ServerConnection:
         """The result. Raises RequestRefused, ServerEnded, UnexpectedAnswer.
 
         `received` is called as soon as the answer is read, before anything that the server sent after it. `late` is
-        called instead if the caller was cancelled meanwhile. Neither may wait.
+        called with an answer that this method cannot return, because its caller was cancelled. Neither may wait.
         """
         results: list[R] = []
         abandoned = False
@@ -118,6 +118,8 @@ class ServerConnection:
             await self._exchange(row.method, chosen_fields(params), on_result)
         except BaseException:
             abandoned = True
+            if results and late is not None:
+                late(results[0])  # the answer and the cancellation came at the same time
             raise
         return results[0]
 

@@ -11,12 +11,19 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from app_server.client.failures import OutputInvalid
 from app_server.client.turn_progress import TurnResult
 from protocol.base import Json
 from protocol.records import dataclass
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+
+LONGEST_ECHO = 2000
+"""Characters of the model's message in an error."""
+
+SCHEMAS_BY_NAME = ("properties", "$defs", "definitions")
+LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+SCHEMAS = ("items", "not", "additionalProperties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +38,24 @@ class OutputModel(Generic[M]):
     def parsed(self, result: TurnResult[None]) -> TurnResult[M]:
         """The result with its output, or with the reason why there is none."""
         text = result.final_message
-        if not result.completed or text is None:
-            return _with_output(result, None, OutputInvalid("the model said nothing"))
+        if text is None:
+            return _with_output(result, None, "the model said nothing")
         try:
             return _with_output(result, self.model.model_validate_json(text), None)
         except ValidationError as error:
-            return _with_output(result, None, OutputInvalid(f"{error}\nthe final message was: {text[:2000]}"))
+            return _with_output(result, None, f"{error}\nthe final message was: {text[:LONGEST_ECHO]}")
 
 
 def parsed_json(result: TurnResult[None]) -> TurnResult[Json]:
-    """The same for a schema without a model: the output is plain JSON."""
+    """The same for a schema without a model: the output is plain JSON, which is not held against the schema."""
+    text = result.final_message or ""
     try:
-        return _with_output(result, json.loads(result.final_message or ""), None)
+        return _with_output(result, json.loads(text), None)
     except ValueError as error:
-        return _with_output(result, None, OutputInvalid(f"the final message is no JSON: {error}"))
+        return _with_output(result, None, f"{error}\nthe final message was: {text[:LONGEST_ECHO]}")
 
 
-M2 = TypeVar("M2")
-
-
-def _with_output(result: TurnResult[None], parsed: M2 | None, invalid: Exception | None) -> TurnResult[M2]:
+def _with_output(result: TurnResult[None], parsed: T | None, invalid: str | None) -> TurnResult[T]:
     return TurnResult(
         result.turn_id, result.status, result.items, result.usage, result.error, parsed, invalid
     )
@@ -61,13 +66,18 @@ def strict(schema: Json) -> Json:
 
     A property with a default is required, too; the model then writes its value.
     """
-    match schema:
-        case Mapping():
-            made = {key: strict(value) for key, value in schema.items() if key != "default"}
-            if made.get("type") == "object" and isinstance(made.get("properties"), Mapping):
-                made |= {"required": [*made["properties"]], "additionalProperties": False}
-            return made
-        case list():
-            return [strict(each) for each in schema]
-        case _:
-            return schema
+    if not isinstance(schema, Mapping):
+        return schema  # true and false are schemas
+    made: dict[str, Json] = {}
+    for key, value in schema.items():
+        if key in SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            made[key] = {name: strict(each) for name, each in value.items()}
+        elif key in LISTS_OF_SCHEMAS and isinstance(value, list):
+            made[key] = [strict(each) for each in value]
+        elif key in SCHEMAS:
+            made[key] = strict(value)
+        elif key != "default":
+            made[key] = value
+    if made.get("type") == "object" and "properties" in made:
+        made |= {"required": [*made["properties"]], "additionalProperties": False}
+    return made

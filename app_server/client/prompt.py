@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -12,18 +13,19 @@ from protocol.v2.input import ImageUserInput, LocalImageUserInput, TextUserInput
 Prompt: TypeAlias = str | UserInput | Sequence[str | UserInput]
 """A text, a part, or a sequence of both: `["What is this?", image("shot.png")]`."""
 
-SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp"),
-)
+KINDS = {
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
+}
+"""How the bytes of each kind begin."""
 
 
 def image(source: str | os.PathLike[str] | bytes) -> UserInput:
     """A picture: its path, on the machine of the server, or its bytes (PNG, JPEG, GIF, WebP). Raises ValueError."""
     if isinstance(source, bytes):
-        mime = next((mime for start, mime in SIGNATURES if source.startswith(start)), None)
+        mime = next((mime for mime, beginning in KINDS.items() if beginning.match(source)), None)
         if mime is None:
             raise ValueError("expected the bytes of a PNG, JPEG, GIF or WebP image")
         return ImageUserInput(url=f"data:{mime};base64,{base64.b64encode(source).decode('ascii')}")

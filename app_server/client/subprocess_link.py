@@ -6,6 +6,7 @@ kept for error messages.
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections import deque
@@ -22,11 +23,13 @@ from app_server.transport.contract import TransportClosed
 from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
 from protocol.records import dataclass
 
+log = logging.getLogger(__name__)
+
 OWN_COMMAND = (sys.executable, "-P", "-m", "app_server")
 """The server of this installation; `-P` keeps modules in the working directory from being imported."""
 
-ENDS_WITHIN = 5.0
-"""Seconds for a server to store everything after its input has ended, then for each signal."""
+ENDS_WITHIN = 3.0
+"""Seconds for a server to end after its output has ended or nobody reads it, then after each signal."""
 
 STDERR_LINES = 20
 LONGEST_STDERR_LINE = 2000
@@ -94,6 +97,10 @@ class ProcessLink:
         self._last_lines: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_ended = anyio.Event()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         decoder = LineDecoder(DEFAULT_LINE_LIMIT)
         async for data in _chunks(self._stdout):
@@ -122,7 +129,10 @@ class ProcessLink:
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else "(a line over 1 MiB)"
         self._last_lines.append(text[:LONGEST_STDERR_LINE])
         if self._on_stderr is not None:
-            self._on_stderr(text)
+            try:
+                self._on_stderr(text)
+            except Exception:
+                log.exception("on_stderr failed")
 
     async def cause_of_end(self) -> str:
         with anyio.move_on_after(ENDS_WITHIN):

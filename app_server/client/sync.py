@@ -6,6 +6,7 @@ thread (Ctrl-C) is cancelled there, which interrupts the turn of a `run` or of a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -41,6 +42,10 @@ R = TypeVar("R", bound=WireModel)
 T = TypeVar("T")
 
 
+CANCELLED_WITHIN = 10.0
+"""Seconds that a cancelled call may take to end; an abandoned turn takes at most `turn_handle.INTERRUPT_WITHIN`."""
+
+
 class PortalCaller:
     """Runs coroutines in the loop's thread, for a thread that waits."""
 
@@ -48,12 +53,21 @@ class PortalCaller:
         self._portal = portal
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """The result. If the waiting is interrupted, the coroutine is cancelled, and has ended when this returns."""
-        future = self._portal.start_task_soon(function)
+        """The result. If the waiting is interrupted, the coroutine is cancelled, and has a bounded time to end."""
+        ended = threading.Event()
+
+        async def called() -> T:
+            try:
+                return await function()
+            finally:
+                ended.set()
+
+        future = self._portal.start_task_soon(called)
         try:
             return future.result()
         except BaseException:
             future.cancel()
+            ended.wait(CANCELLED_WITHIN)
             raise
 
     def iterate(self, next_event: Callable[[], Awaitable[E | None]]) -> Iterator[E]:

@@ -18,6 +18,9 @@ from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotifi
 from protocol.v2.items import ThreadItem
 from protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
 
+ENDED_TURNS = 16
+"""Turns whose ends are kept."""
+
 
 class ComingTurn:
     """The next turn of a thread, for whoever causes one without learning its id."""
@@ -54,11 +57,15 @@ class ThreadFeed:
         self._turns: dict[str, TurnProgress] = {}
         self._all: WeakSet[EventQueue] = WeakSet()
         self._of_turn: dict[str, WeakSet[EventQueue]] = {}
+        self._ended: dict[str, TurnProgress] = {}
+        """The last turns that ended, without their items: for whoever asks for one a moment too late."""
         self._open_items: dict[str, ThreadItem] = {}
         self._coming: list[ComingTurn] = []
 
     def follow(self, turn_id: str, queue: EventQueue | None = None) -> TurnProgress:
         """Observe a turn from now on, until it ends."""
+        if (ended := self._ended.get(turn_id)) is not None:
+            return ended
         self.running_turn = turn_id
         progress = self._turns.setdefault(turn_id, TurnProgress(turn_id))
         if queue is not None:
@@ -99,7 +106,7 @@ class ThreadFeed:
         if turn_id is not None and (progress := self._turns.get(turn_id)) is not None:
             progress.observe(event)
         if isinstance(event, TurnCompletedNotification):
-            self._forget(event.turn.id)
+            self._forget(event)
 
     def _begin(self, turn_id: str) -> None:
         self.running_turn = turn_id
@@ -107,8 +114,12 @@ class ThreadFeed:
         for each in coming:
             each.begin(self.follow(turn_id))
 
-    def _forget(self, turn_id: str) -> None:
-        """The turn has ended."""
+    def _forget(self, event: TurnCompletedNotification) -> None:
+        turn_id = event.turn.id
+        self._ended[turn_id] = ended = TurnProgress(turn_id)
+        ended.observe(event)
+        if len(self._ended) > ENDED_TURNS:
+            del self._ended[next(iter(self._ended))]
         if self.running_turn == turn_id:
             self.running_turn = None
         self._turns.pop(turn_id, None)

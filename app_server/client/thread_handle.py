@@ -123,7 +123,10 @@ class ThreadHandle:
         return made[0]
 
     def turn(self, turn_id: str) -> TurnHandle:
-        """A turn that runs already: one that `resume_thread` found, or that the server began by itself."""
+        """A turn that runs already: one that `resume_thread` found, or that the server began by itself.
+
+        Its result has the items from now on.
+        """
         return TurnHandle(self._connection, self.id, self._feed.follow(turn_id))
 
     def events(self) -> EventSubscription[ThreadEvent]:

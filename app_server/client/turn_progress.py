@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import anyio
 
 from app_server.client.events import ServerEvent
-from app_server.client.failures import TurnFailed
+from app_server.client.failures import OutputInvalid, TurnFailed
 from protocol.records import dataclass
 from protocol.v2.errors import ErrorNotification, TurnError
 from protocol.v2.item_events import ItemCompletedNotification
@@ -32,7 +32,8 @@ class TurnResult(Generic[T]):
     usage: TokenUsageBreakdown | None = None
     error: TurnError | None = None
     parsed: T | None = None
-    invalid: Exception | None = None
+    invalid: str | None = "the turn was not given an output schema"
+    """Why there is no output."""
 
     @property
     def final_message(self) -> str | None:
@@ -51,10 +52,8 @@ class TurnResult(Generic[T]):
             why = self.error.message if self.error else f"the turn was {self.status}"
             raise TurnFailed(why)
         if self.invalid is not None:
-            raise self.invalid
-        if self.parsed is None:
-            raise TurnFailed("the turn was not given an output schema")
-        return self.parsed
+            raise OutputInvalid(self.invalid)
+        return cast(T, self.parsed)
 
 
 class TurnProgress:

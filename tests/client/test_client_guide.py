@@ -19,6 +19,9 @@ from tests.support.scripted_model import ScriptedModel, begins_to_say, reply, sa
 pytestmark = pytest.mark.anyio
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
+PATIENCE = 240.0
+"""Seconds for a program and its server; on a machine that does much else both are slow to start."""
+
 BLOCKS = [
     (match[1], match.start()) for match in re.finditer(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
 ]
@@ -50,7 +53,7 @@ async def test_the_pieces_run_in_their_order(root: Path, capsys: pytest.CaptureF
                     compiled = compile(
                         "\n" * line + code, GUIDE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
                     )
-                    with anyio.fail_after(60):
+                    with anyio.fail_after(PATIENCE):
                         if inspect.isawaitable(ended := eval(compiled, names)):
                             await ended
     assert "True It only prints." in capsys.readouterr().out
@@ -60,7 +63,7 @@ async def test_the_pieces_run_in_their_order(root: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize("code", [code for code, _ in BLOCKS if is_program(code)], ids=["async", "sync"])
 async def test_the_programs_run(root: Path, code: str) -> None:
     async with serving_model(ScriptedModel([REPLY] * 2), root, {}) as environment:
-        with anyio.fail_after(60):
+        with anyio.fail_after(PATIENCE):
             done = await anyio.run_process(
                 [sys.executable, "-c", code],
                 env=environment,

@@ -104,11 +104,16 @@ def test_ctrl_c_interrupts_the_turn_of_a_run(tmp_path: Path, way: Way) -> None:
             other = threading.Thread(target=press_when_it_speaks)
             other.start()
             with pytest.raises(KeyboardInterrupt):
-                thread.run("Go on.")
+                pytest.fail(f"nobody interrupted it: {thread.run('Go on.')}")
             other.join()
             end = next(event for event in events if isinstance(event, TurnCompletedNotification))
             assert end.turn.status is TurnStatus.INTERRUPTED
         assert thread.run("And now?").final_message == "next"
+
+
+def test_an_exception_of_the_block_comes_out_as_it_is(tmp_path: Path, way: Way) -> None:
+    with pytest.raises(KeyboardInterrupt), serving(tmp_path, way):
+        raise KeyboardInterrupt
 
 
 def test_a_server_that_cannot_start_says_why() -> None:

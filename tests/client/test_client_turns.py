@@ -15,8 +15,14 @@ from tests.support.scripted_model import Hold, begins_to_say, failure, reply, ru
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_run_gives_the_final_message_the_items_and_the_usage(library: MakeLibraryWorld) -> None:
-    replies = reply(runs("echo", "hi"), input=100, output=7), reply(says("It says hi."), input=200, output=9)
+async def test_a_run_gives_the_final_message_the_items_and_the_usage_of_its_turn(
+    library: MakeLibraryWorld,
+) -> None:
+    replies = (
+        reply(runs("echo", "hi"), input=100, output=7),
+        reply(says("It says hi."), input=200, output=9),
+        reply(says("Bye."), input=20),
+    )
     async with library(*replies) as w:
         thread = await w.server.start_thread(cwd=w.workspace)
         result = await thread.run("Run echo.")
@@ -27,24 +33,48 @@ async def test_a_run_gives_the_final_message_the_items_and_the_usage(library: Ma
         assert [item.type for item in result.items] == ["userMessage", "commandExecution", "agentMessage"]
         assert result.usage is not None
         assert (result.usage.input_tokens, result.usage.output_tokens) == (300, 16)
+        second = await thread.run("Bye.")
+        assert second.usage is not None
+        assert second.usage.input_tokens == 20
 
 
-async def test_usage_is_that_of_the_turn_alone(library: MakeLibraryWorld) -> None:
-    async with library(reply(says("one"), input=100), reply(says("two"), input=20)) as w:
-        thread = await w.server.start_thread()
-        await thread.run("first")
-        result = await thread.run("second")
-        assert result.usage is not None
-        assert result.usage.input_tokens == 20
-
-
-async def test_a_failed_turn_is_a_result_with_its_error(library: MakeLibraryWorld) -> None:
+async def test_a_failed_turn_is_a_result_and_a_refused_request_an_error(library: MakeLibraryWorld) -> None:
     async with library(failure(400, {"error": {"message": "no such parameter"}})) as w:
         result = await (await w.server.start_thread()).run("hi")
         assert result.status is TurnStatus.FAILED
         assert result.error is not None
         assert "no such parameter" in result.error.message
         assert result.final_message is None
+        with pytest.raises(RequestRefused, match="Method not found") as refused:
+            await w.server.request_raw("no/such/method")
+        assert refused.value.code == -32600
+        assert isinstance(refused.value, AppServerError)
+
+
+async def test_a_turn_ends_by_an_interrupt_by_cancelling_and_by_leaving_its_block(
+    library: MakeLibraryWorld,
+) -> None:
+    hold = Hold()
+    endless = reply(begins_to_say(), word("a"), Hold())
+    async with library(endless, reply(begins_to_say(), hold), endless, reply(says("next"))) as w:
+        thread = await w.server.start_thread()
+        async with thread.events() as events:
+            async for event in thread.stream("Until an interrupt."):
+                if isinstance(event, AgentMessageDeltaNotification):
+                    await thread.interrupt()
+            await thread.interrupt()  # nothing runs
+            async with anyio.create_task_group() as group:
+                group.start_soon(thread.run, "Until its caller is cancelled.")
+                await hold.reached.wait()
+                group.cancel_scope.cancel()
+            async with thread.stream("Until its block is left.") as stream:
+                async for event in stream:
+                    if isinstance(event, AgentMessageDeltaNotification):
+                        break
+            assert (await stream.result()).status is TurnStatus.INTERRUPTED
+        ends = [event async for event in events if isinstance(event, TurnCompletedNotification)]
+        assert [end.turn.status for end in ends] == [TurnStatus.INTERRUPTED] * 3
+        assert (await thread.run("And now?")).final_message == "next"
 
 
 async def test_a_stream_yields_the_turn_from_its_start_to_its_end(library: MakeLibraryWorld) -> None:
@@ -88,56 +118,3 @@ async def test_a_turn_can_be_steered(library: MakeLibraryWorld) -> None:
         assert "Use blue." in str(w.model.requests[-1].body)
         with pytest.raises(RequestRefused):
             await turn.steer("Too late.")
-
-
-async def test_an_interrupt_ends_the_turn(library: MakeLibraryWorld) -> None:
-    hold = Hold()
-    async with library(reply(begins_to_say(), word("a"), hold)) as w:
-        thread = await w.server.start_thread()
-        statuses: list[TurnStatus] = []
-        async for event in thread.stream("Go on."):
-            if isinstance(event, AgentMessageDeltaNotification):
-                await thread.interrupt()
-            elif isinstance(event, TurnCompletedNotification):
-                statuses.append(event.turn.status)
-        assert statuses == [TurnStatus.INTERRUPTED]
-        await thread.interrupt()  # nothing runs
-
-
-async def test_cancelling_a_run_interrupts_its_turn(library: MakeLibraryWorld) -> None:
-    hold = Hold()
-    async with library(reply(begins_to_say(), hold), reply(says("next"))) as w:
-        thread = await w.server.start_thread()
-        async with thread.events() as events, anyio.create_task_group() as group:
-            group.start_soon(thread.run, "Go on.")
-            await hold.reached.wait()
-            group.cancel_scope.cancel()
-        seen = [event async for event in events]
-        [end] = [event for event in seen if isinstance(event, TurnCompletedNotification)]
-        assert end.turn.status is TurnStatus.INTERRUPTED
-        assert (await thread.run("And now?")).final_message == "next"
-
-
-async def test_leaving_the_block_of_a_stream_interrupts_its_turn(library: MakeLibraryWorld) -> None:
-    hold = Hold()
-    async with library(reply(begins_to_say(), word("a"), hold)) as w:
-        thread = await w.server.start_thread()
-        async with thread.stream("Go on.") as stream:
-            async for event in stream:
-                if isinstance(event, AgentMessageDeltaNotification):
-                    break
-        assert (await stream.result()).status is TurnStatus.INTERRUPTED
-
-
-async def test_an_error_in_the_callers_block_comes_out_as_it_is(library: MakeLibraryWorld) -> None:
-    with pytest.raises(ZeroDivisionError):
-        async with library():
-            raise ZeroDivisionError
-
-
-async def test_what_the_server_refuses_is_an_error_with_its_code(library: MakeLibraryWorld) -> None:
-    async with library() as w:
-        with pytest.raises(RequestRefused, match="Method not found") as refused:
-            await w.server.request_raw("no/such/method")
-        assert refused.value.code == -32600
-        assert isinstance(refused.value, AppServerError)

@@ -69,6 +69,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         notifier.notify(THREAD_STATUS_CHANGED, status)
 
     unloader = IdleUnloader(services.conversations, time.monotonic, closed)
+    services.conversations.wait_for_room = unloader.wait_for_room
     services.conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
     thread = threads.ThreadContext(
         config,
@@ -95,7 +96,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         *work_routes(WorkContext(thread, services.git)),
         *stored_routes(StoredThreadContext(read, services.conversations, notifier, notes)),
         *setup_routes(services, notifier, once.limits),
-        *mcp_routes(services),
+        *mcp_routes(services, notifier),
         *skills_routes(services, notifier),
         *host_routes(services, notifier, thread),
     )

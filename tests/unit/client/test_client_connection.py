@@ -22,7 +22,8 @@ from app_server.client import (
 )
 from protocol.base import Json
 from protocol.v2.errors import WarningNotification
-from protocol.v2.turn import TurnStatus
+from protocol.v2.turn import TurnStartParams, TurnStatus
+from protocol.v2.turn_methods import TURN_START
 from tests.unit.client.peer import Refusal, ScriptedPeer, opened, turn
 
 pytestmark = pytest.mark.anyio
@@ -41,6 +42,12 @@ async def with_thread(peer: ScriptedPeer) -> AsyncIterator[tuple[AppServer, Thre
     with anyio.fail_after(30):
         async with AppServer.connect(peer) as server:
             yield server, await server.start_thread()
+
+
+async def test_an_error_in_the_callers_block_comes_out_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with AppServer.connect(ScriptedPeer()):
+            raise ZeroDivisionError
 
 
 async def test_only_what_was_given_is_sent() -> None:
@@ -242,6 +249,45 @@ async def test_a_turn_whose_caller_left_before_the_answer_is_interrupted() -> No
         await peer.send({"id": asked["id"], "result": {"turn": turn("u9")}})
         interrupt = await peer.request("turn/interrupt")
         assert interrupt["params"] == {"threadId": "t1", "turnId": "u9"}
+
+
+async def test_an_answer_that_comes_together_with_the_cancellation_is_late() -> None:
+    peer = ScriptedPeer()
+    late: list[str] = []
+    async with AppServer.connect(peer) as server, anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            await server._connection.request(
+                TURN_START,
+                TurnStartParams(thread_id="t1", input=()),
+                received=lambda _: group.cancel_scope.cancel(),
+                late=lambda response: late.append(response.turn.id),
+            )
+
+        group.start_soon(ask)
+    assert late == ["u1"]
+
+
+async def test_a_turn_that_ended_before_it_was_asked_for_has_its_end() -> None:
+    peer = ScriptedPeer()
+    async with with_thread(peer) as (_, thread):
+        for number in range(20):
+            ended = turn(f"u{number}", "completed" if number % 2 else "interrupted")
+            await peer.notify("turn/completed", threadId="t1", turn=ended)
+        async with thread.events() as events:
+            await peer.notify("warning", threadId="t1", message="now")
+            await anext(events)
+        assert (await thread.turn("u19").result()).status is TurnStatus.COMPLETED
+        assert (await thread.turn("u18").result()).status is TurnStatus.INTERRUPTED
+
+
+async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app_server.client.app_server.STARTS_WITHIN", 0.05)
+    peer = ScriptedPeer()
+    del peer.answers["initialize"]
+    with pytest.raises(ServerEnded, match="did not answer"):
+        async with AppServer.connect(peer):
+            raise AssertionError("it is not connected")
 
 
 async def test_a_closed_thread_ends_who_waits_for_it() -> None:
