@@ -20,7 +20,7 @@ from protocol.v2.input import UserInput
 FROM_STDIN = "-"
 
 
-class UsageError(Exception):
+class InvalidCommandLine(Exception):
     """The command line cannot be used; the text says what was expected."""
 
 
@@ -71,11 +71,11 @@ class ExecOptions:
 
 
 def exec_options(args: argparse.Namespace, stdin: TextIO, cwd: Path) -> ExecOptions:
-    """Raises UsageError."""
+    """Raises InvalidCommandLine."""
     given = vars(args)
     where = cwd / (args.cd or ".")
     if not where.is_dir():
-        raise UsageError(f"--cd: {where} is not a folder")
+        raise InvalidCommandLine(f"--cd: {where} is not a folder")
     return ExecOptions(
         prompt=(_words(args.prompt, stdin), *(_image(path) for path in args.image or ())),
         command=server_command(given),
@@ -95,13 +95,13 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, cwd: Path) -> ExecOpti
 def _words(prompt: Sequence[str], stdin: TextIO) -> str:
     text = stdin.read() if list(prompt) in ([], [FROM_STDIN]) else " ".join(prompt)
     if not text.strip():
-        raise UsageError("expected a prompt, as an argument or on stdin")
+        raise InvalidCommandLine("expected a prompt, as an argument or on stdin")
     return text
 
 
 def _image(path: str) -> UserInput:
     if not Path(path).is_file():
-        raise UsageError(f"--image: {path} is not a file")
+        raise InvalidCommandLine(f"--image: {path} is not a file")
     return image(path)
 
 
@@ -109,9 +109,9 @@ def _schema(path: Path) -> Mapping[str, Json]:
     try:
         schema = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--output-schema: {path}: {error.strerror}") from None
+        raise InvalidCommandLine(f"--output-schema: {path}: {error.strerror}") from None
     except ValueError as error:
-        raise UsageError(f"--output-schema: {path} is not JSON: {error}") from None
+        raise InvalidCommandLine(f"--output-schema: {path} is not JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise UsageError(f"--output-schema: expected a JSON Schema as an object in {path}")
+        raise InvalidCommandLine(f"--output-schema: expected a JSON Schema as an object in {path}")
     return schema

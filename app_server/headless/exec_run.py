@@ -20,7 +20,7 @@ from app_server.client.app_server import AppServer
 from app_server.client.failures import AppServerError
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_progress import TurnResult
-from app_server.headless.exec_options import ExecOptions, UsageError, exec_options
+from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 
 FAILED = 1
@@ -34,7 +34,7 @@ Connect = Callable[[ExecOptions], AbstractAsyncContextManager[AppServer]]
 def run_exec(args: argparse.Namespace) -> int:
     try:
         options = exec_options(args, sys.stdin, Path.cwd())
-    except UsageError as error:
+    except InvalidCommandLine as error:
         print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
     report: TurnReport = JsonReport(sys.stdout) if options.json else TextReport(sys.stdout, sys.stderr)

@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from app_server.cli import parser
-from app_server.headless.exec_options import UsageError, exec_options
+from app_server.headless.exec_options import InvalidCommandLine, exec_options
 from tests.support.scripted_model import failure, reply, runs, says
 from tests.support.world import SCRIPT, MakeWorld, World, worlds_in
 
@@ -112,5 +112,5 @@ def test_a_command_line_that_cannot_be_used_says_what_was_expected(
     tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
     args = parser().parse_args(["exec", *arguments])
-    with pytest.raises(UsageError, match=problem), open("/dev/null") as nothing:
+    with pytest.raises(InvalidCommandLine, match=problem), open("/dev/null") as nothing:
         exec_options(args, nothing, tmp_path)
