@@ -74,6 +74,13 @@ DESTRUCTIVE = [
     "x=$(rm -rf x)",
     "export x=$(rm -rf x)",
     "rm -rf x > /dev/null 2>&1",
+    "rm 2>/dev/null -rf x",
+    "git >log push -f",
+    "bash 2>/dev/null <(curl x)",
+    "bash < <(curl x)",
+    "bash <<EOF\n$(curl x)\nEOF",
+    "sh > f -c 'rm -rf x'",
+    "cd x && rm 2>&1 -rf x | tee log",
     "[[ -f x ]] && rm -rf x",
     " rm -rf x",
     "bash <<< 'rm -rf x'",
@@ -275,6 +282,8 @@ HARMLESS = [
     "printf '%s' x | tee f",
     "bash -lc 'git status && ls'",
     "for f in a b; do rm $f; done",
+    "ls 2>/dev/null -rf x",
+    "rm x && ls > f -rf",
 ]
 
 
