@@ -191,13 +191,16 @@ def test_a_rollout_is_found_in_the_day_that_its_id_says_in_any_time_zone(
     id = id_made(MOMENT)
     path = put(tmp_path, RolloutName(f"{MOMENT + timedelta(days=days):%Y-%m-%d}T00-00-00", id))
 
-    def no_search(home: Path) -> Iterator[RolloutFolder]:
-        raise AssertionError("it looks at all days")
-        yield
+    searched: list[Path] = []
 
-    monkeypatch.setattr(rollout_files, "folders", no_search)
+    def searches(home: Path) -> Iterator[RolloutFolder]:
+        searched.append(home)
+        yield from folders(home)
+
+    monkeypatch.setattr(rollout_files, "folders", searches)
     assert find(tmp_path, id) == path
     assert find(tmp_path, ConversationId(id.upper())) == path
+    assert searched == [], "it looks at no other day"
 
 
 @pytest.mark.parametrize(

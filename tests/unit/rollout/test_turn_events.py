@@ -404,14 +404,11 @@ def test_a_copy_goes_on_alone() -> None:
 
 def test_a_reader_knows_whether_the_turn_began_with_a_line_of_its_own() -> None:
     reader = TurnReader(THREAD)
-    assert not reader.explicit
-    read_by(reader, SAID)
-    assert not reader.explicit
-    read_by(reader, BEGIN)
-    assert reader.explicit
-    for line in event_lines({"type": "task_complete"}, SAID):
-        list(reader.read_line(*line))
-    assert not reader.explicit
+    explicit = [reader.explicit]
+    for payload in (SAID, BEGIN, {"type": "task_complete"}, SAID):
+        read_by(reader, payload)
+        explicit.append(reader.explicit)
+    assert explicit == [False, False, True, True, False]
 
 
 # --- derived ids
