@@ -81,7 +81,7 @@ class LiveConversation:
 
     @property
     def rollout_path(self) -> Path | None:
-        return self.session.rollout_path
+        return self.session.facts.rollout_path
 
     # --- subscribers
     def adapter(self, make_adapter: AdapterFactory) -> ApiAdapter:

@@ -97,7 +97,7 @@ class AcpSession:
 
     @property
     def cwd(self) -> str:
-        return self.live.session.settings.cwd
+        return self.live.session.facts.settings.cwd
 
     # --- choices
     def choose(self, options: SessionOptions) -> None:
@@ -106,7 +106,7 @@ class AcpSession:
         if options == before:
             return
         change = ChangeSettings(options.change(before), now=True)
-        self.live.session.submit_request(self.new_operation(), change)
+        self.live.session.submit(self.new_operation(), change)
         self.send(ConfigOptionUpdate(config_options=options.options()))
         if options.mode != before.mode:
             self.send(CurrentModeUpdate(current_mode_id=options.mode))

@@ -67,7 +67,7 @@ class PromptTurns:
         while not ticket.cancelled and not self._gone:
             try:
                 operation = self._new_operation()
-                turn_id, _ = self._live.session.start_turn(operation, StartTurn(words=words))
+                turn_id, _ = self._live.session.turns.start(operation, StartTurn(words=words))
             except TurnNotSteerable:
                 await self._idle()
                 continue
@@ -76,11 +76,11 @@ class PromptTurns:
 
     def steer(self, words: UserWords) -> bool:
         """Add words to the turn that runs; False where none does that takes words."""
-        turn_id = self._live.session.current_turn_id
+        turn_id = self._live.session.turns.current_id
         if turn_id is None or not self._tickets:
             return False
         try:
-            self._live.session.steer(turn_id, words)
+            self._live.session.turns.steer(turn_id, words)
         except CoreError:
             return False
         return True
@@ -91,7 +91,7 @@ class PromptTurns:
             if self._awaited or self._live.session.active is not None:
                 await self._idle()
                 continue
-            return self._await(self._live.session.submit_request(self._new_operation(), op))
+            return self._await(self._live.session.submit(self._new_operation(), op))
         return None
 
     async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:

@@ -46,11 +46,11 @@ class LoadedThreads:
         live = self.conversations.find(thread_id)
         if live is None:
             return None
-        settings, opened_at = live.session.settings, int(live.opened_at)
+        settings, opened_at = live.session.facts.settings, int(live.opened_at)
         return ThreadSummary(
             id=live.id,
             path=live.rollout_path,
-            preview=live.session.first_words if live.rollout_path is None else "",
+            preview=live.session.facts.first_words if live.rollout_path is None else "",
             created_at=opened_at,
             updated_at=opened_at,
             origin=ThreadOrigin(
@@ -61,7 +61,7 @@ class LoadedThreads:
                 forked_from=live.forked_from,
             ),
             model=ModelInUse(
-                live.session.model_provider, settings.model, spelling.shown_effort(settings.effort)
+                live.session.facts.config.provider.id, settings.model, spelling.shown_effort(settings.effort)
             ),
             ephemeral=live.rollout_path is None,
         )

@@ -7,6 +7,7 @@ from typing import Final, Literal, Protocol
 
 from app_server.apis.v2 import spelling
 from app_server.apis.v2.permissions import active_profile, profile_mode, profile_policy
+from app_server.core.config.types import Config
 from app_server.core.turn.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from protocol import policy as engine
 from protocol.engine.events import SettingsChanged
@@ -34,11 +35,11 @@ class SettingsInForce(Protocol):
     def settings(self) -> Settings: ...
 
     @property
-    def configured_sandbox(self) -> engine.SandboxPolicy: ...
+    def config(self) -> Config: ...
 
 
 def settings_change(
-    params: TurnStartParams | ThreadSettingsUpdateParams, session: SettingsInForce
+    params: TurnStartParams | ThreadSettingsUpdateParams, facts: SettingsInForce
 ) -> SettingsChange:
     """A relative working directory is relative to the one before. Raises RpcError."""
     sandbox, policy, kinds = params.sandbox_policy, None, None
@@ -47,8 +48,8 @@ def settings_change(
     chosen = None if sandbox is None else spelling.sandbox_policy(sandbox)
     if params.permissions is not None:
         mode = profile_mode(params.permissions, beside="sandboxPolicy", given=sandbox)
-        chosen = profile_policy(mode, session.configured_sandbox)
-    before = session.settings.cwd
+        chosen = profile_policy(mode, facts.config.permissions.sandbox_policy)
+    before = facts.settings.cwd
     model, effort = params.model, params.effort
     set_effort: engine.ReasoningEffort | Literal[Unset.UNSET] | None = UNSET
     if effort is not None:

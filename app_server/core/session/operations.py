@@ -5,25 +5,21 @@ in the background, so that an interrupt is never behind something slow.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from app_server.core.context.compacted_history import message_text
 from app_server.core.context.environment_context import difference
 from app_server.core.session import queries
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
+from app_server.core.session.operation_queue import OperationQueue
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
-from app_server.core.session.tasks import (
-    ActiveTask,
-    InputPolicy,
-    NothingToDo,
-    PendingOperation,
-    SessionTask,
-)
+from app_server.core.session.task_runner import TaskRunner
+from app_server.core.session.tasks import InputPolicy, NothingToDo, PendingOperation
+from app_server.core.session.turn_control import TurnControl
 from app_server.core.session.turn_requests import (
     AddItems,
     ChangeSettings,
@@ -35,13 +31,11 @@ from app_server.core.session.turn_requests import (
 from app_server.core.session.undo import UndoTask
 from app_server.core.session.user_input import as_words
 from app_server.core.session.user_shell import OwnShellTask, UserShellTask, run_with_users_rights
-from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
+from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
-from app_server.core.turn.transcript import Emits, StoredTranscript
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import SettingsChanged, TurnKind
 from protocol.engine.questions import ClientAnswer, KeepRule
-from protocol.events.turn import TurnAbortReason
 from protocol.ops import (
     AddToHistoryOp,
     CompactOp,
@@ -61,37 +55,20 @@ from protocol.ops import (
     UserTurnOp,
 )
 from protocol.policy import ReviewDecision
+from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
 
-class Actor(Protocol):
+@dataclass(frozen=True, slots=True)
+class Actor:
     """The session, as far as operations need it."""
 
     services: Services
     state: SessionState
-
-    @property
-    def active(self) -> ActiveTask | None: ...
-
-    async def interrupt(self, reason: TurnAbortReason = ...) -> None: ...
-
-    def emitter(self, submission: PendingOperation) -> TurnEmitter: ...
-
-    async def start(
-        self,
-        emitter: TurnEmitter,
-        task: SessionTask,
-        input_policy: InputPolicy = ...,
-        steered: Sequence[UserWords] = (),
-    ) -> None: ...
-
-    @property
-    def turn_waits(self) -> bool: ...
-
-    def put_back(self, submission: PendingOperation) -> None: ...
-
-    def background(self, work: Callable[[], Coroutine[None, None, None]], name: str) -> None: ...
+    queue: OperationQueue
+    tasks: TaskRunner
+    turns: TurnControl
 
 
 async def perform(actor: Actor, submission: PendingOperation) -> None:
@@ -115,7 +92,7 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
             await _begin_task(actor, submission, op)
         case AddToHistoryOp() | GetHistoryEntryRequestOp() | ListMcpToolsOp() | ListCustomPromptsOp():
             services, id = actor.services, submission.id
-            actor.background(lambda: queries.answer(services, id, op), name=op.type)
+            actor.tasks.in_background(lambda: queries.answer(services, id, op), name=op.type)
         case ResolveElicitationOp():
             actor.services.elicitations.resolve(op)
         case InterruptOp() | InterruptTurn() | ShutdownOp():
@@ -137,8 +114,8 @@ async def _of_threads(
             await _continue_goal(actor, submission)
         case ChangeSettings():
             _change(actor, submission, op.change)
-            if op.now and actor.active is not None and isinstance(actor.active.task, RegularTask):
-                actor.active.task.change_permissions(actor.state.settings)
+            if op.now and actor.tasks.active is not None and isinstance(actor.tasks.active.task, RegularTask):
+                actor.tasks.active.task.change_permissions(actor.state.settings)
         case AddItems():
             transcript = StoredTranscript(actor.state.history, actor.services.outbox)
             transcript.record(OperationEmitter(actor.services.outbox, submission.id), op.items)
@@ -155,25 +132,20 @@ async def _begin_task(
     services, state = actor.services, actor.state
     match op:
         case CompactOp():
-            await actor.start(turn.emitter, CompactTask(services, state, turn))
+            await actor.tasks.start(turn.emitter, CompactTask(services, state, turn))
         case UndoOp():
-            await actor.start(turn.emitter, UndoTask(services, state, turn))
+            await actor.tasks.start(turn.emitter, UndoTask(services, state, turn))
         case ReviewOp():
             task = ReviewTask(services, state, turn, op.review_request)
-            await actor.start(turn.emitter, task, InputPolicy.STEER)
+            await actor.tasks.start(turn.emitter, task, InputPolicy.STEER)
         case RunUserShellCommandOp():
-            await actor.start(turn.emitter, UserShellTask(services, state, turn, op.command))
+            await actor.tasks.start(turn.emitter, UserShellTask(services, state, turn, op.command))
         case _:
             assert_never(op)
 
 
-def remember(actor: Actor, emitter: Emits, words: UserWords) -> None:
-    """Words that came too late for their turn: the next request carries them."""
-    StoredTranscript(actor.state.history, actor.services.outbox).record(emitter, words.messages())
-
-
 def _turn(actor: Actor, submission: PendingOperation, output_schema: object = None) -> Turn:
-    return Turn(actor.emitter(submission), actor.state.settings, output_schema)
+    return Turn(actor.tasks.emitter(submission), actor.state.settings, output_schema)
 
 
 def _apply(actor: Actor, submission: PendingOperation, op: UserTurnOp | OverrideTurnContextOp) -> None:
@@ -217,38 +189,38 @@ def _change(actor: Actor, submission: PendingOperation, change: SettingsChange) 
 
 async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn) -> None:
     """A turn of its own, once the task that runs has ended: whether the words join that one was decided before."""
-    if actor.active is not None:
-        actor.active.postponed.append(submission)
+    if actor.tasks.active is not None:
+        actor.tasks.active.postponed.append(submission)
         return
     _change(actor, submission, op.change)
     turn = _turn(actor, submission, op.output_schema)
     _record_changes(actor, turn)
     if op.words is None and not submission.steered:
-        await actor.start(turn.emitter, NothingToDo())
+        await actor.tasks.start(turn.emitter, NothingToDo())
         return
     first, *more = [*([] if op.words is None else [op.words]), *submission.steered]
     actor.services.telemetry.user_prompt(message_text(first.message))
     task = RegularTask(actor.services, actor.state, turn, first, of_thread=True)
     turn_begins(actor.services, actor.state, asked_for=True)
-    await actor.start(turn.emitter, task, InputPolicy.STEER, steered=more)
+    await actor.tasks.start(turn.emitter, task, InputPolicy.STEER, steered=more)
 
 
 async def _continue_goal(actor: Actor, submission: PendingOperation) -> None:
-    if actor.active is not None or actor.turn_waits or not actor.state.goals.wants_turn:
+    if actor.tasks.active is not None or actor.turns.any_to_come or not actor.state.goals.wants_turn:
         return
     turn = _turn(actor, submission)
     _record_changes(actor, turn)
     task = RegularTask(actor.services, actor.state, turn, goal_words(actor.state), of_thread=True)
     turn_begins(actor.services, actor.state, asked_for=False)
-    await actor.start(turn.emitter, task, InputPolicy.STEER)
+    await actor.tasks.start(turn.emitter, task, InputPolicy.STEER)
 
 
 async def _run_shell(actor: Actor, submission: PendingOperation, op: RunShell) -> None:
     """Beside the turn that runs, if it is one of the agent's; after any other."""
-    services, state, active = actor.services, actor.state, actor.active
+    services, state, active = actor.services, actor.state, actor.tasks.active
     if active is None:
         turn = _turn(actor, submission)
-        await actor.start(turn.emitter, OwnShellTask(services, state, turn, op))
+        await actor.tasks.start(turn.emitter, OwnShellTask(services, state, turn, op))
     elif active.ending or active.kind is not TurnKind.REGULAR:
         active.postponed.append(submission)
     else:
@@ -259,7 +231,7 @@ async def _run_shell(actor: Actor, submission: PendingOperation, op: RunShell) -
 async def _user_input(
     actor: Actor, submission: PendingOperation, op: UserInputOp | UserTurnOp, schema: object
 ) -> None:
-    active = actor.active
+    active = actor.tasks.active
     if active is not None and (active.ending or active.input_policy is InputPolicy.QUEUE):
         # The words begin a turn of their own once that task has ended.
         active.postponed.append(submission)
@@ -269,20 +241,20 @@ async def _user_input(
         if active is None:
             turn = _turn(actor, submission)
             _record_changes(actor, turn)
-            await actor.start(turn.emitter, NothingToDo())
+            await actor.tasks.start(turn.emitter, NothingToDo())
         return
     words = await as_words(op.items)
     actor.services.telemetry.user_prompt(message_text(words.message))
-    if active is not None and active is actor.active and not active.ending:
+    if active is not None and active is actor.tasks.active and not active.ending:
         active.add_input(submission, words)
         return
     if active is not None:
-        actor.put_back(submission)  # the turn ended meanwhile; what it left waits too, in front of this
+        actor.queue.put_back(submission)  # the turn ended meanwhile; what it left waits too, in front of this
         return
     turn = _turn(actor, submission, schema)
     _record_changes(actor, turn)
     task = RegularTask(actor.services, actor.state, turn, words)
-    await actor.start(turn.emitter, task, InputPolicy.STEER)
+    await actor.tasks.start(turn.emitter, task, InputPolicy.STEER)
 
 
 def _record_changes(actor: Actor, turn: Turn) -> None:
@@ -310,8 +282,8 @@ async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
     elif op.decision is ReviewDecision.ABORT:
         tool = "apply_patch" if isinstance(op, PatchApprovalOp) else "shell"
         actor.services.telemetry.tool_decision(tool, id, op.decision.value, "user")
-        if actor.active is not None:
-            actor.active.emitter.decline(id)
-        await actor.interrupt()
+        if actor.tasks.active is not None:
+            actor.tasks.active.emitter.decline(id)
+        await actor.tasks.interrupt()
     else:
         broker.resolve(id, op.decision)

@@ -7,7 +7,7 @@ that opened it; for the model the output is kept until its next look.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import field, replace
 
 import anyio
@@ -17,8 +17,8 @@ from app_server.core.exec.command import ExecResult, Stream
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP, PtySession
 from app_server.core.tools.events import BegunItem, TurnEvents
-from app_server.core.tools.output_events import OutputDeltas, finished_command
-from protocol.engine.items import CommandExecution
+from app_server.core.tools.output_events import OutputDeltas, decode, finished_command
+from protocol.engine.items import CommandExecution, ItemStatus
 from protocol.records import dataclass
 
 MOST = 64
@@ -86,6 +86,13 @@ class Terminal:
             self.turn.complete(item)
         else:
             self.teller().complete_detached(item, begun, self.turn_id)
+
+    def cut(self, turn: TurnEvents) -> None:
+        """End the item, which goes on since an earlier turn, within this one: the command is killed."""
+        assert self.begun is not None
+        item = replace(self.item, status=ItemStatus.FAILED, output=decode(self.output.value()))
+        turn.complete_detached(item, self.begun, self.turn_id, cut=True)
+        self.begun, self.end_told = None, True
 
     def _take(self, chunk: bytes) -> None:
         self.output.add(chunk)
@@ -178,6 +185,20 @@ class Terminals:
         """Those that run between the model's calls, by number."""
         found = [terminal for terminal in self._open.values() if terminal.runs_on]
         return sorted(found, key=lambda terminal: terminal.number)
+
+    def kill(self, numbers: Collection[int] | None = None) -> bool:
+        """Kill those of these numbers that run between the model's calls, or all of them; whether there were any. The
+        end of each is emitted when it comes.
+        """
+        killed = [terminal for terminal in self.running_on() if numbers is None or terminal.number in numbers]
+        for terminal in killed:
+            terminal.pty.kill()
+        return bool(killed)
+
+    def cut_detached(self, turn: TurnEvents) -> None:
+        """The turn was interrupted: end the items of the commands that are killed with it."""
+        for terminal in self.detached():
+            terminal.cut(turn)
 
     def find(self, number: int) -> Terminal | None:
         """Look up a terminal and mark it as the most recently used."""

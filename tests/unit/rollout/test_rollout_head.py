@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app_server.core.git.revision import Revision
 from app_server.core.rollout import head
-from app_server.core.rollout.head import MAX_HEAD_LINES, Revision, StoredSummary, read_summary, summarise
+from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_summary, summarise
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.base import Json
 from protocol.origins import SessionOrigin

@@ -23,10 +23,12 @@ class OnlyAState:
     """As much of a session as a change of settings needs: busy, so that words wait."""
 
     def __init__(self) -> None:
-        self.active = ActiveTask(
-            emitter=TurnEmitter(cast(Any, None), "0", "turn", lambda: 0.0),
-            task=NothingToDo(),
-            input_policy=InputPolicy.QUEUE,
+        self.tasks = SimpleNamespace(
+            active=ActiveTask(
+                emitter=TurnEmitter(cast(Any, None), "0", "turn", lambda: 0.0),
+                task=NothingToDo(),
+                input_policy=InputPolicy.QUEUE,
+            )
         )
         self.told: list[SettingsChanged] = []
         self.services = SimpleNamespace(
@@ -78,5 +80,5 @@ async def test_a_user_turn_always_says_which_effort_it_wants() -> None:
     op = UserTurnOp.model_validate({**turn, "effort": "low"})
     await perform(cast(Any, actor), PendingOperation("2", op, "t"))
     assert actor.state.settings.effort is ReasoningEffort.LOW
-    assert [submission.id for submission in actor.active.postponed] == ["1", "2"]
+    assert [submission.id for submission in actor.tasks.active.postponed] == ["1", "2"]
     assert [(each.model, each.effort) for each in actor.told] == [("n", None), ("n", ReasoningEffort.LOW)]

@@ -104,7 +104,7 @@ async def _reopen(
 async def _notify_configured(
     context: ConversationContext, live: LiveConversation, opened: Opened, config: Config
 ) -> None:
-    log_id, count = await live.session.history_metadata()
+    log_id, count = await live.session.facts.history_metadata()
     notification = SessionConfiguredNotification(
         session_id=opened.conversation_id,
         model=opened.model,

@@ -27,7 +27,7 @@ async def terminals_list(
     """By number; the cursor is that of the last one. All of them unless a limit is given."""
     live = loaded(context, params.thread_id)
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
-    rest = [each for each in live.session.background_terminals() if each.number > after]
+    rest = [each for each in live.session.terminals.running_on() if each.number > after]
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
     adapter = context.loaded.adapter(live)
     return ThreadBackgroundTerminalsListResponse(
@@ -41,13 +41,13 @@ async def terminals_terminate(
 ) -> ThreadBackgroundTerminalsTerminateResponse:
     live = loaded(context, params.thread_id)
     number = _number(params.process_id, "invalid background terminal process id", "processId")
-    return ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.end_terminals({number}))
+    return ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.terminals.kill({number}))
 
 
 async def terminals_clean(
     context: ThreadContext, params: ThreadBackgroundTerminalsCleanParams
 ) -> ThreadBackgroundTerminalsCleanResponse:
-    loaded(context, params.thread_id).session.end_terminals()
+    loaded(context, params.thread_id).session.terminals.kill()
     return ThreadBackgroundTerminalsCleanResponse()
 
 

@@ -35,7 +35,7 @@ class FeatureContext:
         live = self.conversations.find(id)
         if live is None:
             raise thread_not_found(id)
-        return live.session.features
+        return live.session.facts.config.features
 
 
 async def experimental_feature_list(

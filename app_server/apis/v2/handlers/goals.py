@@ -27,7 +27,7 @@ async def thread_goal_set(
     )
     live.new_operation(context.make_adapter)  # what its turns ask is asked in this API
     try:
-        goal = live.session.set_goal(change)
+        goal = live.session.goal.set(change)
     except GoalRefused as error:
         raise invalid_request(str(error), "invalid_params", error.field) from error
     except NoGoal as error:
@@ -43,7 +43,7 @@ async def thread_goal_get(
     thread_id = parse_thread_id(params.thread_id)
     live = context.conversations.find(thread_id)
     if live is not None:
-        goal = live.session.goal
+        goal = live.session.goal.current
     else:
         try:
             path = await run_in_thread(find_rollout, context.config.home, thread_id)
@@ -58,4 +58,4 @@ async def thread_goal_clear(
 ) -> wire.ThreadGoalClearResponse:
     """A turn that runs for it goes on to its end."""
     live = loaded(context, params.thread_id)
-    return wire.ThreadGoalClearResponse(cleared=live.session.clear_goal())
+    return wire.ThreadGoalClearResponse(cleared=live.session.goal.clear())

@@ -46,7 +46,7 @@ class McpContext:
 
     def of_thread(self, thread_id: str) -> McpManager:
         """Those of a loaded thread. Raises RpcError."""
-        return self._thread(thread_id).session.mcp
+        return self._thread(thread_id).session.servers.manager
 
     @asynccontextmanager
     async def of(self, thread_id: str | None, names: Sequence[str]) -> AsyncIterator[McpManager]:
@@ -116,9 +116,9 @@ async def mcp_server_resource_read(
 async def config_mcp_server_reload(context: McpContext, params: NoParams) -> McpServerRefreshResponse:
     """All threads or, where the settings of one cannot be read any more, none. Raises ConfigError."""
     live = context.conversations.all()
-    configs = [context.config.load(each.session.request) for each in live]
+    configs = [context.config.load(each.session.facts.config.request) for each in live]
     for each, config in zip(live, configs, strict=True):
-        each.session.reload_servers(config.mcp_servers)
+        each.session.servers.reload(config.mcp_servers)
     return McpServerRefreshResponse()
 
 

@@ -87,8 +87,10 @@ async def thread_revert(
     was_subscribed, raw = before.subscribed(context.make_adapter), before.wants_raw(context.make_adapter)
     await before.hand_over()
     _tell_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
-    origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.settings))
-    live, opened = await context.conversations.open(before.session.config, origin, context.operation_ids())
+    origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.facts.settings))
+    live, opened = await context.conversations.open(
+        before.session.facts.config, origin, context.operation_ids()
+    )
     live.session.restore_usage(opened.initial_messages)
     live.unloads = True
     await context.seeds.follow(live, context.make_adapter)

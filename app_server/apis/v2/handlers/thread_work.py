@@ -62,7 +62,7 @@ async def thread_inject_items(
     if not params.items:
         raise invalid_request("items must not be empty", "invalid_params", "items")
     items = tuple(_response_item(n, raw) for n, raw in enumerate(params.items))
-    live.session.submit_request(live.new_operation(), AddItems(items))
+    live.session.submit(live.new_operation(), AddItems(items))
     return ThreadInjectItemsResponse()
 
 
@@ -78,7 +78,7 @@ async def thread_shell_command(
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
         raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "timeoutMs"})
     request = RunShell(params.command.strip(), timeout)
-    live.session.submit_request(live.new_operation(context.threads.make_adapter), request)
+    live.session.submit(live.new_operation(context.threads.make_adapter), request)
     return ThreadShellCommandResponse()
 
 
@@ -87,17 +87,17 @@ async def thread_settings_update(
 ) -> ThreadSettingsUpdateResponse:
     """They hold from the next turn on; `thread/settings/updated` says what is in force where something changed."""
     live = loaded(context.threads, params.thread_id)
-    change = settings_change(params, live.session)
-    live.session.submit_request(live.new_operation(), ChangeSettings(change))
+    change = settings_change(params, live.session.facts)
+    live.session.submit(live.new_operation(), ChangeSettings(change))
     return ThreadSettingsUpdateResponse()
 
 
 async def review_start(context: WorkContext, params: ReviewStartParams) -> ReviewStartResponse:
     """A turn of its own; it ends the one that runs."""
     live = loaded(context.threads, params.thread_id)
-    request = await _review_request(context, params.target, live.session.settings.cwd)
+    request = await _review_request(context, params.target, live.session.facts.settings.cwd)
     operation = live.new_operation(context.threads.make_adapter)
-    turn_id = live.session.submit_request(operation, ReviewOp(review_request=request))
+    turn_id = live.session.submit(operation, ReviewOp(review_request=request))
     return ReviewStartResponse(turn=review_turn(turn_id, request.user_facing_hint), review_thread_id=live.id)
 
 

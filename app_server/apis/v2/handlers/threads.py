@@ -119,7 +119,7 @@ async def thread_resume(
     turns = () if params.exclude_turns else await all_turns(context, live)
     response = ThreadResumeResponse(
         thread=await shown_thread(context, live, turns),
-        collaboration_mode=collaboration_mode(live.session.settings),
+        collaboration_mode=collaboration_mode(live.session.facts.settings),
         **in_force(live),
     )
     joined, usage = live, await usage_so_far(context, live)
@@ -129,8 +129,8 @@ async def thread_resume(
         joined.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
         if usage is not None:
             context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
-        if joined.session.goal is not None:
-            shown = shown_goal(joined.id, joined.session.goal)
+        if joined.session.goal.current is not None:
+            shown = shown_goal(joined.id, joined.session.goal.current)
             told = ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
             context.notifier.notify(THREAD_GOAL_UPDATED, told)
         context.warm_up.expect_turn()
@@ -243,17 +243,17 @@ def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkPara
 
 def in_force(live: LiveConversation) -> dict[str, object]:
     """The settings that the next turn starts from."""
-    settings = live.session.settings
+    settings = live.session.facts.settings
     return {
         "model": settings.model,
-        "model_provider": live.session.model_provider,
+        "model_provider": live.session.facts.config.provider.id,
         "cwd": settings.cwd,
         "approval_policy": spelling.shown_approval_policy(settings.approval_policy, settings.granular),
         "active_permission_profile": active_profile(settings.permission_profile),
         "approvals_reviewer": ApprovalsReviewer.USER,
         "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
         "reasoning_effort": spelling.shown_effort(settings.effort),
-        "instruction_sources": live.session.instruction_sources,
+        "instruction_sources": live.session.facts.instruction_sources,
         "runtime_workspace_roots": (settings.cwd,),
     }
 
@@ -262,7 +262,7 @@ async def usage_so_far(
     context: ThreadContext, live: LiveConversation
 ) -> ThreadTokenUsageUpdatedNotification | None:
     """What a thread that was there before cost, under its last turn; None where that is not known."""
-    usage = live.session.usage
+    usage = live.session.facts.usage
     if usage is None or live.rollout_path is None:
         return None
     newest = PageRequest(limit=1, newest_first=True)

@@ -38,17 +38,17 @@ async def turn_start(context: ThreadContext, params: TurnStartParams) -> TurnSta
         data = {"kind": "invalid_output_schema", "field": "outputSchema"}
         raise RpcError(INVALID_PARAMS, str(error), data) from error
     items = _inputs(params.input)
-    cwd = params.cwd or live.session.settings.cwd
+    cwd = params.cwd or live.session.facts.settings.cwd
     words = None
     if items:
         words = await words_with_attachments(items, params.client_user_message_id, cwd, context.skills)
-    change = settings_change(params, live.session)
+    change = settings_change(params, live.session.facts)
     request = StartTurn(words=words, change=change, output_schema=params.output_schema)
     # Nothing is awaited from here on: whether the words join a turn is decided at one moment, and the response is
     # queued before anything that the turn emits.
     operation = live.new_operation(context.make_adapter)
     try:
-        turn_id, _ = live.session.start_turn(operation, request)
+        turn_id, _ = live.session.turns.start(operation, request)
     except CoreError as error:
         raise _refused(error) from error
     return TurnStartResponse(turn=pending_turn(turn_id))
@@ -63,10 +63,10 @@ async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSte
         raise invalid_request("input must not be empty", "invalid_params", "input")
     _check_length(params.input)
     words = await words_with_attachments(
-        _inputs(params.input), params.client_user_message_id, live.session.settings.cwd, context.skills
+        _inputs(params.input), params.client_user_message_id, live.session.facts.settings.cwd, context.skills
     )
     try:
-        return TurnSteerResponse(turn_id=live.session.steer(params.expected_turn_id, words))
+        return TurnSteerResponse(turn_id=live.session.turns.steer(params.expected_turn_id, words))
     except CoreError as error:
         raise _refused(error) from error
 
@@ -75,7 +75,7 @@ async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) ->
     """Answered at once: the end of the turn is told by `turn/completed`."""
     live = loaded(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
-        live.session.interrupt_turn(live.new_operation(), params.turn_id)
+        live.session.turns.interrupt(live.new_operation(), params.turn_id)
     except CoreError as error:
         raise _refused(error) from error
     return TurnInterruptResponse()
@@ -85,7 +85,7 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
     """The thread that runs the turn, for clients that name no thread."""
     parse_thread_id(turn_id)
     for live in context.conversations.all():
-        if live.session.current_turn_id == turn_id:
+        if live.session.turns.current_id == turn_id:
             return live
     raise invalid_request("no active turn to interrupt", "no_active_turn")
 
