@@ -117,16 +117,14 @@ def _make_private(path: Path) -> None:
 
 
 def _connect(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cache_size = -8192")
-    return connection
+    """Reads nothing yet."""
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    """Makes them in an empty file; False for a file of another version."""
+    """Makes them in an empty file; False for a file of another version. Raises `sqlite3.Error`."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cache_size = -8192")
     connection.execute("PRAGMA page_size = 16384")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
