@@ -75,7 +75,7 @@ threads = st.builds(
 
 def thread(n: int = 1, **over: Json) -> StoredThread:
     """`state`, `model` and `effort`, or fields of the head."""
-    of_thread = {"model": None, "effort": None, "state": STATE}
+    of_thread: dict[str, Json] = {"model": None, "effort": None, "state": STATE}
     of_thread |= {key: over.pop(key) for key in list(over) if key in of_thread}
     head = {
         "conversation_id": conversation_id(n),

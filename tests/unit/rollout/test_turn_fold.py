@@ -321,11 +321,11 @@ def test_times_that_are_not_known_are_none() -> None:
 
 def test_the_turn_that_runs() -> None:
     fold = TurnFold()
-    assert fold.running is None
-    fold.apply(STARTED)
-    assert fold.running == TurnRecord(id="t", kind=TurnKind.REVIEW, started_at=5.0)
-    fold.apply(ended())
-    assert fold.running is None
+    running = [fold.running]
+    for event in (STARTED, ended()):
+        fold.apply(event)
+        running.append(fold.running)
+    assert running == [None, TurnRecord(id="t", kind=TurnKind.REVIEW, started_at=5.0), None]
 
 
 def test_events_outside_of_turns_are_passed_over() -> None:
