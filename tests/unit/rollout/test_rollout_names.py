@@ -178,6 +178,13 @@ def test_only_regular_files_with_such_names_may_be_rollouts(tmp_path: Path) -> N
     assert [may_be_rollout(each) for each in (name(1), name(1)[:-1], "r" + name(1))] == [True, False, False]
 
 
+def test_ids_sort_without_regard_to_case(tmp_path: Path) -> None:
+    names = [f"rollout-{NAME.stamp}-{letter}{ID[1:]}.jsonl" for letter in "aBcD"]
+    for each in names:
+        (tmp_path / each).touch()
+    assert names_in(str(tmp_path)) == names
+
+
 # --- one by id
 def id_made(moment: datetime) -> ConversationId:
     text = f"{int(moment.timestamp() * 1000):012x}"

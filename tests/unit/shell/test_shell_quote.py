@@ -28,6 +28,7 @@ SHELL_WORDS = st.lists(st.text(alphabet="ab '\"\\$`!^~#{}=,\n\t;|&%é]", max_siz
         (["--lines=5"], "'--lines=5'"),
         (["a:b@c+d_e.f/g-h]"], "a:b@c+d_e.f/g-h]"),
         (["it's"], '"it\'s"'),
+        (["it'sX"], '"it\'sX"'),
         (["$HOME"], "'$HOME'"),
         (["a\\b"], '"a\\\\b"'),
         (["a\"b'c"], '"a\\"b\'c"'),
