@@ -150,13 +150,13 @@ class _Words:
     def _fed_text(self, node: Node) -> str:
         here_strings = [child for child in node.children if child.type == "herestring_redirect"]
         parts = ["".join(self.words(child.children[-1])) for child in here_strings]
+        bodies = [body for redirection in _redirections(node) for body in redirection.children]
         parent = node.parent
         if parent is not None and parent.type == "redirected_statement":
-            bodies = [body for redirect in parent.children for body in redirect.children]
-        elif parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
-            bodies = parent.parent.children
-        else:
-            bodies = []
+            parent = parent.parent
+        # The parser places the rest of a pipeline that begins with the reader of a here-document inside of that.
+        if parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
+            bodies += parent.parent.children
         return "\n".join(
             (*parts, *(text_of(body, self._source) for body in bodies if body.type == "heredoc_body"))
         )

@@ -175,6 +175,8 @@ DESTRUCTIVE = [
     "bash <<'EOF'\nrm -rf x\nEOF",
     "bash -s <<EOF\nrm -rf x\nEOF",
     "cat <<EOF | sh\nrm -rf x\nEOF",
+    "cat <<EOF | sh > log\nrm -rf x\nEOF",
+    "cd x && bash <<EOF\nrm -rf x\nEOF",
     "rm \\\n -rf x",
     "echo hi # c\nrm -rf x",
     "x='a\nb'; rm -rf d",

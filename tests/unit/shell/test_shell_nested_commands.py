@@ -52,6 +52,7 @@ def test_commands_are_found_in_their_order(script: str, commands: list[list[str]
         ("a $'x\\ty'", ["a", "x\ty"]),
         ("a $'\\x41'", ["a", "A"]),
         ('a $"x"', ["a", "x"]),
+        ('a "x\\$y\\\\"', ["a", "x$y\\"]),
         ("a {b,c}", ["a", "b", "c"]),
         ("a {b,,c}", ["a", "b", "c"]),
         ("a x{b,c}", ["a", "x{b,c}"]),
@@ -130,6 +131,7 @@ def test_a_script_with_a_syntax_error_is_not_clean() -> None:
         ("a | bash > f", [("a",)]),
         ("a && bash", []),
         ("a | env bash", [("a",)]),
+        ("cat <<EOF | a b | bash > f\nx\nEOF", [("a", "b")]),
     ],
 )
 def test_what_feeds_an_interpreter_is_known(script: str, feeders: list[tuple[str, ...]]) -> None:
@@ -155,6 +157,11 @@ def test_only_the_nearest_stages_of_a_pipeline_are_looked_at() -> None:
         ("bash <<EOF\na\nb\nEOF", "a\nb\n"),
         ("bash -s <<'EOF' > f\na\nEOF", "a\n"),
         ("cat <<EOF | bash\na\nEOF", "a\n"),
+        ("cat <<EOF | bash > f\na\nEOF", "a\n"),
+        ("cd x && bash <<EOF\na\nEOF", "a\n"),
+        ("true | bash <<EOF\na\nEOF", "a\n"),
+        ("bash f; cat <<EOF\na\nEOF", ""),
+        ("bash f && cat <<EOF\na\nEOF", ""),
         ("bash f", ""),
     ],
 )
