@@ -70,7 +70,7 @@ def block(
         ("import os", 0, ("import os", "import os")),
     ],
 )
-def test_levels_go_up(anchor: str, levels: int, ends: tuple[str, str]) -> None:
+def test_each_level_selects_the_next_enclosing_block(anchor: str, levels: int, ends: tuple[str, str]) -> None:
     assert block(PYTHON, anchor, levels=levels) == ends
 
 
