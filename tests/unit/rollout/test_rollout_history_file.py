@@ -173,3 +173,12 @@ def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert history.metadata()[1] == 3
     monkeypatch.setattr(history_file, "MAX_HISTORY_BYTES", 0)
     assert history.metadata()[1] == 0
+
+
+def test_a_long_history_is_read_whole(tmp_path: Path) -> None:
+    history = filled(tmp_path, 1)
+    long = entry(1, "x" * (3 << 20))
+    history.append(long)
+    history.append(entry(2))
+    log_id, count = history.metadata()
+    assert (count, history.lookup(log_id, 1) == long, history.lookup(log_id, 2)) == (3, True, entry(2))
