@@ -82,7 +82,10 @@ class IndexFile:
                 connection = _connect(f"file:{quote(str(self._path))}?mode=rw")
             except (OSError, sqlite3.Error) as error:
                 log.info("the index of threads cannot be opened: %s", error)
-                return None
+                if type(error) is not sqlite3.DatabaseError:
+                    return None
+                _remove(self._path)  # it is damaged
+                continue
             try:
                 if _has_tables(connection):
                     self.generation += 1
@@ -117,14 +120,16 @@ def _make_private(path: Path) -> None:
 
 
 def _connect(uri: str) -> sqlite3.Connection:
-    """Reads nothing yet."""
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cache_size = -8192")
+    return connection
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    """Makes them in an empty file; False for a file of another version. Raises `sqlite3.Error`."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA cache_size = -8192")
+    """Makes them in an empty file; False for a file of another version."""
     connection.execute("PRAGMA page_size = 16384")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")

@@ -247,22 +247,16 @@ def test_a_place_beyond_all_times_is_no_error(database: sqlite3.Connection) -> N
     assert listed(database, start=start, request={"by_change": True}) == [1]
 
 
-def test_a_row_has_what_was_noted_and_where_it_stands(database: sqlite3.Connection) -> None:
+def test_a_row_has_what_was_noted(database: sqlite3.Connection) -> None:
     put(database, 1, thread(1))
     wanted = ThreadFilter(sources=frozenset({"cli"}), default_provider="p")
-    for by_change, place in (
-        (False, ListKey(stamp(1), conversation_id(1))),
-        (True, ListKey.of_change(3, conversation_id(1))),
-    ):
-        query = IndexQuery.of(ListRequest(filter=wanted, by_change=by_change), [])
-        [entry] = query.fetch(database, None, 9)
-        assert (entry.name, entry.known, entry.state) == (
-            RolloutName(stamp(1), ConversationId(conversation_id(1))),
-            SHOWN,
-            STATE,
-        )
-        assert entry.summary == to_summary(thread(1))
-        assert query.key(entry) == place
+    [entry] = IndexQuery.of(ListRequest(filter=wanted), []).fetch(database, None, 9)
+    assert (entry.name, entry.known, entry.state) == (
+        RolloutName(stamp(1), ConversationId(conversation_id(1))),
+        SHOWN,
+        STATE,
+    )
+    assert entry.summary == to_summary(thread(1))
 
 
 def test_what_was_not_read_yet_begins_with_the_newest(database: sqlite3.Connection) -> None:
