@@ -30,7 +30,6 @@ from app_server.core.rollout.turn_pages import (
     TurnHistory,
     open_history,
     parse_cursor,
-    used_ids,
 )
 from protocol.base import Json
 from protocol.engine.codec import item_to_value
@@ -331,14 +330,6 @@ def test_a_turn_that_the_file_does_not_end_was_interrupted(tmp_path: Path) -> No
     with open_history(path, THREAD, TurnIndexes()) as history:
         (turn,) = history.turns(PageRequest()).rows
     assert turn.state is TurnState.INTERRUPTED
-
-
-def test_the_ids_that_a_file_uses(tmp_path: Path) -> None:
-    image = {"type": "turn_item", "turn_id": "t", "item": item_to_value(ImageView("i", "/x.png"))}
-    path = stored(tmp_path / "r", image, image)
-    assert used_ids(path, THREAD, TurnIndexes()).begin("i") == "i-3"
-    with pytest.raises(RolloutUnreadable, match=r"none: no such file or directory$"):
-        used_ids(tmp_path / "none", THREAD, TurnIndexes())
 
 
 @given(st.text(st.characters(codec="utf-8")), st.booleans())
