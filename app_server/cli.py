@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         case "generate-json-schema" | "generate-ts":
             return _generate(args.command, Path(args.out), experimental=args.experimental)
         case "inspect":
-            from app_server.inspector.command import run_inspector  # noqa: PLC0415  a server needs none of it
+            from app_server.inspector.inspect_command import run_inspector  # noqa: PLC0415  a server needs none of it
 
             return run_inspector(args)
         case "login":

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 
 from app_server.inspector.frames import Source
-from app_server.inspector.records import FROM, Record
-from app_server.inspector.rules.order import OrderChecker, Requests, Said, Violation
+from app_server.inspector.rules.order import OrderChecker, Requests, Violation, WireMessage
 from app_server.inspector.rules.rpc_rules import RPC_RULES, RPC_RULES_OF_THE_END
 from app_server.inspector.rules.session_rules import SESSION_RULES
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
+from app_server.inspector.session_records import FROM, Record
 from app_server.inspector.shapes import SCHEMA, Shapes
 from app_server.inspector.subjects import NONE, Subject, Subjects
 from protocol.base import Json
@@ -23,7 +23,7 @@ LONGEST_TEXT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SessionEntry:
     """A record with what was found out about it."""
 
     number: int
@@ -79,7 +79,7 @@ class Analyzer:
         )
         self._client_left = False
 
-    def entry(self, record: Record, message: Json) -> Entry:
+    def entry(self, record: Record, message: Json) -> SessionEntry:
         """`message` is what the record holds, or None."""
         self._number += 1
         if record.form == "event":
@@ -87,13 +87,13 @@ class Analyzer:
         if record.form != "message":
             is_wrong = record.source in (Source.CLIENT, Source.SERVER) and record.text.strip()
             wrong = ((SCHEMA, "no JSON"),) if is_wrong else ()
-            return Entry(self._number, record, "text", "", -1, -1, NONE, wrong)
+            return SessionEntry(self._number, record, "text", "", -1, -1, NONE, wrong)
         if not isinstance(message, dict):
             wrong = ((SCHEMA, "a message is an object"),)
-            return Entry(self._number, record, "text", "", -1, -1, NONE, wrong)
+            return SessionEntry(self._number, record, "text", "", -1, -1, NONE, wrong)
         return self._message(record, message)
 
-    def _message(self, record: Record, message: Json) -> Entry:
+    def _message(self, record: Record, message: Json) -> SessionEntry:
         sent = record.source is Source.CLIENT
         said = self._requests.said(sent, message)
         if said.method == "initialize" and "protocolVersion" in said.params:
@@ -101,7 +101,7 @@ class Analyzer:
         request, latency = self._pair(said, record.at)
         violations = (*self._shapes.violations(said), *self._order.see(said))
         subject = self._subjects.of(said)
-        return Entry(
+        return SessionEntry(
             self._number,
             record,
             _kind(said),
@@ -112,7 +112,7 @@ class Analyzer:
             violations,
         )
 
-    def _pair(self, said: Said, at: float) -> tuple[int, float]:
+    def _pair(self, said: WireMessage, at: float) -> tuple[int, float]:
         """The number of the request that this answers, and the milliseconds since; -1 twice if it answers none."""
         if "id" not in said.message:
             return -1, -1
@@ -123,15 +123,15 @@ class Analyzer:
         number, asked = self._open.pop((not said.sent, key), (-1, 0.0))
         return (-1, -1) if number < 0 else (number, at - asked)
 
-    def _event(self, record: Record, event: Json) -> Entry:
+    def _event(self, record: Record, event: Json) -> SessionEntry:
         """What is missing at the end is wrong if the client was still there."""
         name = event.get("event", "") if isinstance(event, dict) else ""
         self._client_left |= name == "ended" and event.get("source") == "client"
         missing = self._order.end() if name == "exited" and not self._client_left else ()
-        return Entry(self._number, record, "event", name, -1, -1, NONE, tuple(missing))
+        return SessionEntry(self._number, record, "event", name, -1, -1, NONE, tuple(missing))
 
 
-def _kind(said: Said) -> str:
+def _kind(said: WireMessage) -> str:
     if said.method:
         return "request" if "id" in said.message else "notification"
     return "error" if "error" in said.message else "answer"

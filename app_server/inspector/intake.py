@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app_server.inspector.analysis import Analyzer
+from app_server.inspector.frame_reader import StreamReader
 from app_server.inspector.frames import Frame
 from app_server.inspector.session_file import Recorder
 from app_server.inspector.store import EntryStore
-from app_server.inspector.stream import StreamReader
 
 
 class Intake:

@@ -46,9 +46,9 @@ async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, 
         store.end()
 
     # What serves the page is an extra.
-    sessions = importlib.import_module("app_server.inspector.sessions")
+    sessions = importlib.import_module("app_server.inspector.shown_sessions")
     serving = importlib.import_module("app_server.inspector.serving")
-    await serving.serve_page(sessions.Sessions(store, store.head.server, None), url_file, until)
+    await serving.serve_page(sessions.ShownSessions(store, store.head.server, None), url_file, until)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -22,10 +22,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app_server.inspector.guard import HEADERS, Guard
-from app_server.inspector.records import NotASession
 from app_server.inspector.scenario import as_test, steps_of
 from app_server.inspector.session_file import session_lines
-from app_server.inspector.sessions import Sessions
+from app_server.inspector.session_records import NotASession
+from app_server.inspector.shown_sessions import ShownSessions
 from app_server.inspector.store import EntryStore
 
 _HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -61,7 +61,7 @@ class Guarded:
         await app(scope, receive, send_with_headers)
 
 
-def page_app(sessions: Sessions, guard: Guard, group: TaskGroup) -> ASGIApp:
+def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp:
     """`group` is where replays run."""
 
     def of_session(
@@ -118,7 +118,7 @@ async def _body(request: Request) -> bytes | None:
     return bytes(body)
 
 
-def _about(sessions: Sessions) -> Callable[[Request, EntryStore], Awaitable[Response]]:
+def _about(sessions: ShownSessions) -> Callable[[Request, EntryStore], Awaitable[Response]]:
     async def about(request: Request, store: EntryStore) -> Response:
         return JSONResponse(
             {

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pprint import pformat
 
 from app_server.inspector.frames import Source
-from app_server.inspector.records import Record
-from app_server.inspector.rules.order import Requests, Said
+from app_server.inspector.rules.order import Requests, WireMessage
 from app_server.inspector.session_file import SessionHead
+from app_server.inspector.session_records import Record
 from app_server.inspector.subjects import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
 from protocol.base import Json
 from protocol.records import dataclass
@@ -49,7 +49,7 @@ class Receive:
 Step = Send | Receive
 
 
-def key_of(said: Said, subject: Subject) -> Key | None:
+def key_of(said: WireMessage, subject: Subject) -> Key | None:
     """What a message of the server counts as."""
     if said.method and "id" in said.message:
         return "request", said.method
@@ -146,7 +146,7 @@ Runs with pytest. Change SERVER to what should be tested, and the steps to what 
 waited for. Ids that the server gave are replaced by those that it gives when this runs. Secrets were masked.
 """
 
-from app_server.inspector.replay import play
+from app_server.inspector.session_replay import play
 from app_server.inspector.scenario import Receive, Send
 
 SERVER = {server}

@@ -11,13 +11,13 @@ import anyio
 import uvicorn
 
 from app_server.inspector.page_server import new_guard, page_app
-from app_server.inspector.sessions import Sessions
+from app_server.inspector.shown_sessions import ShownSessions
 
 GRACE = 1
 """Seconds that streams have to end."""
 
 
-async def serve_page(sessions: Sessions, url_file: str, until: Callable[[], Awaitable[None]]) -> None:
+async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[], Awaitable[None]]) -> None:
     """Serve until `until` returns. The address goes to stderr, and to a file that only the user may read."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app_server.inspector.rules.order import Said, Violation
+from app_server.inspector.rules.order import Violation, WireMessage
 from protocol.acp.methods import TABLE as SESSIONS
 from protocol.base import Json, Model
 from protocol.events.msg import EVENTS
@@ -33,12 +33,12 @@ class Shapes:
     def __init__(self) -> None:
         self._methods = _Methods(CONVERSATIONS, THREADS)
 
-    def violations(self, said: Said) -> list[Violation]:
+    def violations(self, said: WireMessage) -> list[Violation]:
         if said.method == "initialize" and "protocolVersion" in said.params:
             self._methods = _Methods(SESSIONS)
         return list(self._violations(said))
 
-    def _violations(self, said: Said) -> Iterator[Violation]:
+    def _violations(self, said: WireMessage) -> Iterator[Violation]:
         message, methods = said.message, self._methods
         if said.method.startswith(EVENT_PREFIX) and not said.sent:
             yield from _event(said)
@@ -74,7 +74,7 @@ class _Methods:
         self.server_notifications = merged("server_notifications")
         self.without_model = {*merged("client_notifications"), *UNPUBLISHED}
 
-    def params(self, said: Said) -> type[Model] | None:
+    def params(self, said: WireMessage) -> type[Model] | None:
         is_request = "id" in said.message
         if said.sent:
             row = self.client_requests.get(said.method) if is_request else None
@@ -82,12 +82,12 @@ class _Methods:
             row = (self.server_requests if is_request else self.server_notifications).get(said.method)
         return None if row is None else row.params
 
-    def result(self, said: Said) -> type[Model] | None:
+    def result(self, said: WireMessage) -> type[Model] | None:
         row = (self.server_requests if said.sent else self.client_requests).get(said.answers)
         return None if row is None else row.result
 
 
-def _event(said: Said) -> Iterator[Violation]:
+def _event(said: WireMessage) -> Iterator[Violation]:
     event = said.params.get("msg")
     kind = event.get("type") if isinstance(event, dict) else None
     model = EVENTS.get(kind) if isinstance(kind, str) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import anyio
 
-from app_server.inspector.analysis import Entry
+from app_server.inspector.analysis import SessionEntry
 from app_server.inspector.session_file import SessionHead
 
 MOST_ENTRIES = 250_000
@@ -22,13 +22,13 @@ class EntryStore:
     def __init__(self, head: SessionHead, *, most: int = MOST_ENTRIES, most_bytes: int = MOST_BYTES) -> None:
         self.head = head
         self.ended = False
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[SessionEntry] = deque()
         self._first = 0  # the number of the first that is kept
         self._size = 0
         self._most, self._most_bytes = most, most_bytes
         self._changed = anyio.Event()
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[SessionEntry]) -> None:
         for entry in entries:
             self._entries.append(entry)
             self._size += len(entry.record.text)
@@ -46,7 +46,7 @@ class EntryStore:
         self._changed.set()
         self._changed = anyio.Event()
 
-    def after(self, number: int) -> tuple[int, list[Entry]]:
+    def after(self, number: int) -> tuple[int, list[SessionEntry]]:
         """The next entries from a number on, and how many between are not kept any more."""
         start = max(number, self._first)
         here = start - self._first
@@ -64,9 +64,9 @@ class EntryStore:
             await self._changed.wait()
         return True
 
-    def entry(self, number: int) -> Entry | None:
+    def entry(self, number: int) -> SessionEntry | None:
         at = number - self._first
         return self._entries[at] if 0 <= at < len(self._entries) else None
 
-    def all(self) -> list[Entry]:
+    def all(self) -> list[SessionEntry]:
         return list(self._entries)

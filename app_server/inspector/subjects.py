@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from app_server.inspector.rules.order import Said
+from app_server.inspector.rules.order import WireMessage
 from protocol.base import Json
 from protocol.records import dataclass
 
@@ -44,7 +44,7 @@ class Subjects:
         self._asked: dict[tuple[bool, str], Subject] = {}
         self._prompts: dict[str, str] = {}
 
-    def of(self, said: Said) -> Subject:
+    def of(self, said: WireMessage) -> Subject:
         if not said.method:
             return self._of_answer(said)
         if said.method.startswith(EVENT_PREFIX):
@@ -57,7 +57,7 @@ class Subjects:
             self._asked[said.sent, json.dumps(said.message["id"])] = subject
         return subject
 
-    def _of_answer(self, said: Said) -> Subject:
+    def _of_answer(self, said: WireMessage) -> Subject:
         asked = self._asked.pop((not said.sent, json.dumps(said.message.get("id"))), NONE)
         result = said.result if isinstance(said.result, dict) else {}
         thread = _id_of(result, "thread") or result.get("conversationId") or result.get("sessionId")
@@ -69,7 +69,7 @@ class Subjects:
             asked.thread or _text(thread), asked.turn or _text(turn), asked.item, asked.kind, phase
         )
 
-    def _of_session(self, said: Said) -> Subject:
+    def _of_session(self, said: WireMessage) -> Subject:
         session = _text(said.params["sessionId"])
         if said.method == "session/prompt" and "id" in said.message:
             self._prompts[session] = f"prompt {said.message['id']}"
@@ -88,7 +88,7 @@ class Subjects:
         return Subject(session, turn, _text(update["toolCallId"]), _text(update.get("kind")), phase)
 
 
-def _of_thread(said: Said) -> Subject:
+def _of_thread(said: WireMessage) -> Subject:
     """Of the thread API, and requests of the conversation API."""
     params, method = said.params, said.method
     item = params.get("item")
@@ -109,7 +109,7 @@ def _of_thread(said: Said) -> Subject:
     )
 
 
-def _of_event(said: Said) -> Subject:
+def _of_event(said: WireMessage) -> Subject:
     """Of the conversation API; a turn is the operation that began it."""
     event = said.params.get("msg")
     event = event if isinstance(event, dict) else {}

@@ -1,7 +1,7 @@
 """How order rules are applied: each sees every message of one connection once, and says what is wrong with it. Pure.
 
-A rule is a function that makes a `Check`. The check keeps what it has to remember, and gives the violations by a message
-as texts. A message of the wrong shape is none of its business: the schema check names it.
+A rule is a function that makes a `Check`. The check keeps what it has to remember, and gives the violations of a
+message as texts. A message of the wrong shape is none of its business: the schema check names it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WireMessage:
     """One message, with what rules want to know of it."""
 
     position: int
@@ -33,7 +33,7 @@ class Said:
     """Of an answer that is no error; else None."""
 
 
-Check = Callable[[Said], Iterator[str]]
+Check = Callable[[WireMessage], Iterator[str]]
 Rule = Callable[[], Check]
 AtTheEnd = Callable[[], Iterator[str]]
 RuleOfTheEnd = Callable[[], tuple[Check, AtTheEnd]]
@@ -49,7 +49,7 @@ class Requests:
         self._asked: dict[tuple[bool, str], tuple[str, int]] = {}
         self._position = -1
 
-    def said(self, sent: bool, message: dict[str, Json]) -> Said:
+    def said(self, sent: bool, message: dict[str, Json]) -> WireMessage:
         self._position += 1
         method = message.get("method")
         params = message.get("params")
@@ -61,7 +61,7 @@ class Requests:
             else:
                 answers, asked_at = self._asked.pop((not sent, key), ("", -1))
                 result = message.get("result")
-        return Said(
+        return WireMessage(
             self._position,
             sent,
             message,
@@ -82,7 +82,7 @@ class OrderChecker:
         self._checks += [(name, check) for name, check, _ in ends]
         self._ends = [(name, end) for name, _, end in ends]
 
-    def see(self, said: Said) -> list[Violation]:
+    def see(self, said: WireMessage) -> list[Violation]:
         return [(name, problem) for name, check in self._checks for problem in _problems(check, said)]
 
     def end(self) -> list[Violation]:
@@ -90,7 +90,7 @@ class OrderChecker:
         return [(name, problem) for name, end in self._ends for problem in end()]
 
 
-def _problems(check: Check, said: Said) -> list[str]:
+def _problems(check: Check, said: WireMessage) -> list[str]:
     try:
         return list(check(said))
     except (KeyError, TypeError, AttributeError, IndexError, ValueError):

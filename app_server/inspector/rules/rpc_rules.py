@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, Said
+from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage
 
 
-def _key(said: Said) -> tuple[bool, str]:
+def _key(said: WireMessage) -> tuple[bool, str]:
     """Who asked, and under which id."""
     return said.sent == bool(said.method), json.dumps(said.message["id"])
 
@@ -19,7 +19,7 @@ def rpc_01_an_answer_has_one_request() -> Check:
     """
     asked: set[tuple[bool, str]] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if said.message.get("id") is None:
             return
         if not said.message.keys() & {"result", "error"}:
@@ -36,7 +36,7 @@ def rpc_01_an_answer_has_one_request() -> Check:
 def rpc_02_an_id_is_used_once_at_a_time() -> Check:
     asked: set[tuple[bool, str]] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if said.message.get("id") is None:
             return
         key = _key(said)
@@ -51,7 +51,7 @@ def rpc_02_an_id_is_used_once_at_a_time() -> Check:
 
 
 def rpc_03_an_answer_is_a_result_or_an_error() -> Check:
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if (
             "id" in said.message
             and not said.method
@@ -66,7 +66,7 @@ def rpc_04_every_request_is_answered() -> tuple[Check, AtTheEnd]:
     """Of the client; what the server asks may become pointless."""
     open_requests: dict[str, str] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if said.sent and said.method and said.message.get("id") is not None:
             open_requests[json.dumps(said.message["id"])] = said.method
         elif not said.sent and not said.method:

@@ -6,7 +6,7 @@ import json
 import os.path
 from collections.abc import Iterator, Sequence
 
-from app_server.inspector.rules.order import Check, Rule, Said
+from app_server.inspector.rules.order import Check, Rule, WireMessage
 from protocol.base import Json
 
 AT_ANY_TIME = frozenset(
@@ -31,7 +31,7 @@ class _Open:
     def __init__(self) -> None:
         self._asked: dict[str, tuple[str, Json]] = {}
 
-    def see(self, said: Said) -> None:
+    def see(self, said: WireMessage) -> None:
         if said.sent and said.method and "id" in said.message:
             self._asked[json.dumps(said.message["id"])] = (said.method, said.params.get("sessionId"))
         elif not said.sent and not said.method:
@@ -47,7 +47,7 @@ class _Calls:
     def __init__(self) -> None:
         self.states: dict[tuple[str, str], str] = {}
 
-    def see(self, said: Said) -> None:
+    def see(self, said: WireMessage) -> None:
         """Call it after the check."""
         if said.sent and said.method in OPENS_SESSIONS:
             session = said.params.get("sessionId")
@@ -60,12 +60,12 @@ class _Calls:
             self.states[key] = update.get("status") or self.states.get(key) or "pending"
 
 
-def _update(said: Said) -> Json | None:
+def _update(said: WireMessage) -> Json | None:
     return said.params["update"] if not said.sent and said.method == "session/update" else None
 
 
 def session_01_every_message_has_the_version() -> Check:
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not said.sent and said.message.get("jsonrpc") != "2.0":
             yield "without the version of JSON-RPC"
 
@@ -76,7 +76,7 @@ def session_02_a_session_is_known_by_an_answer() -> Check:
     """A message names no session that no answer has named, unless the client asked for it by name."""
     known: set[str] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         session = said.params.get("sessionId")
         if said.sent and said.method in OPENS_SESSIONS and isinstance(session, str):
             known.add(session)
@@ -91,7 +91,7 @@ def session_02_a_session_is_known_by_an_answer() -> Check:
 def session_03_a_question_follows_its_call() -> Check:
     calls = _Calls()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not said.sent and said.method == "session/request_permission":
             call = said.params["toolCall"]["toolCallId"]
             if (said.params.get("sessionId"), call) not in calls.states:
@@ -102,7 +102,7 @@ def session_03_a_question_follows_its_call() -> Check:
 
 
 def session_04_a_question_offers_each_option_once() -> Check:
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not said.sent and said.method == "session/request_permission":
             ids = [option["optionId"] for option in said.params["options"]]
             if len(set(ids)) < len(ids) or not ids:
@@ -114,7 +114,7 @@ def session_04_a_question_offers_each_option_once() -> Check:
 def session_05_no_call_is_open_after_its_prompt() -> Check:
     calls, asked = _Calls(), _Open()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         prompt_of = _prompt_answered(said, sessions)
         asked.see(said)
         if prompt_of is not None and not asked.running("session/prompt", prompt_of):
@@ -127,7 +127,7 @@ def session_05_no_call_is_open_after_its_prompt() -> Check:
     return check
 
 
-def _prompt_answered(said: Said, sessions: dict[str, Json]) -> Json | None:
+def _prompt_answered(said: WireMessage, sessions: dict[str, Json]) -> Json | None:
     """The session whose prompt this answers; `sessions` remembers those of prompts, by the ids of their requests."""
     id = json.dumps(said.message.get("id"))
     if said.sent and said.method == "session/prompt":
@@ -140,7 +140,7 @@ def _prompt_answered(said: Said, sessions: dict[str, Json]) -> Json | None:
 def session_06_updates_belong_to_a_prompt() -> Check:
     asked = _Open()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         asked.see(said)
         update = _update(said)
         if update is None or update["sessionUpdate"] in AT_ANY_TIME:
@@ -153,7 +153,7 @@ def session_06_updates_belong_to_a_prompt() -> Check:
 
 
 def session_07_what_is_current_is_offered() -> Check:
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         told = said.result if isinstance(said.result, dict) else _update(said)
         if said.sent or told is None:
             return
@@ -170,7 +170,7 @@ def session_07_what_is_current_is_offered() -> Check:
 def session_08_a_call_is_announced_once_and_goes_forward() -> Check:
     calls = _Calls()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         update = _update(said)
         if update is not None and update["sessionUpdate"] in ("tool_call", "tool_call_update"):
             status = update.get("status")
@@ -191,7 +191,7 @@ def _goes_back(before: str, status: str) -> bool:
 
 
 def session_09_paths_are_absolute() -> Check:
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         update = _update(said)
         if update is not None and update["sessionUpdate"] in ("tool_call", "tool_call_update"):
             places = [*(update.get("locations") or []), *(update.get("content") or [])]

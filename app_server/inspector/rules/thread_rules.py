@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, Said
+from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage
 from protocol.base import Json
 
 BEGINS_WITHOUT_WORDS = (
@@ -24,13 +24,13 @@ HAS_NO_RESOLVED = ("item/tool/call",)
 LEAVES_THREADS = ("thread/unsubscribe", "thread/delete", "thread/archive")
 
 
-def _heard(said: Said) -> bool:
+def _heard(said: WireMessage) -> bool:
     """Whether it is a notification or a request of the server, in the thread API."""
     method = said.method
     return not said.sent and (("/" in method and not method.startswith("codex/event/")) or method == "error")
 
 
-def _opened(said: Said) -> str | None:
+def _opened(said: WireMessage) -> str | None:
     """The thread that an answer opens."""
     if said.sent or said.result is None or said.answers not in OPENS_THREADS:
         return None
@@ -56,7 +56,7 @@ def rule_01_the_answer_comes_first() -> Check:
     first_of: dict[str, int] = {}
     answered: set[str] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if _heard(said):
             method, params = said.method, said.params
             name = _turn_of(params) if method.startswith(("turn/", "item/")) else None
@@ -81,7 +81,7 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
     opened: set[str] = set()
     announced: set[str] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         id = _opened(said)
         if id is not None:
             opened.add(id)
@@ -103,7 +103,7 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
     active: dict[str, bool] = {}
     waiting: dict[str, str] = {}  # thread → "item" before its first item, then the id of that item
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         method, params = said.method, said.params
@@ -132,7 +132,7 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
 def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
     running: dict[str, str] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         thread = str(said.params.get("threadId"))
@@ -152,7 +152,7 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
     started: set[tuple[str, str]] = set()
     ended: set[tuple[str, str]] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         method, params = said.method, said.params
@@ -184,7 +184,7 @@ def rule_05_an_item_ends_once_before_its_turn() -> Check:
     open_items: dict[tuple[str, str], str] = {}
     completed: set[tuple[str, str]] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         params = said.params
@@ -210,7 +210,7 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
     """A thread that asks for an approval says first that it waits for one."""
     flags: dict[str, list[str]] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         thread = str(said.params.get("threadId"))
@@ -226,7 +226,7 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
     """When usage is told, no message and no reasoning of the model is open."""
     open_items: dict[str, set[str]] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         of_thread = open_items.setdefault(str(said.params.get("threadId")), set())
@@ -246,7 +246,7 @@ def rule_08_a_diff_follows_its_change() -> Check:
     changed: set[str] = set()
     last: dict[str, str] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         turn = str(said.params.get("turnId"))
@@ -267,7 +267,7 @@ def rule_09_a_failed_turn_ends_with_its_error() -> Check:
     """A final error comes before `turn/completed` with the same error; only retries are announced otherwise."""
     final: dict[str, Json] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         if said.method == "error" and not said.params["willRetry"]:
@@ -289,7 +289,7 @@ def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
     ended: set[str] = set()
     background: set[str] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         params = said.params
@@ -308,7 +308,7 @@ def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
 def rule_11_a_turn_ends_before_its_thread_is_idle() -> Check:
     running: dict[str, str] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         thread = str(said.params.get("threadId"))
@@ -327,7 +327,7 @@ def rule_11_a_turn_ends_before_its_thread_is_idle() -> Check:
 def rule_12_a_question_is_resolved_before_its_turn_ends() -> Check:
     asked: dict[str, str | None] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if not _heard(said):
             return
         id = said.message.get("id")
@@ -351,7 +351,7 @@ def rule_13_both_apis_tell_items_in_one_order() -> Check:
     """Where the conversation API listens too, the messages that end are the same, in the same order."""
     ends: dict[str, tuple[list[str], list[str]]] = {}
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         params = said.params
         if said.sent:
             return
@@ -375,7 +375,7 @@ def rule_10_a_started_turn_ends() -> tuple[Check, AtTheEnd]:
     running: dict[str, str] = {}
     left: set[str] = set()
 
-    def check(said: Said) -> Iterator[str]:
+    def check(said: WireMessage) -> Iterator[str]:
         if said.sent and said.method in LEAVES_THREADS:
             left.add(said.params["threadId"])
         elif _heard(said) and said.method == "turn/started":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import anyio
 from anyio.abc import Process
 
-from app_server.inspector.analysis import Entry
+from app_server.inspector.analysis import SessionEntry
 from app_server.inspector.frames import Frame, Source
 from app_server.inspector.intake import Intake
 from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, unmet
@@ -31,7 +31,7 @@ def play(server: Sequence[str], steps: Sequence[Step], *, patience: float = PATI
     return problems_of(store.all())
 
 
-def problems_of(entries: Sequence[Entry]) -> list[str]:
+def problems_of(entries: Sequence[SessionEntry]) -> list[str]:
     found = [f"{rule}: {problem}" for entry in entries for rule, problem in entry.violations]
     told = [entry.record.value() for entry in entries if entry.kind == "event"]
     return found + [each["message"] for each in told if each["event"] == "problem"]

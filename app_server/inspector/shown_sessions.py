@@ -8,18 +8,18 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.inspector.analysis import Analyzer
-from app_server.inspector.records import Record
-from app_server.inspector.replay import replay
 from app_server.inspector.scenario import steps_of
 from app_server.inspector.session_file import SessionHead, read_session
+from app_server.inspector.session_records import Record
+from app_server.inspector.session_replay import replay
 from app_server.inspector.store import EntryStore
 
 MOST = 16
-"""Sessions besides the first; the oldest makes room."""
+"""ShownSessions besides the first; the oldest makes room."""
 PIECE = 500
 
 
-class Sessions:
+class ShownSessions:
     def __init__(
         self, first: EntryStore, command: Sequence[str], environment: Mapping[str, str] | None
     ) -> None:
