@@ -80,7 +80,8 @@ def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp
         if body is None:
             return _refused(413, "a session of more than 512 MiB is too large")
         try:
-            number = await sessions.open(body.decode("utf-8", "replace"), group)
+            name = request.query_params.get("name", "a file")
+            number = sessions.open(body.decode("utf-8", "replace"), name, group)
         except NotASession as error:
             return _refused(400, str(error))
         return JSONResponse({"session": number})
@@ -124,7 +125,7 @@ def _about(sessions: ShownSessions) -> Callable[[Request, EntryStore], Awaitable
             {
                 "server": list(store.head.server),
                 "began": store.head.began,
-                "live": store is sessions.store(0),
+                "name": store.name,
                 "canReplay": sessions.can_replay,
             }
         )

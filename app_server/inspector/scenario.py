@@ -146,8 +146,8 @@ Runs with pytest. Change SERVER to what should be tested, and the steps to what 
 waited for. Ids that the server gave are replaced by those that it gives when this runs. Secrets were masked.
 """
 
-from app_server.inspector.session_replay import play
 from app_server.inspector.scenario import Receive, Send
+from app_server.inspector.session_replay import play
 
 SERVER = {server}
 

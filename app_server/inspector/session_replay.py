@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import anyio
 from anyio.abc import Process
@@ -13,8 +14,9 @@ from anyio.abc import Process
 from app_server.inspector.analysis import SessionEntry
 from app_server.inspector.frames import Frame, Source
 from app_server.inspector.intake import Intake
-from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, unmet
-from app_server.inspector.session_file import SessionHead
+from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, steps_of, unmet
+from app_server.inspector.session_file import Recorder, SessionHead, read_session
+from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore
 from app_server.transport.framing import LineDecoder
 from protocol.base import Json
@@ -31,8 +33,19 @@ def play(server: Sequence[str], steps: Sequence[Step], *, patience: float = PATI
     return problems_of(store.all())
 
 
+def play_file(path: Path, server: Sequence[str], recorder: Recorder | None) -> list[str]:
+    """Play the client of a session file; what went wrong. Raises OSError, or NotASession."""
+    head, records = read_session(path.read_text(encoding="utf-8", errors="replace"))
+    store = EntryStore(SessionHead(server, head.began))
+    anyio.run(replay, server, None, steps_of(records), store)
+    if recorder is not None:
+        recorder.write(entry.record for entry in store.all())
+    return problems_of(store.all())
+
+
 def problems_of(entries: Sequence[SessionEntry]) -> list[str]:
-    found = [f"{rule}: {problem}" for entry in entries for rule, problem in entry.violations]
+    violations = [violation for entry in entries for violation in entry.violations]
+    found = [f"{rule}: {problem}" for rule, problem in violations if rule != UNKNOWN_METHOD]
     told = [entry.record.value() for entry in entries if entry.kind == "event"]
     return found + [each["message"] for each in told if each["event"] == "problem"]
 

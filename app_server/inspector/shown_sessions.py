@@ -35,10 +35,10 @@ class ShownSessions:
     def store(self, number: int) -> EntryStore | None:
         return self._stores.get(number)
 
-    async def open(self, text: str, group: TaskGroup) -> int:
+    def open(self, text: str, name: str, group: TaskGroup) -> int:
         """The number of a session that a file describes. Raises NotASession."""
         head, records = read_session(text)
-        store = EntryStore(head)
+        store = EntryStore(head, name)
         group.start_soon(fill, store, records, name="open a session")
         return self._add(store)
 
@@ -49,7 +49,7 @@ class ShownSessions:
             raise ValueError("no server was named; as in `app-server inspect --open FILE -- SERVER ARG...`")
         if not steps:
             raise ValueError("the client said nothing in this session")
-        store = EntryStore(SessionHead(self._command, recorded.head.began))
+        store = EntryStore(SessionHead(self._command, recorded.head.began), f"replay of {recorded.name}")
         group.start_soon(replay, self._command, self._environment, steps, store, name="replay")
         return self._add(store)
 

@@ -19,8 +19,10 @@ BATCH = 500
 class EntryStore:
     """Has one writer, and any number of readers that each follow at their own pace."""
 
-    def __init__(self, head: SessionHead, *, most: int = MOST_ENTRIES, most_bytes: int = MOST_BYTES) -> None:
-        self.head = head
+    def __init__(
+        self, head: SessionHead, name: str = "live", *, most: int = MOST_ENTRIES, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self.head, self.name = head, name
         self.ended = False
         self._entries: deque[SessionEntry] = deque()
         self._first = 0  # the number of the first that is kept

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from app_server.inspector.backlog import Backlog
 from app_server.inspector.frames import Source, encode_frame
-from protocol.base import Json
 
 
 class Tap:
@@ -44,7 +43,7 @@ class Tap:
                     self._dropped[0] += 1
                     self._dropped[1] += len(data)
 
-    def event(self, event: str, **details: Json) -> None:
+    def event(self, event: str, **details: str | int) -> None:
         """Tell something about the connection."""
         self.put(Source.INSPECTOR, json.dumps({"event": event, **details}).encode())
 
