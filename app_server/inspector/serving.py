@@ -13,14 +13,15 @@ import uvicorn
 from app_server.inspector.page_server import new_guard, page_app
 from app_server.inspector.shown_sessions import ShownSessions
 
-GRACE = 1
-"""Seconds that streams have to end."""
+GRACE = 10
+"""Seconds that pages have to take the end of a session; one that reads gets it at once."""
 
 
 async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[], Awaitable[None]]) -> None:
     """Serve until `until` returns. The address goes to stderr, and to a file that only the user may read."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        listener.listen()  # before the address is known
         guard = new_guard(listener.getsockname()[1])
         async with anyio.create_task_group() as replays, anyio.create_task_group() as group:
             config = uvicorn.Config(

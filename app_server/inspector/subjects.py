@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from app_server.inspector.rules.order import WireMessage
+from app_server.inspector.rules.order import EVENT_PREFIX, WireMessage
 from protocol.base import Json
 from protocol.records import dataclass
 
-EVENT_PREFIX = "codex/event/"
 TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
 ITEM_STARTS, ITEM_ENDS, DELTA = "item starts", "item ends", "delta"
 ENDED_CALLS = ("completed", "failed")

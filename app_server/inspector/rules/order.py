@@ -31,8 +31,11 @@ class WireMessage:
     """The position of that request."""
     result: Json
     """Of an answer that is no error; else None."""
+    of_threads: bool
+    """Whether it is a notification or a request of the server, in the thread API."""
 
 
+EVENT_PREFIX = "codex/event/"
 Check = Callable[[WireMessage], Iterator[str]]
 Rule = Callable[[], Check]
 AtTheEnd = Callable[[], Iterator[str]]
@@ -61,15 +64,18 @@ class Requests:
             else:
                 answers, asked_at = self._asked.pop((not sent, key), ("", -1))
                 result = message.get("result")
+        name = method if isinstance(method, str) else ""
+        of_threads = ("/" in name and not name.startswith(EVENT_PREFIX)) or name == "error"
         return WireMessage(
             self._position,
             sent,
             message,
-            method if isinstance(method, str) else "",
+            name,
             params if isinstance(params, dict) else {},
             answers,
             asked_at,
             result,
+            of_threads and not sent,
         )
 
 

@@ -24,12 +24,6 @@ HAS_NO_RESOLVED = ("item/tool/call",)
 LEAVES_THREADS = ("thread/unsubscribe", "thread/delete", "thread/archive")
 
 
-def _heard(said: WireMessage) -> bool:
-    """Whether it is a notification or a request of the server, in the thread API."""
-    method = said.method
-    return not said.sent and (("/" in method and not method.startswith("codex/event/")) or method == "error")
-
-
 def _opened(said: WireMessage) -> str | None:
     """The thread that an answer opens."""
     if said.sent or said.result is None or said.answers not in OPENS_THREADS:
@@ -57,7 +51,7 @@ def rule_01_the_answer_comes_first() -> Check:
     answered: set[str] = set()
 
     def check(said: WireMessage) -> Iterator[str]:
-        if _heard(said):
+        if said.of_threads:
             method, params = said.method, said.params
             name = _turn_of(params) if method.startswith(("turn/", "item/")) else None
             if method == "thread/started":
@@ -85,12 +79,12 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
         id = _opened(said)
         if id is not None:
             opened.add(id)
-        elif _heard(said) and said.method == "thread/started":
+        elif said.of_threads and said.method == "thread/started":
             id = said.params["thread"]["id"]
             if id in announced or id not in opened:
                 yield f"thread/started for {id}, which no answer opened"
             announced.add(id)
-        elif _heard(said):
+        elif said.of_threads:
             thread = said.params.get("threadId")
             if thread in opened and thread not in announced:
                 yield f"{said.method} comes before thread/started of {thread}"
@@ -104,7 +98,7 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
     waiting: dict[str, str] = {}  # thread → "item" before its first item, then the id of that item
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         method, params = said.method, said.params
         thread = str(params.get("threadId"))
@@ -133,7 +127,7 @@ def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
     running: dict[str, str] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         thread = str(said.params.get("threadId"))
         if said.method == "turn/started":
@@ -153,7 +147,7 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
     ended: set[tuple[str, str]] = set()
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         method, params = said.method, said.params
         thread = str(params.get("threadId"))
@@ -185,7 +179,7 @@ def rule_05_an_item_ends_once_before_its_turn() -> Check:
     completed: set[tuple[str, str]] = set()
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         params = said.params
         if said.method == "item/started":
@@ -211,7 +205,7 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
     flags: dict[str, list[str]] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         thread = str(said.params.get("threadId"))
         if said.method == "thread/status/changed":
@@ -227,7 +221,7 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
     open_items: dict[str, set[str]] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         of_thread = open_items.setdefault(str(said.params.get("threadId")), set())
         item = said.params.get("item") or {}
@@ -247,7 +241,7 @@ def rule_08_a_diff_follows_its_change() -> Check:
     last: dict[str, str] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         turn = str(said.params.get("turnId"))
         if said.method == "item/completed":
@@ -268,7 +262,7 @@ def rule_09_a_failed_turn_ends_with_its_error() -> Check:
     final: dict[str, Json] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         if said.method == "error" and not said.params["willRetry"]:
             final[said.params["turnId"]] = said.params["error"]
@@ -290,7 +284,7 @@ def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
     background: set[str] = set()
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         params = said.params
         turn, item = _turn_of(params), params.get("item") or {}
@@ -309,7 +303,7 @@ def rule_11_a_turn_ends_before_its_thread_is_idle() -> Check:
     running: dict[str, str] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         thread = str(said.params.get("threadId"))
         if said.method == "turn/started":
@@ -328,7 +322,7 @@ def rule_12_a_question_is_resolved_before_its_turn_ends() -> Check:
     asked: dict[str, str | None] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
-        if not _heard(said):
+        if not said.of_threads:
             return
         id = said.message.get("id")
         if id is not None and "threadId" in said.params and said.method not in HAS_NO_RESOLVED:
@@ -378,9 +372,9 @@ def rule_10_a_started_turn_ends() -> tuple[Check, AtTheEnd]:
     def check(said: WireMessage) -> Iterator[str]:
         if said.sent and said.method in LEAVES_THREADS:
             left.add(said.params["threadId"])
-        elif _heard(said) and said.method == "turn/started":
+        elif said.of_threads and said.method == "turn/started":
             running[said.params["turn"]["id"]] = said.params["threadId"]
-        elif _heard(said) and said.method == "turn/completed":
+        elif said.of_threads and said.method == "turn/completed":
             running.pop(said.params["turn"]["id"], None)
         yield from ()
 
