@@ -1,6 +1,6 @@
 """The other process of `inspect`: takes frames from a pipe, records them, and serves the page.
 
-It ends when the pipe does. It has a lower priority than the server and its client: what it does can wait.
+It ends when the pipe does. A page has a lower priority than the server and its client: it can wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from app_server.inspector.intake import Intake
 from app_server.inspector.session_file import Recorder, SessionHead
 from app_server.inspector.store import EntryStore
 
-NICE = 10
+NICE = 5
+"""Of a process that serves a page. A recording is awaited at the end, and costs little."""
 READ_SIZE = 1 << 16
 """Bytes that are analysed before others get a turn."""
 
@@ -54,7 +55,8 @@ async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, 
 def main(argv: Sequence[str]) -> int:
     fd, record, page, url_file = argv[:4]
     head = SessionHead(argv[5:], datetime.now().astimezone().isoformat(timespec="milliseconds"))
-    os.nice(NICE)
+    if page and not record:
+        os.nice(NICE)
     try:
         recorder = Recorder(record, head) if record else None
         anyio.run(observe, int(fd), EntryStore(head) if page else None, recorder, url_file)

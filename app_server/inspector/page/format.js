@@ -29,6 +29,7 @@ export function clock(ms) {
 }
 
 export function duration(ms) {
+  if (ms < 0.005) return "0 ms";
   if (ms < 1) return `${ms.toFixed(2)} ms`;
   if (ms < 10) return `${ms.toFixed(1)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;

@@ -98,7 +98,7 @@ export class List {
     }
     content.append(text.slice(0, 400));
     const last = rows[rows.length - 1];
-    const latency = row.latency !== undefined ? duration(row.latency) : folded ? duration(last.at - row.at) : "";
+    const latency = row.latency !== undefined ? duration(row.latency) : folded && last.at > row.at ? duration(last.at - row.at) : "";
     line.append(
       element("span", { className: "time" }, clock(row.at)),
       element("span", { className: "arrow", title: FROM[row.from] }, ARROWS[row.from]),

@@ -156,19 +156,19 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
         elif method == "item/started":
             key = (thread, params["item"]["id"])
             if key in started:
-                yield f"{key} starts twice"
+                yield f"{key[1]} starts twice"
             if running.get(thread) != params["turnId"]:
-                yield f"{key} starts outside of its turn"
+                yield f"{key[1]} starts outside of its turn"
             started.add(key)
         elif method == "item/completed":
             key = (thread, params["item"]["id"])
             if key not in started:
-                yield f"{key} ends and has not started"
+                yield f"{key[1]} ends and has not started"
             ended.add(key)
         elif params.get("itemId") is not None:
             key = (thread, params["itemId"])
             if method != "item/tool/requestUserInput" and (key not in started or key in ended):
-                yield f"{method}: {key} is not open"
+                yield f"{method}: {key[1]} is not open"
 
     return check
 
