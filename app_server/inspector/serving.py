@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import uvicorn
+from starlette.types import ASGIApp
 
 from app_server.inspector.page_server import new_guard, page_app
 from app_server.inspector.shown_sessions import ShownSessions
@@ -23,22 +24,26 @@ async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[],
         listener.bind(("127.0.0.1", 0))
         listener.listen()  # before the address is known
         guard = new_guard(listener.getsockname()[1])
-        async with anyio.create_task_group() as replays, anyio.create_task_group() as group:
-            config = uvicorn.Config(
-                page_app(sessions, guard, replays),
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                lifespan="off",
-                timeout_graceful_shutdown=GRACE,
-            )
-            server = _Server(config)
-            group.start_soon(server.serve, [listener], name="page")
-            _announce(f"http://127.0.0.1:{guard.port}/{guard.token}/", url_file)
-            await until()
+        async with anyio.create_task_group() as group:
+            async with anyio.create_task_group() as replays:
+                server = _Server(_config(page_app(sessions, guard, replays)))
+                group.start_soon(server.serve, [listener], name="page")
+                _announce(f"http://127.0.0.1:{guard.port}/{guard.token}/", url_file)
+                await until()
+                replays.cancel_scope.cancel()
             server.should_exit = True
-            replays.cancel_scope.cancel()
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE,
+    )
 
 
 class _Server(uvicorn.Server):
