@@ -375,7 +375,7 @@ document.addEventListener("keydown", (event) => {
     }
     return;
   }
-  const isOwn = target.matches("button, summary, [role=separator], [role=button], .json, input");
+  const isOwn = target.matches("button, summary, [role=separator], [role=button], .json");
   if (isOwn && /^(Enter|Arrow|Home|End|Page)/.test(event.key)) return; // a control's own keys
   const act = KEYS[event.key];
   if (!act) return;
