@@ -18,8 +18,8 @@ from app_server.inspector.intake import Intake
 from app_server.inspector.session_file import Recorder, SessionHead
 from app_server.inspector.store import EntryStore
 
-NICE = 5
-"""Of a process that serves a page. A recording is awaited at the end, and costs little."""
+NICE = 15
+"""Of a process that only serves a page, once it does. A recording is awaited at the end, and costs little."""
 READ_SIZE = 1 << 16
 """Bytes that are analysed before others get a turn."""
 
@@ -43,6 +43,8 @@ async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, 
         return
 
     async def until() -> None:
+        if recorder is None:
+            os.nice(NICE)
         await take_all(fd, intake)
         store.end()
 
@@ -55,8 +57,6 @@ async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, 
 def main(argv: Sequence[str]) -> int:
     fd, record, page, url_file = argv[:4]
     head = SessionHead(argv[5:], datetime.now().astimezone().isoformat(timespec="milliseconds"))
-    if page and not record:
-        os.nice(NICE)
     try:
         recorder = Recorder(record, head) if record else None
         anyio.run(observe, int(fd), EntryStore(head) if page else None, recorder, url_file)
