@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.support.inspected import INITIALIZE, Inspected, chromium, expect, line
+from tests.support.inspected import INITIALIZE, Inspected, chromium, expect, line, needs_a_browser
 from tests.support.scripted_model import begins_to_say, reply, says, script, word
 from tests.support.world import SCRIPT, MakeWorld, worlds_in
 
@@ -29,6 +29,7 @@ def world(tmp_path: Path) -> MakeWorld:
 
 async def test_a_turn_with_an_approval_is_watched_live(world: MakeWorld) -> None:
     """The browser has a thread of its own, as it waits without an event loop."""
+    needs_a_browser()
     replies = reply(script("echo hi > made")), reply(begins_to_say(), word("a"), word(" b"), says("a b"))
     async with world(*replies, config={"approval_policy": "untrusted"}, initialize=False) as w:
         await anyio.to_thread.run_sync(watch_a_turn, w.root, w.workspace, w.environment)

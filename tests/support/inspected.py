@@ -81,15 +81,23 @@ def inspected(folder: Path, *server: str) -> Iterator[Inspected]:
         running.process.wait()
 
 
-@contextmanager
-def chromium() -> Iterator[Any]:
-    """A browser; the test is skipped where there is none."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright (make venv)")
+def needs_a_browser() -> str:
+    """The program of the browser; the test is skipped where something of what a page needs is missing."""
+    pytest.importorskip("playwright.sync_api", reason="no playwright (make venv)")
     pytest.importorskip("starlette", reason="no extra `inspect`")
     names = ("chromium", "chromium-browser", "google-chrome")
     program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
         pytest.skip("no Chromium on this machine")
+    return program
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser."""
+    program = needs_a_browser()
+    from playwright import sync_api  # noqa: PLC0415  not installed everywhere
+
     sync_api.expect.set_options(timeout=PATIENCE * 1000)
     with sync_api.sync_playwright() as playwright:
         launched = playwright.chromium.launch(
