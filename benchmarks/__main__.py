@@ -83,7 +83,7 @@ async def _soak(args: argparse.Namespace) -> None:
 
 
 async def _inspect(args: argparse.Namespace) -> None:
-    found = await inspecting.table(args.rounds or 3, partial(say, "inspect"))
+    found = await inspecting.table(args.only, args.rounds or 3, partial(say, "inspect"))
     _show(args, "inspect", found, said(surroundings(None)))
 
 

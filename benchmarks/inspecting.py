@@ -58,8 +58,8 @@ async def seconds(command: Sequence[str], reply: Reply) -> float:
     return min(watch.seconds)
 
 
-async def table(rounds: int, say: Say) -> Table:
-    """A row for each stream and each way to inspect: seconds without, with, and the ratio, as medians of the rounds."""
+async def table(only: str, rounds: int, say: Say) -> Table:
+    """Of the streams with `only` in their names: a row for each stream and each way to inspect: seconds without, with, and the ratio, as medians of the rounds."""
     bare = sides()[OURS]
     script = str(Path(sys.executable).with_name("app-server"))
     rows = []
@@ -68,10 +68,10 @@ async def table(rounds: int, say: Say) -> Table:
             "page": (script, "inspect", "--", *bare),
             "recording": (script, "inspect", "--record", f"{folder}/session.jsonl", "--", *bare),
         }
-        for stream in STREAMS:
+        for stream in [each for each in STREAMS if only in each.name]:
             for way, command in inspected.items():
                 rows.append([f"{stream.name}, {way}", *await _compare(bare, command, stream.reply(), rounds)])
-                say(f"{stream.name}, {way}: done")
+                say(*rows[-1])
     return [("stream", "without", "with", "ratio"), *rows]
 
 
