@@ -59,7 +59,9 @@ async def seconds(command: Sequence[str], reply: Reply) -> float:
 
 
 async def table(only: str, rounds: int, say: Say) -> Table:
-    """Of the streams with `only` in their names: a row for each stream and each way to inspect: seconds without, with, and the ratio, as medians of the rounds."""
+    """For the streams with `only` in their names, and each way to inspect: seconds without, with, and the ratio; medians
+    of the rounds.
+    """
     bare = sides()[OURS]
     script = str(Path(sys.executable).with_name("app-server"))
     rows = []
