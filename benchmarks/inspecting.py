@@ -59,8 +59,9 @@ async def seconds(command: Sequence[str], reply: Reply) -> float:
 
 
 async def table(only: str, rounds: int, say: Say) -> Table:
-    """For the streams with `only` in their names, and each way to inspect: seconds without, with, and the ratio; medians
-    of the rounds.
+    """For the streams with `only` in their names, and each way to inspect: seconds without, with, and their ratio.
+
+    Medians of the rounds.
     """
     bare = sides()[OURS]
     script = str(Path(sys.executable).with_name("app-server"))
