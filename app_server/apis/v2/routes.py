@@ -69,6 +69,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         notifier.notify(THREAD_STATUS_CHANGED, status)
 
     unloader = IdleUnloader(services.conversations, time.monotonic, closed)
+    services.conversations.wait_for_room = unloader.wait_for_room
     services.conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
     thread = threads.ThreadContext(
         config,

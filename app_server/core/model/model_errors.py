@@ -9,15 +9,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from http import HTTPStatus
 
+from app_server.core import remedies
 from app_server.core.errors import ModelError, StreamDisconnected
+from app_server.core.remedies import Problem
 from protocol.engine.errors import ErrorClass
 from protocol.events.tokens import RateLimitSnapshot
 
 LONGEST_EXCERPT = 800
 """Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""
-
-BUSY = frozenset({429, 503, 529})
-"""Statuses by which a provider says that it has too much to do."""
 
 DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
 CLOSED_EARLY = "stream closed before response.completed"
@@ -28,31 +27,42 @@ CONTEXT_FULL = "The conversation has become too long for this model. Start a new
 class UnexpectedStatus(ModelError):
     """The provider refused the request; sending it again would not help."""
 
-    def __init__(self, status: int, body: str) -> None:
-        super().__init__(f"unexpected status {status_line(status)}: {excerpt(body)}")
-        self.status = status
+    def __init__(self, status: int, body: str, problem: Problem | None = None) -> None:
+        more = f". {problem}" if problem else ""
+        super().__init__(f"unexpected status {status_line(status)}: {excerpt(body)}{more}")
+        self.status, self.body = status, body
         self.error_class = _class_of(status)
 
 
 class Unauthorized(ModelError):
-    """The credentials were refused, also after they were renewed."""
+    """The credentials were refused, also after they were renewed; or there were none."""
 
     error_class = ErrorClass.UNAUTHORIZED
 
-    def __init__(self, hint: str = "") -> None:
-        super().__init__(f"exceeded retry limit, last status: {status_line(401)}{hint}")
+    def __init__(self, problem: Problem | None = None, details: Problem | None = None) -> None:
+        super().__init__(
+            f"exceeded retry limit, last status: {status_line(401)}{f'. {problem}' if problem else ''}"
+        )
+        self.details = None if details is None else str(details)
+
+
+class ModelUnknown(UnexpectedStatus):
+    """The provider does not offer the model."""
 
 
 class RetryLimitReached(ModelError):
     """The provider was overloaded or rate limited on every attempt."""
 
-    error_class = ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
     retryable = True
 
     def __init__(self, status: int, request_id: str | None = None) -> None:
         suffix = f", request id: {request_id[:100]}" if request_id else ""
         super().__init__(f"exceeded retry limit, last status: {status_line(status)}{suffix}")
         self.status = status
+        limited = status == HTTPStatus.TOO_MANY_REQUESTS
+        self.error_class = (
+            ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS if limited else ErrorClass.HTTP_CONNECTION_FAILED
+        )
 
 
 class WaitTooLong(ModelError):
@@ -168,9 +178,28 @@ class ConnectionFailed(ModelError):
 
     error_class = ErrorClass.HTTP_CONNECTION_FAILED
 
-    def __init__(self, origin: str, reason: str, *, retryable: bool = True) -> None:
-        super().__init__(f"No connection to {origin}: {reason}")
+    def __init__(self, provider: str, origin: str, reason: str, *, retryable: bool = True) -> None:
+        super().__init__(str(remedies.provider_unreachable(provider, origin, reason)))
         self.retryable = retryable
+
+
+_REPORTED = {
+    "rate_limit_exceeded": ErrorClass.RATE_LIMIT_EXCEEDED,
+    "slow_down": ErrorClass.RATE_LIMIT_EXCEEDED,
+    "server_is_overloaded": ErrorClass.SERVER_OVERLOADED,
+}
+
+
+class ResponseFailed(StreamDisconnected):
+    """The provider ended the response with an error that it may not repeat. The text is that of a broken stream, which
+    clients of the conversation API match.
+    """
+
+    def __init__(self, reason: str, code: object, retry_after: float | None = None) -> None:
+        super().__init__(reason, retry_after)
+        self.error_class = (
+            _REPORTED.get(code, ErrorClass.OTHER) if isinstance(code, str) else ErrorClass.OTHER
+        )
 
 
 class HeadersTimedOut(StreamDisconnected):
@@ -184,14 +213,13 @@ class MissingVariable(ModelError):
     error_class = ErrorClass.UNAUTHORIZED
 
     def __init__(self, name: str, instructions: str | None) -> None:
-        super().__init__(
-            f"Missing environment variable: `{name}`.{f' {instructions}' if instructions else ''}"
-        )
+        problem = remedies.key_missing(name)
+        super().__init__(f"{problem.what}. {instructions}" if instructions else str(problem))
 
 
 class NoBaseUrl(ModelError):
     def __init__(self, provider_id: str) -> None:
-        super().__init__(f"The model provider `{provider_id}` has no `base_url`.")
+        super().__init__(str(remedies.no_base_url(provider_id)))
 
 
 class CredentialsUnavailable(ModelError):
@@ -213,13 +241,14 @@ def excerpt(text: str) -> str:
 
 
 def _class_of(status: int) -> ErrorClass:
-    if status == HTTPStatus.UNAUTHORIZED:
-        return ErrorClass.UNAUTHORIZED
-    if status in BUSY:
-        return ErrorClass.SERVER_OVERLOADED
-    if 400 <= status < 500:
-        return ErrorClass.BAD_REQUEST
-    return ErrorClass.INTERNAL_SERVER_ERROR if status >= 500 else ErrorClass.OTHER
+    """Others are told by their number."""
+    match status:
+        case HTTPStatus.UNAUTHORIZED:
+            return ErrorClass.UNAUTHORIZED
+        case HTTPStatus.BAD_REQUEST:
+            return ErrorClass.BAD_REQUEST
+        case _:
+            return ErrorClass.HTTP_CONNECTION_FAILED
 
 
 def _utc(seconds: int | None) -> str | None:
