@@ -14,6 +14,7 @@ from app_server.apis.logins import Logins
 from app_server.apis.warm_up import ProviderModels
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.mcp_login import McpLogins
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.exec.runner import CommandRunner
@@ -61,6 +62,7 @@ class ServerServices:
     auth: AuthManager
     logins: Logins
     models: ProviderModels
+    mcp_logins: McpLogins
     mcp_alone: Callable[[Config], McpManager]
     """MCP servers of no conversation, for a single request."""
     runner: CommandRunner

@@ -15,6 +15,7 @@ from dataclasses import field, replace
 
 import anyio
 
+from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.config.types import McpServerConfig, McpStdioTransport
 from app_server.core.mcp.failure_texts import (
     TIMED_OUT_HANDSHAKING,
@@ -55,6 +56,8 @@ class McpRuntime:
     """Of this program, for the handshake."""
     elicit: Elicit | None = None
     """Sends a server's question to the user; without it, every elicitation is declined."""
+    tokens: McpTokenSource | None = None
+    """Of logins at servers."""
     on_state: OnState = _ignore
     """Called when a server starts, has started, or failed to start; not when it is started again after it died."""
 
@@ -201,7 +204,7 @@ async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[M
         await run_in_thread(_import_http)
         from app_server.core.mcp.http_link import open_http  # noqa: PLC0415  heavy, and imported in a thread just now
 
-        async with open_http(config.name, config.transport, runtime.environment) as http:
+        async with open_http(config.name, config.transport, runtime.environment, runtime.tokens) as http:
             yield http
 
 
