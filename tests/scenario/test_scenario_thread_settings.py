@@ -224,4 +224,4 @@ async def test_an_effort_reaches_the_provider_in_the_clients_word(world: MakeWor
         assert opened["reasoningEffort"] == "high"
     async with world(config=config) as w:
         resumed = await w.client.call("thread/resume", {"threadId": thread})
-        assert resumed["reasoningEffort"] == "xhigh"
+        assert resumed["reasoningEffort"] == "hyper"
