@@ -168,7 +168,6 @@ LARGE = {
     "RequestOverrides": "every setting that a request may give",
     "ModelCall": "one request to the model",
     "ServerServices": "what all APIs are made of",
-    "Services": "what a session is made of",
     "ToolTurn": "what tools see of a turn",
     "TurnLoop": "one turn",
 }

@@ -21,7 +21,7 @@ from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.contract import ApprovalServices, CommandServices, Tool, ToolTurn, TurnSettings
+from app_server.core.tools.contract import Tool, ToolTurn, TurnSettings
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.loop import TurnLoop
@@ -80,7 +80,7 @@ class RegularTask:
                 raise
             await self._snapshot.record()
         texts = [message_text(words.message) for words in self._words if words.is_shown]
-        self._services.turn_completed(self._turn.operation_id, texts, last)
+        self._services.reports.turn_completed(self._turn.operation_id, texts, last)
         return last
 
     async def _tell_of_skills(self) -> None:
@@ -107,7 +107,7 @@ class RegularTask:
         emitter.turn_started(TurnKind.REGULAR, self._shape.context_window)
         StoredTranscript(self._state.history, self._services.outbox).record(emitter, words.messages())
         if words.is_shown:
-            emitter.show(words.item(self._services.new_id()))
+            emitter.show(words.item(self._services.sources.new_id()))
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
@@ -129,11 +129,11 @@ class RegularTask:
         async def prepare() -> None:
             await services.mcp.ready()
             tool_set = build_tools(
-                services.config,
+                services.conversation.config,
                 shape.family,
                 services.mcp,
                 goals=self._of_thread,
-                client_tools=services.client_tools,
+                client_tools=services.conversation.client_tools,
                 mode=turn.settings.mode.kind,
             )
             tools.update(tool_set.by_name())
@@ -160,7 +160,7 @@ class RegularTask:
             compact_limit=shape.compact_limit,
             diff=diff,
             before_recording=self._snapshot.record,
-            new_id=services.new_id,
+            new_id=services.sources.new_id,
             after_reply=after_reply,
             compacts_first=self._of_thread,
         )
@@ -171,25 +171,16 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
     return ToolTurn(
         id=turn.operation_id,
         settings=tool_settings(turn.settings),
-        config=services.config,
+        config=services.conversation.config,
         items=turn.emitter,
-        commands=CommandServices(
-            runner=services.runner,
-            roots=services.roots,
-            terminals=services.terminals,
-            shell_path=services.instructions.shell_path,
-            exposed_folders=state.exposed_folders,
-            editor=state.editor,
-        ),
-        approvals=ApprovalServices(
-            services.broker, services.approved, services.outbox.flush, services.rules, services.questions
-        ),
+        commands=services.commands,
+        approvals=services.approvals,
         mcp=services.mcp,
         diffs=diffs,
-        clock=services.clock,
-        new_id=services.new_id,
+        clock=services.sources.clock,
+        new_id=services.sources.new_id,
         notices=state.notices,
-        telemetry=services.telemetry,
+        telemetry=services.reports.telemetry,
     )
 
 

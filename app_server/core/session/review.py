@@ -53,14 +53,16 @@ class ReviewTask:
             turn,
             settings=replace(
                 turn.settings,
-                model=services.config.model.review_model,
+                model=services.conversation.config.model.review_model,
                 effort=ReasoningEffort.LOW,
                 summary=ReasoningSummary.DETAILED,
             ),
         )
         self._shape = replace(shape_of(services, turn), instructions=instruction_text("review"))
         self._transcript = IsolatedTranscript(
-            ConversationHistory([turn.settings.environment(services.instructions.shell).message()])
+            ConversationHistory(
+                [turn.settings.environment(services.conversation.instructions.shell).message()]
+            )
         )
         self._usage_before = state.tokens.info
         self._loop: TurnLoop | None = None
@@ -85,7 +87,7 @@ class ReviewTask:
     async def _enter(self) -> None:
         request = self._request
         self._turn.emitter.show(
-            EnteredReview(self._services.new_turn_id(), request.prompt, request.user_facing_hint)
+            EnteredReview(self._services.sources.new_turn_id(), request.prompt, request.user_facing_hint)
         )
 
     def _leave(self, output: ReviewOutputEvent | None) -> None:
@@ -94,12 +96,12 @@ class ReviewTask:
         self._left = True
         services, emitter = self._services, self._turn.emitter
         self._state.tokens.leave_context(self._usage_before)
-        emitter.show(ExitedReview(services.new_turn_id(), output))
+        emitter.show(ExitedReview(services.sources.new_turn_id(), output))
         StoredTranscript(self._state.history, services.outbox).record(emitter, [user_text(note(output))])
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
-        tools = build_tools(review_config(services.config), shape.family, None)
+        tools = build_tools(review_config(services.conversation.config), shape.family, None)
         tool_turn = tool_turn_of(services, self._state, turn, TurnDiffTracker())
         ready = anyio.Event()
         ready.set()
@@ -125,7 +127,7 @@ class ReviewTask:
             compact_limit=None,
             diff=_no_diff,
             before_recording=_nothing,
-            new_id=services.new_id,
+            new_id=services.sources.new_id,
             show_user_message=False,
         )
 

@@ -41,8 +41,8 @@ class UserShellTask:
         services, turn = self._services, self._turn
         turn.emitter.turn_started(TurnKind.USER_SHELL, shape_of(services, turn).context_window)
         command = Command(
-            call_id=services.new_id(),
-            argv=(services.instructions.shell_path, "-lc", self._command),
+            call_id=services.sources.new_id(),
+            argv=(services.commands.shell_path, "-lc", self._command),
             cwd=turn.settings.cwd,
             timeout_ms=TIMEOUT_MS,
             user_shell=True,
@@ -81,8 +81,8 @@ async def run_with_users_rights(
     """The command without the sandbox, as an item of the turn; then what it printed for the history."""
     tool_turn = tool_turn_of(services, state, turn, TurnDiffTracker())
     command = Command(
-        call_id=services.new_id(),
-        argv=(services.instructions.shell_path, "-lc", request.command),
+        call_id=services.sources.new_id(),
+        argv=(services.commands.shell_path, "-lc", request.command),
         cwd=turn.settings.cwd,
         timeout_ms=request.timeout_ms,
         user_shell=True,
@@ -90,7 +90,9 @@ async def run_with_users_rights(
     )
 
     async def execute(spec: CommandSpec) -> ExecResult:
-        return await services.runner.run(spec, OutputDeltas(command.call_id, tool_turn.emit).emit_output)
+        return await services.commands.runner.run(
+            spec, OutputDeltas(command.call_id, tool_turn.emit).emit_output
+        )
 
     try:
         result = await run_with_approval(command, tool_turn, execute)
