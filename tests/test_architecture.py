@@ -169,7 +169,6 @@ LARGE = {
     "ModelCall": "one request to the model",
     "ServerServices": "what all APIs are made of",
     "ToolTurn": "what tools see of a turn",
-    "TurnLoop": "one turn",
 }
 
 

@@ -11,10 +11,10 @@ from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of
-from app_server.core.session.regular import tool_turn_of
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.tool_turns import tool_turn_of
 from app_server.core.session.turn_requests import RunShell
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
