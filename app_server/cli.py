@@ -25,6 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run_demo(yes=args.yes)
         case "generate-json-schema" | "generate-ts":
             return _generate(args.command, Path(args.out), experimental=args.experimental)
+        case "inspect":
+            from app_server.inspector.command import run_inspector  # noqa: PLC0415  a server needs none of it
+
+            return run_inspector(args)
         case "login":
             return _login_status()
         case _:
@@ -66,6 +70,13 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("acp", parents=[common], help="serve stdio in the Agent Client Protocol")
     demo = commands.add_parser("demo", help="play a conversation with a scripted model: no key, no network")
     demo.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
+    inspect = commands.add_parser("inspect", help="show, or record, what a server and its client say")
+    inspect.add_argument(
+        "--record", metavar="FILE", help="record the session; no page, unless --page is given"
+    )
+    inspect.add_argument("--page", action="store_true", help="show the page, though the session is recorded")
+    inspect.add_argument("--url-file", metavar="FILE", help="write the address of the page there, too")
+    inspect.add_argument("server", nargs="*", metavar="-- SERVER ARG", help="the server, and its arguments")
     login = commands.add_parser("login", help="say whether there is a login")
     login.add_argument("what", choices=("status",))
     for name, what in (("generate-json-schema", "JSON Schemas"), ("generate-ts", "TypeScript types")):
@@ -79,9 +90,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _without_alias(argv: Sequence[str]) -> list[str]:
     """Remove the subcommand `app-server`, which clients pass once or twice. Serving is the default anyway, and options
-    may come before and after it.
+    may come before and after it. What follows `--` is another program's.
     """
-    return [word for word in argv if word != "app-server"]
+    own = argv.index("--") if "--" in argv else len(argv)
+    return [word for word in argv[:own] if word != "app-server"] + [*argv[own:]]
 
 
 def _serve(args: argparse.Namespace) -> int:

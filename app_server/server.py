@@ -13,7 +13,7 @@ import pwd
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.warm_up import WarmUp
+from app_server.conversations.begun import BegunRequest
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
@@ -73,16 +74,22 @@ class ServerSettings:
     """The client speaks the Agent Client Protocol, and nothing else."""
 
 
-async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
+async def serve(
+    transport: Transport,
+    settings: ServerSettings,
+    early: EarlyInitialize | None = None,
+    begun: Sequence[BegunRequest] = (),
+) -> None:
     """Serve one client until it closes the connection. Returns once everything is stored and every child has ended.
 
-    `early` is an `initialize` that was answered before this server was loaded.
+    `early` is an `initialize` that was answered before this server was loaded, and `begun` are requests for new
+    conversations that were.
     """
     outgoing = Outgoing(transport.write, settings.limits.unread_bytes, jsonrpc=settings.acp)
     async with anyio.create_task_group() as process:
         process.start_soon(_write, outgoing, process, name="writer")
         try:
-            await _serve_client(transport, outgoing, settings, early)
+            await _serve_client(transport, outgoing, settings, early, begun)
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await outgoing.finish()
@@ -90,7 +97,11 @@ async def serve(transport: Transport, settings: ServerSettings, early: EarlyInit
 
 
 async def _serve_client(
-    transport: Transport, outgoing: Outgoing, settings: ServerSettings, early: EarlyInitialize | None
+    transport: Transport,
+    outgoing: Outgoing,
+    settings: ServerSettings,
+    early: EarlyInitialize | None,
+    begun: Sequence[BegunRequest],
 ) -> None:
     runner = CommandRunner(
         python=sys.executable,
@@ -104,6 +115,8 @@ async def _serve_client(
 
         try:
             router = _router(services, settings, early)
+            for each in begun:
+                await _go_on(each, services.conversations, router)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
@@ -129,6 +142,17 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
     if early is not None:
         adopt_early_initialize(services.handshake, early)
     return router
+
+
+async def _go_on(begun: BegunRequest, conversations: ConversationManager, router: Router) -> None:
+    """Serve a request whose response was written: all of it but the response."""
+    try:
+        with conversations.expecting(begun.conversation):
+            reply = await router.call(begun.request)
+        if reply.after_response is not None:
+            await reply.after_response()
+    except Exception:  # the client finds no such conversation; what is stored of it stays
+        log.exception("conversation %s, which was begun early, cannot go on", begun.conversation.id)
 
 
 def _compose(

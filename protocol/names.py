@@ -10,5 +10,11 @@ INITIALIZED: Final = "initialized"
 LIST_CONVERSATIONS: Final = "listConversations"
 """Often the second; see `app_server.startup.early_list`."""
 
+NEW_CONVERSATION: Final = "newConversation"
+"""Often the next; see `app_server.startup.early_conversations`."""
+
+THREAD_START: Final = "thread/start"
+"""The same over the thread API."""
+
 THREAD_LIST: Final = "thread/list"
 """The same over the thread API; see `app_server.startup.early_threads`."""

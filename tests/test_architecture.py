@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__"},
     {"cli"},
-    {"startup", "demo"},
+    {"startup", "demo", "inspector"},
     {"server"},
     {"lazy_engine"},
     {"assembly"},
@@ -44,7 +44,7 @@ CORE = (
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
     {"errors", "lazy", "threads", "yielding"},
-    {"bounds"},
+    {"begun", "bounds"},
 )
 
 APIS = ("v1", "v2", "acp")
@@ -82,6 +82,7 @@ PURE_MODULES = {
         *("client_tools", "permissions", "tool_questions"),
     },
     "app_server.conversations": {"adapter"},
+    "app_server.inspector": {"frames", "masking", "records", "stream"},
     "app_server.transport": {"framing"},
     "app_server.core": {"bounds", "errors", "lazy"},
     "app_server.core.approvals": {
@@ -142,6 +143,7 @@ LATE_IMPORTS = {
     "app_server.core.telemetry.otlp_http": "imports httpx",
     "grpc": "a package of its own",
     "app_server.demo": "a command of its own",
+    "app_server.inspector.command": "a command of its own",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "hashlib": "OpenSSL, which the first lists do without",
@@ -361,6 +363,13 @@ def test_the_demo_is_a_client() -> None:
     assert [
         pair for pair in inner if not inside(pair[1], "app_server.demo") and pair[1] != "app_server"
     ] == []
+
+
+def test_the_inspector_knows_the_wire_only() -> None:
+    """It shows any server, and holds this one against the protocol; nothing of a server is in it."""
+    known = ("app_server.inspector", "app_server.transport.framing")
+    inner = [pair for pair in edges("app_server.inspector") if inside(pair[1], "app_server")]
+    assert [pair for pair in inner if not any(inside(pair[1], each) for each in known)] == []
 
 
 def test_no_modules_import_one_another() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -12,8 +14,9 @@ from anyio.abc import TaskGroup
 
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
+from app_server.core.begun import Begun
 from app_server.core.config.types import Config
-from app_server.core.opening import Opened, Origin, StoredRollout
+from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
 from app_server.rpc.errors import not_found, overloaded
 from app_server.rpc.outgoing import Outgoing
 
@@ -38,6 +41,16 @@ class ConversationManager:
         self._subscriptions: dict[str, LiveConversation] = {}
         self._ended_subscriptions: dict[str, None] = {}
         """Of conversations that ended first, oldest first; ending one of these is no mistake of the client's."""
+        self._begun: Begun | None = None
+
+    @contextmanager
+    def expecting(self, begun: Begun) -> Iterator[None]:
+        """What is opened new inside is `begun`, whose client was answered before the server was loaded."""
+        self._begun = begun
+        try:
+            yield
+        finally:
+            self._begun = None
 
     async def open(
         self, config: Config, origin: Origin, new_operation_id: Callable[[], str]
@@ -51,6 +64,8 @@ class ConversationManager:
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
+        if isinstance(origin, NewConversation) and self._begun is not None:
+            origin = replace(origin, begun=self._begun)
         opened = await self._open(config, origin)
         id = opened.conversation_id
         live = self._live[id] = LiveConversation(

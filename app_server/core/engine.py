@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
+from app_server.core.begun import Begun
 from app_server.core.config.types import Config
 from app_server.core.context.compacted_history import (
     build_compacted_history,
@@ -71,7 +73,7 @@ from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId
 from protocol.policy import AskForApproval
 from protocol.responses import ResponseItem
-from protocol.rollout import CompactedItem, SessionMetaLine
+from protocol.rollout import CompactedItem, GitInfo, SessionMetaLine
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -133,7 +135,7 @@ class Engine:
         match origin:
             case NewConversation(ephemeral=ephemeral):
                 tools = checked_tools(origin.client_tools, RESERVED_NAMES)
-                return await self._begin(config, None, tools, ephemeral=ephemeral)
+                return await self._begin(config, None, tools, ephemeral=ephemeral, begun=origin.begun)
             case GivenHistory():
                 return await self._begin(config, origin.items)
             case Fork():
@@ -149,8 +151,11 @@ class Engine:
         client_tools: tuple[ClientTool, ...] = (),
         *,
         ephemeral: bool = False,
+        begun: Begun | None = None,
     ) -> Opened:
-        conversation_id, instructions, writer = self._new_rollout(config, client_tools, ephemeral=ephemeral)
+        conversation_id, instructions, writer = self._new_rollout(
+            config, client_tools, ephemeral=ephemeral, begun=begun
+        )
         telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(
             config, conversation_id, writer, instructions, (), telemetry, client_tools=client_tools
@@ -206,9 +211,13 @@ class Engine:
         *,
         ephemeral: bool = False,
         forked_from: str | None = None,
+        begun: Begun | None = None,
     ) -> tuple[ConversationId, Instructions, RolloutWriter | NoRollout]:
-        conversation_id = self._process.new_conversation_id()
         instructions = self._instructions(config)
+        if begun is not None:
+            path = new_rollout_path(self._process.home, begun.at, begun.id)
+            return begun.id, instructions, RolloutWriter.create(path, self._process.now, ())
+        conversation_id = self._process.new_conversation_id()
         if ephemeral:
             return conversation_id, instructions, NoRollout()
         path = new_rollout_path(self._process.home, self._process.now(), conversation_id)
@@ -322,7 +331,7 @@ class Engine:
             instructions=instructions.agents,
             model_provider=config.provider.id,
             client_tools=client_tools or None,
-            git=read_git_info(config.cwd),
+            git=_git_info(config.cwd),
             forked_from_id=forked_from,
         )
 
@@ -334,6 +343,13 @@ class Engine:
             return build_compacted_history(opening, collect_user_messages(before), line.message)
 
         return rebuild
+
+
+def _git_info(folder: Path) -> GitInfo | None:
+    found = read_git_info(folder)
+    if found is None:
+        return None
+    return GitInfo(commit_hash=found.commit_hash, branch=found.branch, repository_url=found.repository_url)
 
 
 def _old_name_notice(old: str, present: str) -> DeprecationNoticeEvent:

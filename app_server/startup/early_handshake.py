@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.apis.capabilities import InvalidCapability, initialize_result, parse_capabilities
+from app_server.conversations.begun import BegunRequest
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize, own_user_agent
+from app_server.startup.early_answers import EarlyResponder
 from app_server.startup.inbox import Inbox, readable, write_all
 from protocol.jsonrpc import (
     INVALID_REQUEST,
@@ -44,8 +46,11 @@ PAUSE_SECONDS = 0.01
 MAX_EARLY = 64
 """Requests that are answered before the server is loaded."""
 
-EarlyResponder = Callable[[Request], bytes | None]
-"""Returns the response to a request that needs no engine, or None."""
+LOADING_AFTER = 2
+"""So many requests have the processor to themselves; the server is loaded while further ones are answered."""
+
+EarlyResponders = Callable[[EarlyInitialize], EarlyResponder]
+"""The responder for this client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class Handover:
     """The answered `initialize`, if any."""
     unread: bytes
     """Bytes that were read but not served."""
+    begun: tuple[BegunRequest, ...] = ()
+    """Answered requests for conversations that the server goes on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +83,27 @@ def early_handshake(
     write_fd: int,
     respond: InitializeResponder,
     server: Lazy[object],
-    responder: Lazy[EarlyResponder] | None = None,
+    responders: Lazy[EarlyResponders] | None = None,
 ) -> Handover | None:
-    """Wait for the first line and answer it if possible; meanwhile `server` is loaded in a thread.
+    """Wait for the first line and answer it if possible, and then requests that need no server; meanwhile `server` is
+    loaded in a thread.
 
-    `responder` is loaded only if a request may be answered before `server` starts to load, because two loading threads
-    would share one interpreter. Returns once the server is loaded or the input buffer is full. Returns None if the
-    client has closed its end and there is nothing to serve.
+    `responders` are loaded only if a request may be answered before `server` starts to load, because two loading
+    threads would share one interpreter. Returns once the server is loaded or the input buffer is full. Returns None if
+    the client has closed its end and there is nothing to serve.
     """
     inbox, loading = Inbox(read_fd), _Loading(server)
     if not inbox.ready(0):
         loading.start()
     early = _answer_first_line(inbox, write_fd, respond)
-    if early is not None and responder is not None and not loading.started:
-        _answer_early(inbox, write_fd, responder.get())
+    begun: tuple[BegunRequest, ...] = ()
+    if early is not None and responders is not None and not loading.started:
+        begun = _answer_early(inbox, write_fd, responders.get()(early), loading)
     loading.start()
     while not inbox.ended and len(inbox.unread) < MAX_UNREAD and loading.wait(inbox):
         inbox.read()
     loading.close()
-    return None if inbox.exhausted else Handover(early, inbox.unread)
+    return None if inbox.exhausted and not begun else Handover(early, inbox.unread, begun)
 
 
 class _Loading:
@@ -148,30 +157,45 @@ def initialize_responder(environment: Mapping[str, str], home: Path) -> Initiali
     return respond
 
 
-def _answer_early(inbox: Inbox, write_fd: int, respond: EarlyResponder) -> None:
-    """Answer requests that arrive at once, as long as `respond` supports them: a client may read page after page."""
+def _answer_early(
+    inbox: Inbox, write_fd: int, respond: EarlyResponder, loading: _Loading
+) -> tuple[BegunRequest, ...]:
+    """Answer requests as long as `respond` supports them, until the server is loaded: a client may read page after
+    page. A begun conversation is the last: what follows, and there will be more, is about it.
+    """
     initialized = b""
-    for _ in range(MAX_EARLY):
-        message, line, rest = _next_message(inbox)
+    for number in range(MAX_EARLY):
+        if number == LOADING_AFTER:
+            loading.start()
+        message, line, rest = _next_message(inbox, loading)
         if isinstance(message, Notification) and message.method == INITIALIZED and not initialized:
             initialized, inbox.unread = line, rest  # for the full server
-            message, line, rest = _next_message(inbox)
-        if not isinstance(message, Request) or (response := respond(message)) is None:
+            message, line, rest = _next_message(inbox, loading)
+        if not isinstance(message, Request) or (answer := respond(message)) is None:
             break
         inbox.unread = rest
-        inbox.ended |= not write_all(write_fd, response + b"\n")
+        inbox.ended |= not write_all(write_fd, answer.response + b"\n")
+        if answer.begun is not None:
+            inbox.unread = initialized + inbox.unread
+            return (answer.begun,)
     inbox.unread = initialized + inbox.unread
+    return ()
 
 
-def _next_message(inbox: Inbox) -> tuple[Message | None, bytes, bytes]:
-    """A message that arrives at once, its line, and what is behind it. The line is not taken."""
+def _next_message(inbox: Inbox, loading: _Loading) -> tuple[Message | None, bytes, bytes]:
+    """The next message, its line, and what is behind it; the line is not taken. A client that takes its time finds the
+    server loading. None once it is loaded.
+    """
     deadline = time.monotonic() + PAUSE_SECONDS
     while True:
         line, end, rest = inbox.unread.partition(b"\n")
         if end:
             return _message(line), line + end, rest
-        too_long = len(inbox.unread) > MAX_FIRST_LINE
-        if too_long or inbox.ended or not inbox.ready(max(0.0, deadline - time.monotonic())):
+        if len(inbox.unread) > MAX_FIRST_LINE or inbox.ended:
+            return None, b"", b""
+        if not loading.started and not inbox.ready(max(0.0, deadline - time.monotonic())):
+            loading.start()
+        if loading.started and not loading.wait(inbox):
             return None, b"", b""
         inbox.read()
 

@@ -17,6 +17,7 @@ import tomli
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.listing import list_conversations
+from app_server.startup.early_answers import EarlyAnswer
 from protocol.jsonrpc import Request, dump_response
 from protocol.names import LIST_CONVERSATIONS
 
@@ -36,7 +37,7 @@ class _ListQuery:
     providers: list[str] | None
 
 
-def early_list(request: Request, home: Path) -> bytes | None:
+def early_list(request: Request, home: Path) -> EarlyAnswer | None:
     """The response, or None to leave it to the full server. Call it only without overrides on the command line."""
     query = _parse_query(request)
     provider = plain_provider(home) if query is not None else None
@@ -51,7 +52,7 @@ def early_list(request: Request, home: Path) -> bytes | None:
         body = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # a lone surrogate, which only the full server can encode
         return None
-    return dump_response(request.id, body)
+    return EarlyAnswer(dump_response(request.id, body))
 
 
 def _parse_query(request: Request) -> _ListQuery | None:

@@ -16,6 +16,7 @@ from app_server.core.rollout.thread_listing import ThreadLists, TooManyPassedBy
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
 from app_server.core.rollout.thread_summary import ThreadSummary
+from app_server.startup.early_answers import EarlyAnswer
 from app_server.startup.early_list import plain_provider
 from protocol.jsonrpc import Request, dump_response
 from protocol.names import THREAD_LIST
@@ -35,7 +36,7 @@ class EarlyThreads:
         self._home = home
         self._lists = ThreadLists(home, ThreadNotes(home, time.time), time.time)
 
-    def answer(self, request: Request) -> bytes | None:
+    def answer(self, request: Request) -> EarlyAnswer | None:
         """The response, or None to leave it to the full server."""
         params = {} if request.params is None else request.params
         if request.method != THREAD_LIST or not isinstance(params, dict) or not _is_plain(params):
@@ -68,7 +69,7 @@ class EarlyThreads:
             body = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
         except UnicodeEncodeError:  # a lone surrogate, which only the full server can encode
             return None
-        return dump_response(request.id, body)
+        return EarlyAnswer(dump_response(request.id, body))
 
 
 def _is_plain(params: Mapping[str, Json]) -> bool:

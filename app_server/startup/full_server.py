@@ -15,12 +15,11 @@ import sys
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.config.types import CliOverrides
 from app_server.server import ServerSettings, serve
 from app_server.startup.early_handshake import Handover
 from app_server.startup.launch import Launch
+from app_server.startup.overrides import cli_overrides
 from app_server.transport.stdio import StdioTransport
-from protocol.policy import AskForApproval
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ async def _run(write_fd: int, launch: Launch, handover: Handover) -> None:
     transport = StdioTransport(0, write_fd, launch.limits.line_bytes, unread=handover.unread)
     async with anyio.create_task_group() as process:
         process.start_soon(_cancel_on_signal, process, name="signals")
-        await serve(transport, settings_of(launch), handover.initialize)
+        await serve(transport, settings_of(launch), handover.initialize, handover.begun)
         process.cancel_scope.cancel()
 
 
@@ -56,20 +55,11 @@ async def _cancel_on_signal(process: TaskGroup) -> None:
 
 
 def settings_of(launch: Launch) -> ServerSettings:
-    policy = launch.approval_policy
     return ServerSettings(
         home=launch.home,
         cwd=launch.cwd,
         environment=launch.environment,
         limits=launch.limits,
         acp=launch.acp,
-        cli=CliOverrides(
-            settings=launch.settings,
-            profile=launch.profile,
-            model=launch.model,
-            approval_policy=AskForApproval(policy) if policy else None,
-            sandbox_mode=launch.sandbox_mode,
-            enable=launch.enable,
-            disable=launch.disable,
-        ),
+        cli=cli_overrides(launch),
     )

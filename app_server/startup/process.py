@@ -13,11 +13,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from app_server.core.lazy import Lazy
 from app_server.startup.early_handshake import (
-    EarlyResponder,
+    EarlyResponders,
     Handover,
     InitializeResponder,
     early_handshake,
@@ -25,8 +24,6 @@ from app_server.startup.early_handshake import (
 )
 from app_server.startup.launch import Launch, parse_launch
 from app_server.transport.claim import claim_stdout
-from protocol.jsonrpc import Request
-from protocol.names import THREAD_LIST
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +38,17 @@ def serve_stdio(args: argparse.Namespace) -> int:
         print(f"app-server: {error}", file=sys.stderr)  # noqa: T201  there is no client yet
         return 2
     write_fd = claim_stdout()
+    # Searching for pydantic plugins takes longer than a request, and the server has none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # Imported objects are never garbage: exclude them from every collection, until the server is loaded.
+    gc.disable()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Until the full server handles them, there is nothing to store.
         signal.signal(number, lambda *_: os._exit(0))
     server = Lazy(lambda: _full_server(acp=launch.acp))
     respond = _acp_responder(launch) if launch.acp else initialize_responder(launch.environment, launch.home)
-    responder = Lazy(lambda: _early_responder(launch.home)) if launch.plain and not launch.acp else None
-    handover = early_handshake(0, write_fd, respond, server, responder)
+    responders = None if launch.acp else Lazy(lambda: _early_responders(launch))
+    handover = early_handshake(0, write_fd, respond, server, responders)
     if handover is not None:
         server.get()(write_fd, launch, handover)
     # A normal exit would wait for threads that are blocked on a disk or a name server.
@@ -58,10 +59,6 @@ def serve_stdio(args: argparse.Namespace) -> int:
 def _full_server(*, acp: bool) -> Callable[[int, Launch, Handover], None]:
     """With the API that the client speaks, as far as that is known."""
     refuse_inspection()
-    # Searching for pydantic plugins takes longer than a request, and the server has none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # Imported objects are never garbage: exclude them from this and every later collection.
-    gc.disable()
     try:
         from app_server.startup.full_server import run  # noqa: PLC0415  nearly all imports hang on it
 
@@ -81,25 +78,10 @@ def _acp_responder(launch: Launch) -> InitializeResponder:
     return acp_responder(launch)
 
 
-def _early_responder(home: Path) -> EarlyResponder:
-    from app_server.startup.early_list import early_list  # noqa: PLC0415  only for early requests
+def _early_responders(launch: Launch) -> EarlyResponders:
+    from app_server.startup.early_responders import early_responders  # noqa: PLC0415  only for early requests
 
-    threads = Lazy(lambda: _early_threads(home))
-
-    def answer(request: Request) -> bytes | None:
-        try:
-            return threads.get()(request) if request.method == THREAD_LIST else early_list(request, home)
-        except Exception:  # the full server then serves the request, and reports the error
-            log.exception("a list could not be answered early")
-            return None
-
-    return answer
-
-
-def _early_threads(home: Path) -> EarlyResponder:
-    from app_server.startup.early_threads import EarlyThreads  # noqa: PLC0415  only for early requests
-
-    return EarlyThreads(home).answer
+    return early_responders(launch)
 
 
 def refuse_inspection() -> None:

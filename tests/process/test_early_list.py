@@ -67,7 +67,7 @@ def served(home: Path, messages: Sequence[Json], *arguments: str) -> list[Json]:
         answers = [json.loads(process.stdout.readline()) for message in messages if "id" in message]
         process.stdin.close()
         assert process.wait(60) == 0
-        assert process.stdout.read() == b""
+        assert all("method" in json.loads(line) for line in process.stdout)
     return answers
 
 
@@ -190,7 +190,7 @@ def test_pages_are_read_one_after_another(home: Path) -> None:
             Request(2, "thread/list", {"limit": 1, "modelProviders": [], "cursor": cursor})
         )
         assert response is not None
-        page = json.loads(response)["result"]
+        page = json.loads(response.response)["result"]
         seen += [each["preview"] for each in page["data"]]
         cursor = page["nextCursor"]
     assert (seen, cursor) == (["hello", "do it", "hello"], None)
@@ -214,3 +214,16 @@ def test_pages_before_the_server_is_loaded_and_after_it_follow_one_another(home:
     by_id = {answer["id"]: answer.get("result") for answer in answers}
     assert by_id[2] == by_id[3] == by_id[4]
     assert [item["preview"] for item in by_id[5]["items"]] == ["do it", "hello"]
+
+
+@pytest.mark.parametrize("method", ["newConversation", "thread/start"])
+def test_a_conversation_of_a_client_that_leaves_at_once_is_stored(home: Path, method: str) -> None:
+    (home / "work").mkdir()
+    new = {"id": 2, "method": method, "params": {"cwd": str(home / "work")}}
+    [_, answer] = served(home, [GREETING, READY, new])
+    result = answer["result"]
+    path = Path(result["rolloutPath"] if method == "newConversation" else result["thread"]["path"])
+    kinds = [json.loads(line)["type"] for line in path.read_text().splitlines()]
+    assert kinds[0] == "session_meta"
+    assert kinds.count("session_meta") == 1
+    assert "response_item" in kinds  # the messages that every conversation begins with

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from app_server.core.git.config_file import parse_git_config
 from app_server.core.git.repository import Repository, find_repository, read_head, read_small
-from protocol.rollout import GitInfo
+from app_server.core.git.revision import Revision
 
 MAX_CONFIG_BYTES = 1024 * 1024
 
 _WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#]*)@", re.IGNORECASE)
 
 
-def read_git_info(folder: Path) -> GitInfo | None:
+def read_git_info(folder: Path) -> Revision | None:
     """Commit, branch and remote of the repository that contains `folder`; None outside of one."""
     repository = find_repository(folder)
     if repository is None:
         return None
     head = read_head(repository)
-    return GitInfo(
+    return Revision(
         commit_hash=head.commit,
         # A branch without a commit does not exist yet.
         branch=head.branch if head.commit else None,

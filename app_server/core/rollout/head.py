@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app_server.core.git.revision import Revision
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
@@ -29,15 +30,6 @@ _INJECTED = re.compile(
 """Prefixes of user messages that the server wrote."""
 _REQUEST = "## My request for Codex:"
 """Some clients prepend context to a message; the user's own text follows this heading."""
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """The state of the working directory's repository at the start of the conversation."""
-
-    commit_hash: str | None
-    branch: str | None
-    repository_url: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,22 +7,27 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.conversations.begun import BegunRequest
+from app_server.core.begun import Begun
 from app_server.core.lazy import Lazy
+from app_server.startup.early_answers import EarlyAnswer, EarlyResponder
 from app_server.startup.early_handshake import (
+    LOADING_AFTER,
     MAX_EARLY,
-    EarlyResponder,
     Handover,
     early_handshake,
     initialize_responder,
     plain_initialize,
 )
 from protocol.base import Json
+from protocol.ids import ConversationId
 from protocol.jsonrpc import Request, dump_response
 from protocol.v1.initialize import InitializeParams
 
@@ -56,7 +61,7 @@ class Pipes:
     def handshake(self, early: EarlyResponder | None = None) -> Handover | None:
         server: Lazy[object] = Lazy(object)
         return early_handshake(
-            self.stdin, self.stdout, GREET, server, None if early is None else Lazy(lambda: early)
+            self.stdin, self.stdout, GREET, server, None if early is None else Lazy(lambda: lambda _: early)
         )
 
     def answers(self) -> list[Json]:
@@ -76,6 +81,10 @@ def pipes() -> Iterator[Pipes]:
     for fd in (made.stdin, made.to_stdin, made.stdout, made.from_stdout):
         if fd >= 0:
             os.close(fd)
+
+
+def answer(request: Request) -> EarlyAnswer:
+    return EarlyAnswer(dump_response(request.id, b'"early"'))
 
 
 def initialize(**params: Json) -> Json:
@@ -137,9 +146,9 @@ def test_a_first_request_that_introduces_nobody_is_refused(pipes: Pipes, first: 
 def test_requests_that_follow_at_once_may_be_answered_early(pipes: Pipes) -> None:
     asked: list[Request] = []
 
-    def early(request: Request) -> bytes | None:
+    def early(request: Request) -> EarlyAnswer | None:
         asked.append(request)
-        return dump_response(request.id, b'"early"') if request.method == "list" else None
+        return answer(request) if request.method == "list" else None
 
     ready, other, next_ = {"method": "initialized"}, {"id": 4, "method": "other"}, {"id": 5, "method": "list"}
     lists = [{"id": 2, "method": "list"}, {"id": 3, "method": "list"}]
@@ -154,9 +163,54 @@ def test_requests_that_follow_at_once_may_be_answered_early(pipes: Pipes) -> Non
 def test_only_so_many_requests_are_answered_early(pipes: Pipes) -> None:
     lists = [{"id": n, "method": "list"} for n in range(2, MAX_EARLY + 5)]
     pipes.send(initialize(clientInfo=CLIENT), *lists)
-    handover = pipes.handshake(lambda request: dump_response(request.id, b'"early"'))
+    handover = pipes.handshake(answer)
     assert handover is not None
     assert [json.loads(line) for line in handover.unread.splitlines()] == lists[MAX_EARLY:]
+
+
+def test_a_begun_conversation_is_the_last_early_answer(pipes: Pipes) -> None:
+    begun = Begun(ConversationId("c"), datetime(2025, 1, 1, tzinfo=UTC))
+
+    def begin(request: Request) -> EarlyAnswer:
+        return EarlyAnswer(answer(request).response, BegunRequest(request, begun))
+
+    ready, after = {"method": "initialized"}, {"id": 3, "method": "new"}
+    pipes.send(initialize(clientInfo=CLIENT), ready, {"id": 2, "method": "new"}, after)
+    handover = pipes.handshake(begin)
+    assert handover is not None
+    assert [(each.request.id, each.conversation) for each in handover.begun] == [(2, begun)]
+    assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, after]
+    assert [each["id"] for each in pipes.answers()] == [1, 2]
+
+
+def test_a_begun_conversation_is_gone_on_with_though_the_client_has_left(pipes: Pipes) -> None:
+    begun = Begun(ConversationId("c"), datetime(2025, 1, 1, tzinfo=UTC))
+    pipes.send(initialize(clientInfo=CLIENT), {"id": 2, "method": "new"})
+    pipes.close()
+    handover = pipes.handshake(
+        lambda request: EarlyAnswer(answer(request).response, BegunRequest(request, begun))
+    )
+    assert handover is not None
+    assert len(handover.begun) == 1
+
+
+def test_the_server_is_loaded_while_more_requests_are_answered(pipes: Pipes) -> None:
+    loaded = threading.Event()
+    answered: list[int | str] = []
+
+    def late(request: Request) -> EarlyAnswer:
+        if request.id == LOADING_AFTER + 2:  # the first was `initialize`
+            assert loaded.wait(10)
+        answered.append(request.id)
+        return answer(request)
+
+    ids = list(range(2, LOADING_AFTER + 4))
+    pipes.send(initialize(clientInfo=CLIENT), *({"id": n, "method": "list"} for n in ids))
+    handover = early_handshake(
+        pipes.stdin, pipes.stdout, GREET, Lazy(loaded.set), Lazy(lambda: lambda _: late)
+    )
+    assert handover == Handover(handover.initialize if handover else None, b"")
+    assert answered == ids
 
 
 def test_what_has_no_early_answer_is_left_in_its_order(pipes: Pipes) -> None:

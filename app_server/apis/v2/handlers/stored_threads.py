@@ -18,6 +18,7 @@ from app_server.apis.v2.thread_ids import archived_not_found, parse_thread_id, r
 from app_server.apis.v2.thread_view import thread_view
 from app_server.conversations.manager import ConversationManager
 from app_server.core.errors import ConversationError, RolloutNotFound
+from app_server.core.git.revision import Revision
 from app_server.core.rollout.archive import (
     archivable,
     archive_rollout,
@@ -26,7 +27,6 @@ from app_server.core.rollout.archive import (
     unarchive_rollout,
 )
 from app_server.core.rollout.disk import describe
-from app_server.core.rollout.head import Revision
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.rollout_errors import RolloutBusy
 from app_server.core.rollout.thread_notes import ThreadNotes

@@ -1,0 +1,104 @@
+"""The subcommand `inspect`: its arguments, and which of its tasks they ask for.
+
+It is the composition root of the inspector: only here the environment and the clock are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app_server.inspector.backlog import BoundedBacklog, FileBacklog
+from app_server.inspector.passthrough import end_like, pass_through
+from app_server.inspector.tap import Tap
+
+UNREAD = 64 << 20
+"""Bytes that wait for the page at most; a recording keeps all."""
+PIPE_SIZE = 1 << 20
+PAGE_LEAVES_WITHIN = 1.0
+"""Seconds that the last messages have to reach the page; a recording has as long as it takes."""
+NOT_FOUND, NOT_EXECUTABLE, MISUSED = 127, 126, 2
+
+
+def run_inspector(args: argparse.Namespace) -> int:
+    """The exit status; that of the server, where one is run."""
+    if not args.server:
+        return _fail(MISUSED, "no server was named; as in `app-server inspect -- SERVER ARG...`")
+    if (args.page or not args.record) and not page_is_installed():
+        return _fail(
+            MISUSED,
+            "the page needs Starlette and uvicorn: pip install 'app-server[inspect]'. `--record FILE` works without",
+        )
+    return _inspect(args)
+
+
+def page_is_installed() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("starlette", "uvicorn"))
+
+
+@dataclass(frozen=True, slots=True)
+class Observing:
+    """What the observer does; the arguments of its process."""
+
+    record: str
+    """A file, or empty."""
+    page: bool
+    url_file: str
+    server: Sequence[str]
+
+    def arguments(self, fd: int) -> list[str]:
+        return [str(fd), self.record, "page" if self.page else "", self.url_file, "--", *self.server]
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    observing = Observing(args.record or "", args.page or not args.record, args.url_file or "", args.server)
+    if observing.record:
+        try:
+            open(observing.record, "ab").close()
+        except OSError as error:
+            return _fail(MISUSED, f"cannot write {observing.record}: {error.strerror}")
+    reading, writing = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        try:
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        except OSError:
+            pass
+    observer = subprocess.Popen(
+        (sys.executable, "-P", "-m", "app_server.inspector.observer", *observing.arguments(reading)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(reading,),
+        start_new_session=True,
+        env=os.environ,
+    )
+    os.close(reading)
+    begin = time.monotonic_ns()
+    backlog = FileBacklog() if observing.record else BoundedBacklog(UNREAD)
+    tap = Tap(writing, backlog, lambda: time.monotonic_ns() - begin)
+    try:
+        status = pass_through(args.server, os.environ, tap)
+    except OSError as error:
+        tap.close(PAGE_LEAVES_WITHIN)
+        missing = isinstance(error, FileNotFoundError)
+        return _fail(
+            NOT_FOUND if missing else NOT_EXECUTABLE, f"cannot start {args.server[0]}: {error.strerror}"
+        )
+    lost = bool(observing.record) and tap.gone
+    tap.close(None if observing.record else PAGE_LEAVES_WITHIN)
+    if observing.record:
+        lost |= observer.wait() != 0
+    if lost:
+        _fail(status, f"the recording {observing.record} is not complete")
+    return end_like(status)
+
+
+def _fail(status: int, message: str) -> int:
+    print(f"app-server inspect: {message}", file=sys.stderr)  # noqa: T201  the server's stdout stays as it is
+    return status

@@ -1,0 +1,89 @@
+"""A session as a file: JSON Lines, a head and then one record a line. Pure, but for the recorder's file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from app_server.inspector.masking import masked_text
+from app_server.inspector.records import NotASession, Record, compact, from_line, to_line
+from protocol.base import Json
+from protocol.records import dataclass
+
+FORMAT = "app-server-session"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHead:
+    server: Sequence[str]
+    """The command, with its secrets masked."""
+    began: str
+    """Date and time, ISO 8601."""
+
+    def to_line(self) -> str:
+        return compact(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "began": self.began,
+                "server": [*map(masked_text, self.server)],
+            }
+        )
+
+
+def session_lines(head: SessionHead, records: Iterable[Record]) -> Iterator[str]:
+    """The lines of a file, with their ends."""
+    yield head.to_line() + "\n"
+    for record in records:
+        yield to_line(record) + "\n"
+
+
+def read_session(text: str) -> tuple[SessionHead, list[Record]]:
+    """Raises NotASession. A last line that was cut off counts as not there."""
+    first, *rest = text.split("\n")
+    head = _head(first)
+    whole = rest[:-1]  # what follows the last line end is empty, or was cut off
+    return head, [from_line(number, line) for number, line in enumerate(whole, 2) if line.strip()]
+
+
+def _head(line: str) -> SessionHead:
+    wanted = f'the first line must be {{"format":"{FORMAT}","version":{VERSION},...}}'
+    try:
+        given = _object(line)
+    except ValueError:
+        raise NotASession(wanted) from None
+    if given.get("format") != FORMAT:
+        raise NotASession(wanted)
+    if given.get("version") != VERSION:
+        raise NotASession(f"version {given.get('version')} of the format is not known; {wanted}")
+    server = given.get("server")
+    words = [str(each) for each in server] if isinstance(server, list) else []
+    return SessionHead(words, str(given.get("began", "")))
+
+
+def _object(line: str) -> dict[str, Json]:
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+class Recorder:
+    """Writes records to a file that only the user may read."""
+
+    def __init__(self, path: str, head: SessionHead) -> None:
+        """Raises OSError. A file that is there is replaced."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
+        self._file.write(head.to_line() + "\n")
+        self._file.flush()
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Raises OSError."""
+        self._file.writelines(to_line(record) + "\n" for record in records)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,116 @@
+"""Hands copies of what passes to the observer, without ever waiting for it.
+
+A frame is written at once if the pipe takes it. What it does not take waits in a backlog, which a thread empties; what
+the backlog does not take is counted, and the count is told as a gap.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import threading
+from collections.abc import Callable
+
+from app_server.inspector.backlog import Backlog
+from app_server.inspector.frames import Source, encode_frame
+from protocol.base import Json
+
+
+class Tap:
+    def __init__(self, fd: int, backlog: Backlog, clock: Callable[[], int]) -> None:
+        """`fd` is a pipe to the observer, closed at the end; `clock` gives nanoseconds since the start."""
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._backlog = backlog
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting = threading.Event()
+        self._dropped = [0, 0]  # frames and bytes since the last gap that was told
+        self._gone = self._closing = False
+        self._flusher = threading.Thread(target=self._flush, name="tap", daemon=True)
+        self._flusher.start()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the observer has left."""
+        return self._gone
+
+    def put(self, source: Source, data: bytes) -> None:
+        with self._lock:
+            if not self._gone:
+                self._tell_gap()
+                if not self._write(encode_frame(source, self._clock(), data)):
+                    self._dropped[0] += 1
+                    self._dropped[1] += len(data)
+
+    def event(self, event: str, **details: Json) -> None:
+        """Tell something about the connection."""
+        self.put(Source.INSPECTOR, json.dumps({"event": event, **details}).encode())
+
+    def close(self, within: float | None) -> None:
+        """Hand over what waits, for at most so many seconds, or for as long as it takes."""
+        with self._lock:
+            if not self._gone:
+                self._tell_gap()
+            self._closing = True
+            self._waiting.set()
+        self._flusher.join(within)
+        with self._lock:
+            self._gone = True
+            os.close(self._fd)
+
+    def _tell_gap(self) -> None:
+        frames, size = self._dropped
+        if frames:
+            told = json.dumps({"event": "gap", "frames": frames, "bytes": size}).encode()
+            if self._write(encode_frame(Source.INSPECTOR, self._clock(), told)):
+                self._dropped = [0, 0]
+
+    def _write(self, frame: bytes) -> bool:
+        """False: dropped."""
+        sent = 0
+        if not self._backlog:
+            sent = self._try_write(frame)
+            if sent == len(frame) or self._gone:
+                return True
+        kept = self._backlog.add(frame[sent:], begun=sent > 0)
+        if sent and not kept:
+            self._gone = True  # half a frame cannot be followed by anything
+        self._waiting.set()
+        return kept
+
+    def _try_write(self, data: bytes) -> int:
+        try:
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._gone = True
+            return 0
+
+    def _flush(self) -> None:
+        """Runs as a thread until the end."""
+        while True:
+            self._waiting.wait()
+            poll = select.poll()
+            poll.register(self._fd, select.POLLOUT)
+            while self._flush_some():
+                poll.poll()
+            with self._lock:
+                if self._gone or (self._closing and not self._backlog):
+                    return
+                if not self._backlog:
+                    self._waiting.clear()
+
+    def _flush_some(self) -> bool:
+        """Whether something still waits."""
+        with self._lock:
+            while self._backlog and not self._gone:
+                first = self._backlog.first()
+                sent = self._try_write(first)
+                if sent:
+                    self._backlog.taken(sent)
+                if sent < len(first):
+                    break
+            return bool(self._backlog) and not self._gone

@@ -1,0 +1,64 @@
+"""Which requests are answered before the server is loaded. What answers one is loaded with the first request for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+
+from app_server.core.lazy import Lazy
+from app_server.identity import EarlyInitialize
+from app_server.startup.early_answers import EarlyAnswer, EarlyResponder
+from app_server.startup.early_handshake import EarlyResponders
+from app_server.startup.launch import Launch
+from protocol.ids import new_conversation_id
+from protocol.jsonrpc import Request
+from protocol.names import LIST_CONVERSATIONS, NEW_CONVERSATION, THREAD_LIST, THREAD_START
+
+log = logging.getLogger(__name__)
+
+
+def early_responders(launch: Launch) -> EarlyResponders:
+    def for_client(client: EarlyInitialize) -> EarlyResponder:
+        conversations = Lazy(lambda: _conversations(launch, client))
+        responders = {NEW_CONVERSATION: conversations, THREAD_START: conversations}
+        if launch.plain:
+            responders[LIST_CONVERSATIONS] = Lazy(lambda: _list(launch.home))
+            responders[THREAD_LIST] = Lazy(lambda: _threads(launch.home))
+
+        def answer(request: Request) -> EarlyAnswer | None:
+            responder = responders.get(request.method)
+            try:
+                return None if responder is None else responder.get()(request)
+            except Exception:  # the full server then serves the request, and reports the error
+                log.exception("%s could not be answered early", request.method)
+                return None
+
+        return answer
+
+    return for_client
+
+
+def _conversations(launch: Launch, client: EarlyInitialize) -> EarlyResponder:
+    from app_server.startup.early_conversations import EarlyConversations  # noqa: PLC0415
+
+    return EarlyConversations(
+        launch=launch,
+        client=client,
+        now=lambda: datetime.now().astimezone(),
+        new_id=lambda: new_conversation_id(time.time_ns() // 1_000_000, os.urandom(10)),
+    ).answer
+
+
+def _list(home: Path) -> EarlyResponder:
+    from app_server.startup.early_list import early_list  # noqa: PLC0415
+
+    return lambda request: early_list(request, home)
+
+
+def _threads(home: Path) -> EarlyResponder:
+    from app_server.startup.early_threads import EarlyThreads  # noqa: PLC0415
+
+    return EarlyThreads(home).answer

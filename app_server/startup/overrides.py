@@ -1,0 +1,20 @@
+"""The overrides of the command line as a layer of the configuration."""
+
+from __future__ import annotations
+
+from app_server.core.config.types import CliOverrides
+from app_server.startup.launch import Launch
+from protocol.policy import AskForApproval
+
+
+def cli_overrides(launch: Launch) -> CliOverrides:
+    policy = launch.approval_policy
+    return CliOverrides(
+        settings=launch.settings,
+        profile=launch.profile,
+        model=launch.model,
+        approval_policy=AskForApproval(policy) if policy else None,
+        sandbox_mode=launch.sandbox_mode,
+        enable=launch.enable,
+        disable=launch.disable,
+    )

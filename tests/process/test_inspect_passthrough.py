@@ -1,0 +1,154 @@
+"""`app-server inspect` passes everything through as it is: bytes, ends, signals and exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from protocol.base import Json
+from tests.support.world import SCRIPT
+
+pytestmark = pytest.mark.process
+PATIENCE = 60.0
+
+ECHO = "import os\nwhile data := os.read(0, 1 << 16):\n    os.write(1, data)\n"
+HUGE = b"x" * (3 << 20)
+
+
+def inspected(record: Path, *server: str) -> Sequence[str]:
+    return (SCRIPT, "inspect", "--record", str(record), "--", *server)
+
+
+def run(record: Path, *server: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        inspected(record, *server), input=given, capture_output=True, timeout=PATIENCE, check=False
+    )
+
+
+def recorded(record: Path) -> tuple[Json, list[Json]]:
+    """The head of a session file, and its lines."""
+    head, *lines = [json.loads(line) for line in record.read_text().splitlines()]
+    return head, lines
+
+
+def of(lines: Sequence[Mapping[str, Json]], source: str) -> list[Json]:
+    return [line for line in lines if line["from"] == source]
+
+
+def test_bytes_pass_unchanged_and_all_are_recorded(tmp_path: Path) -> None:
+    given = b'{"id":1, "method" : "x"}\r\nno json \xff\xfe\n\n' + HUGE + b"\nhalf"
+    done = run(tmp_path / "record", sys.executable, "-c", ECHO, given=given)
+    assert (done.returncode, done.stdout, done.stderr) == (0, given, b"")
+    head, lines = recorded(tmp_path / "record")
+    assert head["format"] == "app-server-session"
+    assert head["server"] == [sys.executable, "-c", ECHO]
+    for source in ("client", "server"):
+        said = of(lines, source)
+        assert [line["size"] for line in said] == [25, 10, 0, len(HUGE), 4]
+        assert said[0]["message"] == {"id": 1, "method": "x"}
+        assert said[1]["base64"] == "bm8ganNvbiD//g=="
+        assert said[3]["text"] == HUGE.decode()
+        assert said[4] == {"at": said[4]["at"], "from": source, "size": 4, "unfinished": True, "text": "half"}
+    assert [line["event"]["event"] for line in of(lines, "inspector")] == [
+        "started",
+        *["ended"] * 3,
+        "exited",
+    ]
+
+
+def test_words_after_the_dashes_are_the_servers(tmp_path: Path) -> None:
+    code = "import sys; print(sys.argv[1:])"
+    done = run(tmp_path / "record", sys.executable, "-c", code, "app-server", "--", "--page")
+    assert done.stdout == b"['app-server', '--', '--page']\n"
+
+
+def test_stderr_and_the_exit_status_are_passed_on(tmp_path: Path) -> None:
+    done = run(tmp_path / "record", sys.executable, "-c", "import sys; sys.stderr.write('oh'); sys.exit(7)")
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"", b"oh")
+    _, lines = recorded(tmp_path / "record")
+    assert [line["text"] for line in of(lines, "stderr")] == ["oh"]
+    assert lines[-1]["event"] == {"event": "exited", "status": 7}
+
+
+def test_a_server_that_a_signal_ends_ends_the_inspector_with_it(tmp_path: Path) -> None:
+    done = run(tmp_path / "record", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    assert done.returncode == -signal.SIGKILL
+    assert recorded(tmp_path / "record")[1][-1]["event"] == {"event": "exited", "status": -9}
+
+
+def test_a_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    done = run(tmp_path / "record", str(tmp_path / "missing"))
+    assert done.returncode == 127
+    assert b"cannot start" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_signals_reach_the_server(tmp_path: Path, number: signal.Signals) -> None:
+    code = (
+        "import os, signal, sys\n"
+        f"signal.signal({int(number)}, lambda *_: (os.write(1, b'caught'), os._exit(3)))\n"
+        "os.write(1, b'ready\\n')\n"
+        "while True: signal.pause()\n"
+    )
+    process = subprocess.Popen(
+        inspected(tmp_path / "record", sys.executable, "-c", code),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    rest, _ = process.communicate(timeout=PATIENCE)
+    assert (rest, process.returncode) == (b"caught", 3)
+
+
+def test_a_client_that_reads_no_more_is_noticed_by_the_server(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "try:\n    while True: os.write(1, b'x' * 65536)\n"
+        "except BrokenPipeError: sys.exit(5)\n"
+    )
+    process = subprocess.Popen(
+        inspected(tmp_path / "record", sys.executable, "-c", code), stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.wait(PATIENCE) == 5
+
+
+def test_a_server_that_reads_no_more_is_noticed_by_the_client(tmp_path: Path) -> None:
+    """It inherits what its client lets it inherit, too."""
+    reading, writing = os.pipe()
+    code = f"import os; os.close(0); os.write(1, b'closed\\n'); os.read({reading}, 1)"
+    process = subprocess.Popen(
+        inspected(tmp_path / "record", sys.executable, "-c", code),
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=(reading,),
+    )
+    os.close(reading)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"closed\n"
+    with pytest.raises(BrokenPipeError):
+        write_until_it_fails(process.stdin)
+    os.close(writing)
+    process.stdin.close()
+    process.stdout.close()
+    assert process.wait(PATIENCE) == 0
+
+
+def write_until_it_fails(pipe: IO[bytes]) -> None:
+    while True:
+        pipe.write(b"x\n")
