@@ -169,7 +169,6 @@ LARGE = {
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
     "ModelCall": "one request to the model",
-    "ServerServices": "what all APIs are made of",
     "ToolTurn": "what tools see of a turn",
 }
 

@@ -9,7 +9,7 @@ from protocol.v2 import host_methods as methods
 
 
 def mcp_routes(services: ServerServices) -> tuple[Route, ...]:
-    context = mcp_servers.McpContext(services.config, services.conversations, services.mcp_alone)
+    context = mcp_servers.McpContext(services.config, services.conversations, services.engine.mcp_alone)
     return (
         route(methods.MCP_SERVER_STATUS_LIST, mcp_servers.mcp_server_status_list, context),
         route(methods.MCP_SERVER_TOOL_CALL, mcp_servers.mcp_server_tool_call, context),

@@ -92,7 +92,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         route(turn_methods.TURN_INTERRUPT, turns.turn_interrupt, thread),
         *goal_routes(thread),
         *reading_routes(read),
-        *work_routes(WorkContext(thread, services.git)),
+        *work_routes(WorkContext(thread, services.host.git)),
         *stored_routes(StoredThreadContext(read, services.conversations, notifier, notes)),
         *setup_routes(services, notifier, once.limits),
         *mcp_routes(services),
