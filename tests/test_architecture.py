@@ -43,7 +43,7 @@ CORE = (
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
-    {"errors", "lazy", "threads", "yielding"},
+    {"errors", "injected_messages", "lazy", "threads", "yielding"},
     {"begun", "bounds"},
 )
 
@@ -84,7 +84,7 @@ PURE_MODULES = {
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {"frames", "masking", "records", "stream"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"bounds", "errors", "lazy"},
+    "app_server.core": {"bounds", "errors", "injected_messages", "lazy"},
     "app_server.core.approvals": {
         *("consent", "decide", "memory", "prefix_rules", "rule_proposals", "rules_text"),
     },

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.injected_messages import USER_SHELL_HEAD
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of
 from app_server.core.session.services import Services
@@ -110,7 +111,7 @@ def note(command: str, outcome: str) -> MessageItem:
     not write this.
     """
     body = f"<command>\n{command}\n</command>\n<result>\n{outcome}\n</result>"
-    return user_text(f"<user_shell_command>\n{body}\n</user_shell_command>")
+    return user_text(f"{USER_SHELL_HEAD}\n{body}\n</user_shell_command>")
 
 
 def _outcome(item: CommandExecution) -> str:

@@ -141,8 +141,8 @@ async def _operate(session: AcpSession, ticket: Ticket, op: Op) -> StopReason:
 
 
 async def _list_servers(session: AcpSession) -> None:
-    answer = session.expect_answer(operation := session.new_operation())
+    listed = session.expect_tool_list(operation := session.new_operation())
     session.live.session.submit(operation, ListMcpToolsOp())
-    await answer.came.wait()
-    if answer.value is not None:
-        session.say(servers_text(answer.value))
+    await listed.came.wait()
+    if listed.value is not None:
+        session.say(servers_text(listed.value))
