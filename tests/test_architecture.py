@@ -59,7 +59,7 @@ PURE_FOLDERS = {"protocol", "app_server.core.shell"}
 
 PURE_MODULES = {
     "app_server": {"identity", "limits"},
-    "app_server.apis": {"answers", "result", "route"},
+    "app_server.apis": {"answers", "open_items", "result", "route"},
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
     "app_server.apis.acp": {
         *("approvals", "calls", "changes", "client", "commands", "diffs", "inbound", "mcp_servers"),
@@ -76,7 +76,6 @@ PURE_MODULES = {
             "items",
             "lines",
             "news",
-            "open_items",
         ),
         *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
         *("client_tools", "permissions", "tool_questions"),

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from app_server.apis.acp.calls import command_title
 from app_server.apis.acp.changes import DiffPart, Part, ShownCall, TextPart
 from app_server.apis.acp.diffs import diff_parts
-from app_server.apis.acp.text import fenced
+from app_server.apis.acp.text import CALL_TITLE, fenced, one_line
 from app_server.apis.acp.updates import call_fields
 from app_server.apis.answers import approval_op, elicitation_op
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
@@ -30,7 +30,7 @@ from protocol.engine.events import SessionEvent, UserQuestion
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
-from protocol.ops import Op
+from protocol.ops import ElicitationAction, InterruptOp, Op, ResolveElicitationOp
 from protocol.policy import ReviewDecision
 
 DECISIONS: Final = {
@@ -40,6 +40,10 @@ DECISIONS: Final = {
     "cancel": ReviewDecision.ABORT,
 }
 """By the ids of the options, which hosts match."""
+
+_YES: Final = PermissionOption(option_id="allow_once", name="Yes", kind="allow_once")
+_NO: Final = PermissionOption(option_id="decline", name="No, go on without it", kind="reject_once")
+_STOP: Final = PermissionOption(option_id="cancel", name="No, and stop here", kind="reject_once")
 
 _NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
 
@@ -54,6 +58,8 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
         return _op(event.operation_id, asking, result)
 
     if isinstance(asking, ElicitationRequestEvent):
+        if is_call_approval(asking):
+            return _about_tool(session_id, asking, call)
         form = _form(session_id, asking)
         return ClientQuestion(CREATE_ELICITATION.method, form.to_json(), to_op, QuestionKind.INPUT)
     shown = call or _unannounced(asking)
@@ -64,6 +70,32 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
         fields = fields.model_copy(update={"raw_input": raw_input})
     request = RequestPermissionRequest.model_construct(
         session_id=session_id, tool_call=fields, options=_options(asking)
+    )
+    return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
+
+
+def is_call_approval(event: ElicitationRequestEvent) -> bool:
+    """Whether the question is not the server's own: it is whether its tool may be called."""
+    return isinstance(event.meta, dict) and "codex_approval_kind" in event.meta
+
+
+def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall | None) -> ClientQuestion:
+    def to_op(result: Json) -> Op:
+        match decision(result):
+            case ReviewDecision.APPROVED:
+                action = ElicitationAction.ACCEPT
+            case ReviewDecision.ABORT:
+                return InterruptOp()
+            case _:
+                action = ElicitationAction.DECLINE
+        return ResolveElicitationOp(server_name=event.server_name, request_id=event.id, decision=action)
+
+    id = f"{event.server_name}-{event.id}"
+    shown = call or ShownCall(id=id, title=one_line(event.message, CALL_TITLE), kind=ToolKind.OTHER)
+    request = RequestPermissionRequest.model_construct(
+        session_id=session_id,
+        tool_call=call_fields(shown, [TextPart(event.message)], None),
+        options=(_YES, _NO, _STOP),
     )
     return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
 
@@ -115,16 +147,12 @@ def _options(
     event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent,
 ) -> tuple[PermissionOption, ...]:
     what = "this command" if isinstance(event, ExecApprovalRequestEvent) else "these changes"
-    return (
-        PermissionOption(option_id="allow_once", name="Yes", kind="allow_once"),
-        PermissionOption(
-            option_id="allow_for_session",
-            name=f"Yes, and do not ask again for {what} in this session",
-            kind="allow_always",
-        ),
-        PermissionOption(option_id="decline", name="No, go on without it", kind="reject_once"),
-        PermissionOption(option_id="cancel", name="No, and stop here", kind="reject_once"),
+    always = PermissionOption(
+        option_id="allow_for_session",
+        name=f"Yes, and do not ask again for {what} in this session",
+        kind="allow_always",
     )
+    return (_YES, always, _NO, _STOP)
 
 
 def _form(session_id: str, event: ElicitationRequestEvent) -> CreateElicitationRequest:

@@ -37,6 +37,11 @@ def first_text(blocks: Sequence[ContentBlock]) -> str | None:
     return first.text if isinstance(first, wire.TextBlock) else None
 
 
+def all_text(blocks: Sequence[ContentBlock]) -> str:
+    """What the user typed, without what was attached."""
+    return " ".join(block.text for block in blocks if isinstance(block, wire.TextBlock))
+
+
 def _input(block: ContentBlock, cwd: str) -> UserInput:
     match block:
         case wire.TextBlock():

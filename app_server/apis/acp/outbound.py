@@ -77,8 +77,8 @@ class SessionAdapter:
         match event.event:
             case ExecApprovalRequestEvent(call_id=id) | ApplyPatchApprovalRequestEvent(call_id=id):
                 call = self.view.call_asked_about(event.turn_id, id)
-            case ElicitationRequestEvent():
-                call = None
+            case ElicitationRequestEvent(server_name=server):
+                call = self.view.call_of_server(server)
             case _:
                 return None
         return approvals.question(self._session_id, event, call)

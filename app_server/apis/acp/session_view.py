@@ -6,9 +6,8 @@ its turn ends; what comes later from a command that outlives its turn is told wi
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from app_server.apis.acp import calls
@@ -31,6 +30,7 @@ from app_server.apis.acp.changes import (
 )
 from app_server.apis.acp.review import review_text
 from app_server.apis.acp.text import plain_output
+from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import events, items
@@ -56,38 +56,28 @@ _STEPS: Final[Mapping[StepStatus, Literal["pending", "in_progress", "completed"]
 
 
 @dataclass(slots=True)
-class OpenMessage:
-    id: str
+class ShownMessage:
     speaker: Speaker
-    said: list[str] = field(default_factory=list)
     part: tuple[str, int] | None = None
     """Of reasoning: which part of it was said last."""
 
 
 @dataclass(slots=True)
 class OpenCall:
-    turn_id: str
-    engine_id: str
-    item: calls.Item
     call: ShownCall
     over_for_client: bool = False
     """The command goes on, and its turn has ended."""
-    _decoders: dict[events.OutputStream, codecs.IncrementalDecoder] = field(default_factory=dict)
 
-    def decode(self, event: events.CommandOutput) -> str:
-        decoder = self._decoders.get(event.stream)
-        if decoder is None:
-            decoder = self._decoders[event.stream] = codecs.getincrementaldecoder("utf-8")("replace")
-        return decoder.decode(event.chunk)
+
+SessionItem = OpenItem[ShownMessage | OpenCall | None]
+"""None: a compaction."""
 
 
 class SessionView:
     def __init__(self, ids: ItemIds) -> None:
         """`ids`: those that items of the session have already."""
         self._ids = ids
-        self._messages: dict[tuple[str, str], OpenMessage] = {}
-        self._calls: dict[tuple[str, str], OpenCall] = {}
-        self._compactions: dict[tuple[str, str], str] = {}
+        self._open = OpenItems[ShownMessage | OpenCall | None](ids)
         self._review: ShownCall | None = None
         self._held: list[Told] = []
         self.turn: str | None = None
@@ -97,8 +87,19 @@ class SessionView:
 
     # --- looking
     def call_asked_about(self, turn_id: str | None, engine_id: str) -> ShownCall | None:
-        found = self._find(turn_id or "", engine_id)
-        return None if found is None else found.call
+        found = self._open.latest(turn_id, engine_id)
+        return found.shown.call if found is not None and isinstance(found.shown, OpenCall) else None
+
+    def call_of_server(self, server: str) -> ShownCall | None:
+        """The call of that MCP server's tool that began last. Calls of a turn run one after another."""
+        for opened in reversed(self._open.all()):
+            match opened:
+                case OpenItem(item=items.McpToolCall(invocation=called), shown=OpenCall(call=call)):
+                    if called.server == server:
+                        return call
+                case _:
+                    pass
+        return None
 
     # --- events
     def take(self, event: SessionEvent) -> Iterator[Change]:  # noqa: C901 - one case for each kind
@@ -113,7 +114,7 @@ class SessionView:
             case events.CommandOutput():
                 yield from self._output(turn, inner)
             case events.ItemStarted():
-                yield from self._started(turn, inner.item)
+                yield from self._started(turn, inner)
             case events.ItemCompleted():
                 yield from self._completed(turn, inner)
             case events.CommandRunning(item_id=id) | events.PatchWriting(item=items.FileChange(id=id)):
@@ -144,57 +145,60 @@ class SessionView:
 
     # --- messages
     def _delta(self, turn: str, id: str, text: str, part: tuple[str, int] | None) -> Iterator[Change]:
-        message = self._messages.get((turn, id))
-        if message is None or not text:
+        opened = self._open.get(turn, id)
+        if opened is None or not isinstance(opened.shown, ShownMessage) or not text:
             return
-        if part is not None and message.part not in (None, part):
-            yield self._say(message, BETWEEN_PARTS)
-        message.part = part
-        yield self._say(message, text)
-
-    def _say(self, message: OpenMessage, text: str) -> Said:
-        message.said.append(text)
-        return Said(message.speaker, message.id, text)
+        shown = opened.shown
+        if part is not None and shown.part not in (None, part):
+            yield _say(opened, shown, BETWEEN_PARTS)
+        shown.part = part
+        yield _say(opened, shown, text)
 
     def _whole(self, turn: str, item: items.Item, text: str) -> Iterator[Change]:
         """The end of a message: what was not said in pieces."""
-        message = self._messages.pop((turn, item.id), None)
-        if message is None:
+        opened = self._open.get(turn, item.id)
+        if opened is None or not isinstance(opened.shown, ShownMessage):
             return
-        said = "".join(message.said)
+        self._open.end(opened)
+        said = "".join(opened.said)
         if text.startswith(said) and len(text) > len(said):
-            yield Said(message.speaker, message.id, text[len(said) :])
+            yield _say(opened, opened.shown, text[len(said) :])
 
     # --- items
-    def _started(self, turn: str, item: items.Item) -> Iterator[Change]:
+    def _started(self, turn: str, event: events.ItemStarted) -> Iterator[Change]:
+        item, at_ms = event.item, event.at_ms
+        before = self._open.get(turn, item.id)
+        if before is not None:  # two items under one id
+            yield from self._cut(before)
         match item:
             case items.AgentMessage() | items.Plan():
-                self._messages[turn, item.id] = OpenMessage(self._unique(item.id), Speaker.AGENT)
+                self._open.begin(turn, item, at_ms, lambda _: ShownMessage(Speaker.AGENT))
             case items.Reasoning():
-                self._messages[turn, item.id] = OpenMessage(self._unique(item.id), Speaker.THOUGHT)
-            case items.UserMessage():
-                self._unique(item.id)
+                self._open.begin(turn, item, at_ms, lambda _: ShownMessage(Speaker.THOUGHT))
             case items.ContextCompaction():
-                id = self._compactions[turn, item.id] = self._unique(item.id)
-                yield Compaction(id)
-            case items.ExitedReview():
+                yield Compaction(self._open.begin(turn, item, at_ms, lambda _: None).item.id)
+            case items.UserMessage() | items.ExitedReview():
                 self._unique(item.id)
+            case items.EnteredReview():
+                self._review = _announced(item, self._unique(item.id))
+                yield CallChanged(self._review, CallStep.ANNOUNCED)
             case _:
-                before = self._calls.pop((turn, item.id), None)
-                if before is not None and not before.over_for_client:  # two calls under one id
-                    calls.end(before.call, before.item, cut=True)
-                    yield CallChanged(before.call, CallStep.OVER)
-                yield from self._announce(turn, item)
+                opened = OpenCall(_announced(item, item.id))
+                opened.call.id = self._open.begin(turn, item, at_ms, lambda _: opened).item.id
+                yield CallChanged(opened.call, CallStep.ANNOUNCED)
 
-    def _announce(self, turn: str, item: calls.Item) -> Iterator[Change]:
-        call = calls.begun(item, self._unique(item.id))
-        if calls.starts_at_once(item):
-            call.status = ToolCallStatus.IN_PROGRESS
-        if isinstance(item, items.EnteredReview):
-            self._review = call
-        else:
-            self._calls[turn, item.id] = OpenCall(turn, item.id, item, call)
-        yield CallChanged(call, CallStep.ANNOUNCED)
+    def _cut(self, opened: SessionItem) -> Iterator[Change]:
+        """The end of an item that did not come to its own."""
+        self._open.end(opened)
+        match opened.shown:
+            case OpenCall(call=call, over_for_client=False):
+                call.status = ToolCallStatus.FAILED
+                call.parts = running_output(call) if call.runs_command else call.parts
+                yield CallChanged(call, CallStep.OVER)
+            case None:
+                yield Compaction(opened.item.id, succeeded=False)
+            case _:
+                pass
 
     def _completed(self, turn: str, event: events.ItemCompleted) -> Iterator[Change]:
         item = event.item
@@ -204,9 +208,10 @@ class SessionView:
             case items.Reasoning():
                 yield from self._whole(turn, item, reasoning_text(item))
             case items.ContextCompaction():
-                id = self._compactions.pop((turn, item.id), None)
-                if id is not None:
-                    yield Compaction(id, not event.cut)
+                opened = self._open.get(turn, item.id)
+                if opened is not None and opened.shown is None:
+                    self._open.end(opened)
+                    yield Compaction(opened.item.id, not event.cut)
             case items.ExitedReview():
                 yield from self._review_over(item)
             case items.UserMessage() | items.EnteredReview():
@@ -224,41 +229,39 @@ class SessionView:
             yield Said(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
 
     def _call_over(self, turn: str, item: calls.Item, *, cut: bool) -> Iterator[Change]:
-        opened = self._calls.pop((turn, item.id), None)
-        if opened is None:
+        opened = self._open.get(turn, item.id)
+        if opened is None or not isinstance(opened.shown, OpenCall):
             return
-        calls.end(opened.call, item, cut=cut)
-        if not opened.over_for_client:
-            yield CallChanged(opened.call, CallStep.OVER)
+        self._open.end(opened)
+        call = opened.shown.call
+        calls.end(call, item, cut=cut)
+        if not opened.shown.over_for_client:
+            yield CallChanged(call, CallStep.OVER)
         elif isinstance(item, items.CommandExecution):
             code = "" if item.exit_code is None else f" with exit code {item.exit_code}"
-            ended = f"The command `{opened.call.title}`, which went on in the background, has ended{code}."
+            ended = f"The command `{call.title}`, which went on in the background, has ended{code}."
             yield from self._tell(Told(Severity.INFO, ended))
 
     def _running(self, turn: str, engine_id: str) -> Iterator[Change]:
-        opened = self._find(turn, engine_id)
-        if opened is not None and opened.call.status is ToolCallStatus.PENDING:
-            opened.call.status = ToolCallStatus.IN_PROGRESS
-            yield CallChanged(opened.call, CallStep.RUNNING)
+        call = self.call_asked_about(turn, engine_id)
+        if call is not None and call.status is ToolCallStatus.PENDING:
+            call.status = ToolCallStatus.IN_PROGRESS
+            yield CallChanged(call, CallStep.RUNNING)
 
     def _output(self, turn: str, event: events.CommandOutput) -> Iterator[Change]:
-        opened = self._find(turn, event.item_id)
-        if opened is None or opened.over_for_client or not opened.call.runs_command:
+        opened = self._open.latest(turn, event.item_id)
+        if opened is None or not isinstance(opened.shown, OpenCall):
             return
-        text = opened.decode(event)
+        call = opened.shown.call
+        if opened.shown.over_for_client or not call.runs_command:
+            return
+        text = opened.output(event.stream, event.chunk)
         if not text:
             return
-        printed = opened.call.printed
-        printed.append(text)
-        if len(printed) > 1 and sum(map(len, printed)) > 2 * KEPT_OUTPUT:
-            printed[:] = ["".join(printed)[-KEPT_OUTPUT:]]
-        yield Printed(opened.call, text)
-
-    def _find(self, turn: str, engine_id: str) -> OpenCall | None:
-        exact = self._calls.get((turn, engine_id))
-        if exact is not None:
-            return exact
-        return next((each for each in reversed(self._calls.values()) if each.engine_id == engine_id), None)
+        call.printed.append(text)
+        if len(call.printed) > 1 and sum(map(len, call.printed)) > 2 * KEPT_OUTPUT:
+            call.printed[:] = ["".join(call.printed)[-KEPT_OUTPUT:]]
+        yield Printed(call, text)
 
     def _unique(self, id: str) -> str:
         return self._ids.begin_and_end(id)
@@ -273,23 +276,21 @@ class SessionView:
 
     def _turn_ended(self, turn: str) -> Iterator[Change]:
         """Closes what is open. The engine ends all items of a turn but for commands that go on."""
-        for opened in [each for each in self._calls.values() if not each.over_for_client]:
-            call = opened.call
-            goes_on = isinstance(opened.item, items.CommandExecution)
-            call.status = ToolCallStatus.COMPLETED if goes_on else ToolCallStatus.FAILED
-            if goes_on:
-                opened.over_for_client = True
-                note = TextPart("The command goes on in the background.")
-                call.parts = (*running_output(call), note)
-            yield CallChanged(call, CallStep.OVER)
+        for opened in self._open.all():
+            match opened.shown:
+                case OpenCall(over_for_client=True):
+                    pass
+                case OpenCall(call=call) if isinstance(opened.item, items.CommandExecution):
+                    opened.shown.over_for_client = True
+                    call.status = ToolCallStatus.COMPLETED
+                    call.parts = (*running_output(call), TextPart("The command goes on in the background."))
+                    yield CallChanged(call, CallStep.OVER)
+                case _:
+                    yield from self._cut(opened)
         if self._review is not None:
             self._review.status = ToolCallStatus.FAILED
             yield CallChanged(self._review, CallStep.OVER)
             self._review = None
-        for id in self._compactions.values():
-            yield Compaction(id, succeeded=False)
-        self._compactions.clear()
-        self._messages.clear()
         self.turn = None
 
     # --- news
@@ -307,6 +308,18 @@ class SessionView:
             yield replace(told, message_id=self._unique(f"notice-{self.turn}"))
         elif len(self._held) < MOST_HELD:
             self._held.append(told)
+
+
+def _say(opened: SessionItem, shown: ShownMessage, text: str) -> Said:
+    opened.said.append(text)
+    return Said(shown.speaker, opened.item.id, text)
+
+
+def _announced(item: calls.Item, id: str) -> ShownCall:
+    call = calls.begun(item, id)
+    if calls.starts_at_once(item):
+        call.status = ToolCallStatus.IN_PROGRESS
+    return call
 
 
 def plan_made(event: PlanUpdateEvent) -> PlanMade:

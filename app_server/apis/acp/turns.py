@@ -27,7 +27,11 @@ from protocol.records import dataclass
 class Ticket:
     """One prompt that is not answered yet."""
 
-    cancelled: bool = False
+    given_up: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def cancelled(self) -> bool:
+        return self.given_up.is_set()
 
 
 @dataclass(slots=True)
@@ -100,8 +104,8 @@ class PromptTurns:
             return StopReason.CANCELLED
         await turn.over.wait()
         ended = turn.ended
-        if ended is None or ended.status is TurnStatus.INTERRUPTED:
-            return StopReason.CANCELLED
+        if turn.cancelled or ended is None or ended.status is TurnStatus.INTERRUPTED:
+            return StopReason.CANCELLED  # also of a turn that failed, or completed, as it was cancelled
         if ended.status is TurnStatus.COMPLETED:
             return StopReason.END_TURN
         error = ended.error
@@ -116,7 +120,7 @@ class PromptTurns:
     def cancel(self) -> None:
         """Cancel every prompt, with the turn that runs."""
         for ticket in self._tickets:
-            ticket.cancelled = True
+            ticket.given_up.set()
         for turn in self._awaited.values():
             turn.cancelled = True
         if self._tickets or self._live.session.active is not None:
@@ -139,6 +143,8 @@ class PromptTurns:
 
     def session_ended(self) -> None:
         self._gone = True
+        for ticket in self._tickets:
+            ticket.given_up.set()
         for turn in self._awaited.values():
             turn.over.set()
         self._awaited.clear()

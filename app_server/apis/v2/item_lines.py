@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.apis.v2.items import thread_item
 from app_server.apis.v2.lines import NotificationLines
-from app_server.apis.v2.open_items import OpenItem, OpenItems
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine.events import (
     AgentMessageDelta,
@@ -44,6 +44,16 @@ from protocol.v2.item_events import (
 SUMMARY_DELTA = methods.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
 TEXT_DELTA = methods.ITEM_REASONING_TEXT_DELTA.method
 
+PIECE = 8 * 1024
+"""Bytes of output in one notification at most: clients read lines of 64 KiB, and each byte may need an escape."""
+WIDEST = 4
+"""Bytes of a character at most."""
+
+DeltaHeads = dict[str, bytes]
+"""By method: all that comes before the text of a delta of one item."""
+ThreadItems = OpenItems[DeltaHeads]
+ShownItem = OpenItem[DeltaHeads]
+
 ItemEvent = (
     ItemStarted
     | ItemCompleted
@@ -59,7 +69,7 @@ Ended = tuple[ItemCompleted, ...]
 
 
 class ItemLines:
-    def __init__(self, thread_id: str, lines: NotificationLines, open_items: OpenItems) -> None:
+    def __init__(self, thread_id: str, lines: NotificationLines, open_items: ThreadItems) -> None:
         self._thread_id, self._lines, self._open = thread_id, lines, open_items
 
     def take(self, turn_id: str, event: ItemEvent) -> Ended:
@@ -75,8 +85,7 @@ class ItemLines:
                 self._delta(self._open.get(turn_id, event.item_id), method, event.delta, index)
             case CommandOutput():
                 if (opened := self._open.get(turn_id, event.item_id)) is not None:
-                    for text in opened.output(event.stream).pieces(event.chunk):
-                        self._output(opened, text)
+                    self._output(opened, opened.output(event.stream, event.chunk))
             case ItemStarted():
                 return self._started(turn_id, event)
             case ItemCompleted():
@@ -108,8 +117,8 @@ class ItemLines:
             opened = self._begin(turn_id, event.item, event.started_at_ms)
         return (self._end(opened, event),)
 
-    def _begin(self, turn_id: str, item: Item, at_ms: int) -> OpenItem:
-        opened = self._open.begin(turn_id, item, at_ms)
+    def _begin(self, turn_id: str, item: Item, at_ms: int) -> ShownItem:
+        opened = self._open.begin(turn_id, item, at_ms, lambda _: {})
         started = ItemStartedNotification.model_construct(
             item=thread_item(kept_item(opened.item), at_ms, None),
             thread_id=self._thread_id,
@@ -119,7 +128,7 @@ class ItemLines:
         self._lines.add(methods.ITEM_STARTED, started)
         return opened
 
-    def _end(self, opened: OpenItem, event: ItemCompleted) -> ItemCompleted:
+    def _end(self, opened: ShownItem, event: ItemCompleted) -> ItemCompleted:
         for text in opened.rest_of_output():
             self._output(opened, text)
         self._open.end(opened)
@@ -142,18 +151,21 @@ class ItemLines:
             row = methods.ITEM_PLAN_DELTA if plan else methods.ITEM_AGENT_MESSAGE_DELTA
             self._delta(opened, row.method, event.delta)
 
-    def _output(self, opened: OpenItem, text: str) -> None:
+    def _output(self, opened: ShownItem, text: str) -> None:
         if isinstance(opened.item, FileChange):
             return  # what it prints is for the model; clients see its changes
-        self._delta(opened, methods.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method, text)
+        step = PIECE if text.isascii() else PIECE // WIDEST
+        for start in range(0, len(text), step):
+            method = methods.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
+            self._delta(opened, method, text[start : start + step])
 
-    def _delta(self, opened: OpenItem | None, method: str, text: str, index: bytes = b"") -> None:
+    def _delta(self, opened: ShownItem | None, method: str, text: str, index: bytes = b"") -> None:
         if opened is None:
             return  # its begin was not seen; its end has all of the text
-        head = opened.heads.get(method)
+        head = opened.shown.get(method)
         if head is None:
             head = self._lines.delta_head(method, opened.turn_id, opened.item.id)
-            opened.heads[method] = head
+            opened.shown[method] = head
         self._lines.add_delta(method, head, text, index)
 
     def _summary_part(self, turn_id: str, event: ReasoningSummaryPart) -> None:
@@ -184,7 +196,7 @@ def _goes_on(item: Item) -> bool:
     return isinstance(item, CommandExecution) and item.source is CommandSource.TERMINAL
 
 
-def _cut(opened: OpenItem, at_ms: int) -> ItemCompleted:
+def _cut(opened: ShownItem, at_ms: int) -> ItemCompleted:
     item = opened.so_far()
     if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
         item = replace(item, status=ItemStatus.FAILED)

@@ -14,11 +14,10 @@ from typing import Final
 
 from app_server.apis.v2 import approvals
 from app_server.apis.v2.errors import retried_error, turn_error
-from app_server.apis.v2.item_lines import Ended, ItemLines
+from app_server.apis.v2.item_lines import Ended, ItemLines, ThreadItems
 from app_server.apis.v2.items import thread_item
 from app_server.apis.v2.lines import NotificationLines
 from app_server.apis.v2.news import ThreadNews
-from app_server.apis.v2.open_items import OpenItems
 from app_server.apis.v2.spelling import thread_status
 from app_server.apis.v2.told_once import ToldOnce
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
@@ -83,7 +82,7 @@ class ThreadAdapter:
         self._thread_id = thread_id
         self._lines = NotificationLines(thread_id, now, opted_out)
         self._news = ThreadNews(thread_id, self._lines, once or ToldOnce())
-        self._open = OpenItems(ItemIds() if ids is None else ids)
+        self._open = ThreadItems(ItemIds() if ids is None else ids)
         self._items = ItemLines(thread_id, self._lines, self._open)
         self._fold = TurnFold()
         """Of the turn that runs."""

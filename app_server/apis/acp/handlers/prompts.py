@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
+
 from app_server.apis.acp.commands import (
     INIT_PROMPT,
     BadArguments,
@@ -14,7 +16,7 @@ from app_server.apis.acp.commands import (
     review_request,
 )
 from app_server.apis.acp.errors import invalid_params
-from app_server.apis.acp.inbound import UnsupportedBlock, engine_inputs, first_text
+from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_inputs, first_text
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.sessions import Sessions
 from app_server.apis.acp.status import servers_text, status_text
@@ -82,8 +84,7 @@ async def _served(
             pass
     async with session.turns.order:
         words = await _words(session, blocks)
-        if text is not None:
-            session.title_from(text)
+        session.title_from(all_text(params.prompt))
         turn = await session.turns.say(ticket, words)
     return await session.turns.stop_reason(turn)
 
@@ -126,7 +127,7 @@ async def _builtin(
         case Builtin.STATUS:
             session.say(status_text(session))
         case Builtin.MCP:
-            await _list_servers(session)
+            await _list_servers(session, ticket)
         case Builtin.LOGOUT:
             gone = await context.auth.logout()
             session.say("Logged out." if gone else "There was no stored login.")
@@ -140,9 +141,18 @@ async def _operate(session: AcpSession, ticket: Ticket, op: Op) -> StopReason:
     return await session.turns.stop_reason(turn)
 
 
-async def _list_servers(session: AcpSession) -> None:
+async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
+    """Servers that start slowly are waited for, unless the prompt is cancelled or the session ends."""
     listed = session.expect_tool_list(operation := session.new_operation())
     session.live.session.submit(operation, ListMcpToolsOp())
-    await listed.came.wait()
-    if listed.value is not None:
+    async with anyio.create_task_group() as group:
+
+        async def give_up() -> None:
+            await ticket.given_up.wait()
+            group.cancel_scope.cancel()
+
+        group.start_soon(give_up, name="give up listing servers")
+        await listed.came.wait()
+        group.cancel_scope.cancel()
+    if listed.value is not None and not ticket.cancelled:
         session.say(servers_text(listed.value))

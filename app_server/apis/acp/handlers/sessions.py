@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
+
 from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.editor import ClientEditor
 from app_server.apis.acp.errors import invalid_params, session_not_found
@@ -92,10 +94,14 @@ async def load_session(
     """The replay comes before the response."""
     session, stored = await _reopen(context, params)
     lines = UpdateLines(session.id, context.sessions.client, context.sessions.clock, replay=True)
-    for number, line in enumerate(lines.told_again(told_again(stored.stored)), 1):
-        context.outgoing.send(line)
-        if number % AT_ONCE == 0:
-            await context.outgoing.wait_for_capacity()
+    try:
+        for number, line in enumerate(lines.told_again(told_again(stored.stored)), 1):
+            context.outgoing.send(line)
+            if number % AT_ONCE == 0:
+                await context.outgoing.wait_for_capacity()
+    except anyio.get_cancelled_exc_class():  # the client does not want it any more
+        context.sessions.background.start_soon(_end, session, name=f"end session {session.id}")
+        raise
     if session.title is not None:
         session.send(SessionInfoUpdate(title=session.title))
     response = LoadSessionResponse(
@@ -134,13 +140,13 @@ async def delete_session(context: SessionContext, params: DeleteSessionRequest) 
 
 # --- parts
 async def _open(context: SessionContext, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
+    prompts = await run_in_thread(discover_prompts, context.config.home / FOLDER)
     live, _ = await context.conversations.open(plan.config, origin, context.operation_ids())
-    session = context.sessions.add(live, plan.options, ids)
+    session = context.sessions.add(live, plan.options, ids)  # from here on nothing is waited for
     client = context.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
         editor = ClientEditor(live.id, context.outgoing)
         live.session.use_editor(EditorAccess(editor, DiskChanges(time.time_ns)))
-    prompts = await run_in_thread(discover_prompts, context.config.home / FOLDER)
     if plan.config.provider.id in LOCAL_PROVIDERS:
         session.lists_models = plan.config
     session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))

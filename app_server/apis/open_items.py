@@ -1,0 +1,91 @@
+"""Items that have begun and not ended, under ids that no other item of the conversation has. Pure.
+
+The engine's ids are those of the provider or the model, which may use one again, even before the first has ended. APIs
+whose clients follow items keep here what they need of an item to write its next message.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from typing import Generic, TypeVar
+
+from app_server.core.rollout.turn_fold import ItemIds
+from protocol.engine.events import OutputStream
+from protocol.engine.items import AgentMessage, Item, Plan
+from protocol.records import dataclass
+
+Shown = TypeVar("Shown")
+"""What an API keeps beside the item: how it has shown it so far."""
+
+
+@dataclass(slots=True)
+class OpenItem(Generic[Shown]):
+    turn_id: str
+    engine_id: str
+    item: Item
+    """As it began, under its id in the conversation."""
+    started_ms: int
+    shown: Shown
+    said: list[str] = field(default_factory=list)
+    """Deltas of a message."""
+    _outputs: dict[OutputStream, codecs.IncrementalDecoder] = field(default_factory=dict)
+
+    def output(self, stream: OutputStream, chunk: bytes) -> str:
+        """The text of a chunk, whose characters may be cut in two between it and the next one."""
+        decoder = self._outputs.get(stream)
+        if decoder is None:
+            decoder = self._outputs[stream] = codecs.getincrementaldecoder("utf-8")("replace")
+        return decoder.decode(chunk)
+
+    def rest_of_output(self) -> Iterator[str]:
+        """What is left of a character whose end never came."""
+        for decoder in self._outputs.values():
+            yield decoder.decode(b"", final=True)
+
+    def so_far(self) -> Item:
+        said = "".join(self.said)
+        match self.item:
+            case AgentMessage() if said:
+                return replace(self.item, content=(said,))
+            case Plan() if said:
+                return replace(self.item, text=said)
+            case _:
+                return self.item
+
+
+@dataclass(slots=True)
+class OpenItems(Generic[Shown]):
+    ids: ItemIds
+    _open: dict[tuple[str, str], OpenItem[Shown]] = field(default_factory=dict)
+    """By turn and by the engine's id."""
+
+    def begin(
+        self, turn_id: str, item: Item, started_ms: int, show: Callable[[Item], Shown]
+    ) -> OpenItem[Shown]:
+        """`show` is given the item under the id that it gets."""
+        unique = replace(item, id=self.ids.begin_and_end(item.id))
+        opened = OpenItem(turn_id, item.id, unique, started_ms, show(unique))
+        self._open[turn_id, item.id] = opened
+        return opened
+
+    def get(self, turn_id: str, engine_id: str) -> OpenItem[Shown] | None:
+        return self._open.get((turn_id, engine_id))
+
+    def end(self, opened: OpenItem[Shown]) -> None:
+        self._open.pop((opened.turn_id, opened.engine_id), None)
+
+    def latest(self, turn_id: str | None, engine_id: str) -> OpenItem[Shown] | None:
+        """The one of the turn, or of an earlier one: a command may go on after its turn."""
+        exact = self._open.get((turn_id or "", engine_id))
+        if exact is not None:
+            return exact
+        return next((each for each in reversed(self._open.values()) if each.engine_id == engine_id), None)
+
+    def all(self) -> list[OpenItem[Shown]]:
+        """Also those of turns that have ended, which go on."""
+        return list(self._open.values())
+
+    def of_turn(self, turn_id: str) -> list[OpenItem[Shown]]:
+        return [each for each in self._open.values() if each.turn_id == turn_id]

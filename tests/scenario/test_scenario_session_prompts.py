@@ -1,0 +1,437 @@
+"""Prompts of the Agent Client Protocol: blocks, cancelling at every moment, questions, errors, commands."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.base import Json
+from tests.support.client import Matcher
+from tests.support.editor import EVERYTHING, Editor, diffs
+from tests.support.scripted_model import (
+    Hold,
+    Reply,
+    begins_to_say,
+    calls,
+    failure,
+    patches,
+    reply,
+    says,
+    script,
+    word,
+)
+from tests.support.world import MakeWorld, World
+
+pytestmark = pytest.mark.anyio
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+SERVER = Path(__file__).parent.parent / "support" / "mcp_server.py"
+ASKS: Json = {"approval_policy": "untrusted"}
+CANCELLED: Json = {"stopReason": "cancelled"}
+
+
+async def opened(w: World, capabilities: Json = None, **more: Json) -> tuple[Editor, str]:
+    editor = Editor(w, capabilities or {})
+    await editor.start()
+    return editor, await editor.session(**more)
+
+
+def mcp_server(*args: str, name: str = "notes") -> Json:
+    """As a client names it for a session."""
+    env = [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}]
+    return {"name": name, "command": sys.executable, "args": [str(SERVER), *args], "env": env}
+
+
+def update(kind: str, **fields: Json) -> Matcher:
+    def matches(message: Json) -> bool:
+        if message.get("method") != "session/update":
+            return False
+        told = message["params"]["update"]
+        return bool(told["sessionUpdate"] == kind and told.items() >= fields.items())
+
+    return matches
+
+
+# --- blocks
+async def test_blocks_of_every_kind_reach_the_model_in_their_order_as_one_message(world: MakeWorld) -> None:
+    picture = base64.b64decode(PNG)
+    async with world(reply(says("ok")), files={"shot.png": picture, "a b.py": "x = 1\n"}, acp=True) as w:
+        editor, session = await opened(w)
+        at = f"file://{w.workspace}"
+        blocks: list[Json] = [
+            {"type": "image", "mimeType": "image/png", "data": PNG},
+            {"type": "text", "text": "compare"},
+            {
+                "type": "resource",
+                "resource": {"uri": f"{at}/new.py", "text": "y = 2\n", "mimeType": "text/x-python"},
+            },
+            {
+                "type": "resource_link",
+                "uri": f"{at}/a%20b.py",
+                "name": "a b.py",
+                "title": "A",
+                "_meta": {"k": 1},
+            },
+            {"type": "resource_link", "uri": f"{at}/shot.png", "name": "shot.png", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "mem://pic", "blob": PNG, "mimeType": "image/png"}},
+            {
+                "type": "resource",
+                "resource": {"uri": "mem://zip", "blob": "AAAA", "mimeType": "application/zip"},
+            },
+            {"type": "image", "mimeType": "image/png", "data": "", "uri": f"{at}/shot.png"},
+            {"type": "text", "text": "please", "annotations": {"audience": ["assistant"]}},
+        ]
+        assert await editor.ends(session, *blocks) == "end_turn"
+        said = [item for item in w.model.requests[0].input if item.get("role") == "user"][-1]["content"]
+        assert [part["type"].removeprefix("input_") for part in said] == [
+            *("image", "text", "text", "text", "image", "image", "text", "image", "text")
+        ]
+        texts = [part["text"] for part in said if part["type"] == "input_text"]
+        assert texts[0] == "compare"
+        assert "new.py" in texts[1]
+        assert "```py\ny = 2\n```" in texts[1]
+        assert texts[2] == "[@a b.py](a b.py)"
+        assert "mem://zip" in texts[3]
+        assert "application/zip of 3 bytes" in texts[3]
+        assert texts[4] == "please"
+        assert editor.updates("session_info_update")[0]["title"] == "compare please"
+        assert editor.updates("user_message_chunk") == []
+
+
+async def test_a_picture_that_cannot_be_read_is_named_to_the_model(world: MakeWorld) -> None:
+    async with world(reply(says("ok")), acp=True) as w:
+        editor, session = await opened(w)
+        link = {"type": "resource_link", "uri": f"file://{w.workspace}/gone.png", "name": "gone.png"}
+        assert await editor.ends(session, "look", link) == "end_turn"
+        assert "gone.png" in w.model.requests[0].texts()[0]
+
+
+async def test_a_block_that_is_not_supported_is_refused_and_begins_no_turn(world: MakeWorld) -> None:
+    blocks: list[Json] = [
+        {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
+        {"type": "hologram"},
+        {"type": "text"},
+        {"type": "image", "mimeType": "text/html", "data": "AAAA"},
+        {"type": "resource", "resource": {"uri": "mem://x"}},
+        17,
+        None,
+    ]
+    async with world(reply(says("ok")), acp=True) as w:
+        editor, session = await opened(w)
+        for block in blocks:
+            error = (await editor.turn(session, "hi", block))["error"]
+            assert error["code"] == -32602, block
+        assert w.model.requests == []
+        assert await editor.ends(session) == "end_turn"
+        assert w.model.requests[0].texts() == ["hi"]
+
+
+# --- cancelling
+@pytest.mark.parametrize(
+    ("moment", "by"),
+    [
+        ("asked", "$/cancel_request"),
+        ("reading", "session/cancel"),
+        ("writing", "$/cancel_request"),
+        ("running", "$/cancel_request"),
+        ("calling", "session/cancel"),
+        ("retrying", "session/cancel"),
+        ("compacting", "$/cancel_request"),
+    ],
+)
+async def test_a_prompt_can_be_cancelled_at_every_moment(world: MakeWorld, moment: str, by: str) -> None:
+    patch = "*** Begin Patch\n*** Update File: open.txt\n@@\n-unsaved\n+patched\n*** End Patch"
+    replies: dict[str, Reply] = {
+        "asked": reply(script("echo > made")),
+        "reading": reply(patches(patch)),
+        "writing": reply(patches(patch)),
+        "running": reply(script("echo up; exec sleep 300")),
+        "calling": reply(calls("mcp__notes__hang", {})),
+        "retrying": Reply(events=(begins_to_say(),), cut=True),
+        "compacting": reply(begins_to_say(), Hold()),
+    }
+    until: dict[str, str | Matcher] = {
+        "asked": "session/request_permission",
+        "reading": "fs/read_text_file",
+        "writing": "fs/write_text_file",
+        "running": update("tool_call_update", status="in_progress"),
+        "calling": update("tool_call", status="in_progress"),
+        "retrying": update("notice"),
+        "compacting": update("compaction_update", status="in_progress"),
+    }
+    async with world(
+        replies[moment],
+        config=ASKS if moment == "asked" else {},
+        provider={"stream_max_retries": 9} if moment == "retrying" else {},
+        files={"open.txt": "saved\n"},
+        acp=True,
+    ) as w:
+        editor, session = await opened(
+            w, EVERYTHING, mcpServers=[mcp_server()] if moment == "calling" else []
+        )
+        if moment == "writing":
+            w.client.decide("fs/read_text_file", {"content": "unsaved\n"})
+        prompt = await editor.prompt(session, "/compact" if moment == "compacting" else "hi")
+        await w.client.expect(until[moment])
+        if by == "session/cancel":
+            await editor.cancel(session)
+        else:
+            await w.client.tell(by, {"requestId": prompt})
+        assert (await w.client.answer_to(prompt))["result"] == CANCELLED
+        assert not (w.workspace / "made").exists()
+        assert (w.workspace / "open.txt").read_text() == "saved\n"
+        for call in editor.calls().values():
+            assert call["status"] == "failed"
+        w.model.replies[:] = [reply(says("next"))]
+        assert await editor.ends(session, "go on") == "end_turn"
+
+
+async def test_a_prompt_right_behind_a_cancel_is_not_cancelled_by_it(world: MakeWorld) -> None:
+    async with world(reply(begins_to_say(), word("a"), Hold()), reply(says("second")), acp=True) as w:
+        editor, session = await opened(w)
+        first = await editor.prompt(session, "one")
+        await editor.update("agent_message_chunk")
+        await editor.cancel(session)
+        second = await editor.prompt(session, "two")
+        assert (await w.client.answer_to(first))["result"] == CANCELLED
+        assert (await w.client.answer_to(second))["result"] == {"stopReason": "end_turn"}
+        assert w.model.requests[-1].texts()[-1] == "two"
+
+
+async def test_a_prompt_and_its_cancel_sent_together(world: MakeWorld) -> None:
+    async with world(reply(says("never")), acp=True) as w:
+        editor, session = await opened(w)
+        prompt = await editor.prompt(session)
+        await editor.cancel(session)
+        assert (await w.client.answer_to(prompt))["result"] == CANCELLED
+
+
+@pytest.mark.parametrize("way", ["session/cancel", "session/close"])
+async def test_waiting_for_servers_that_start_slowly_can_be_given_up(world: MakeWorld, way: str) -> None:
+    server = {"name": "slow", "command": "sleep", "args": ["300"], "env": []}
+    async with world(acp=True) as w:
+        editor, session = await opened(w, mcpServers=[server])
+        prompt = await editor.prompt(session, "/mcp")
+        if way == "session/close":
+            await w.client.call("session/close", {"sessionId": session})
+        else:
+            await editor.cancel(session)
+        assert (await w.client.answer_to(prompt))["result"] == CANCELLED
+        assert editor.text() == ""
+
+
+async def test_other_requests_than_prompts_are_cancelled_with_their_own_error(world: MakeWorld) -> None:
+    async with world(acp=True) as w:
+        editor, _ = await opened(w)
+        id = await w.client.send("session/new", editor.opening())
+        await w.client.tell("$/cancel_request", {"requestId": id})
+        answer = await w.client.answer_to(id)
+        assert answer.get("error", {}).get("code") == -32800 or "result" in answer
+        await w.client.tell("$/cancel_request", {"requestId": id})
+        assert await editor.session()
+
+
+# --- questions
+async def test_a_yes_for_the_session_covers_the_same_command_only(world: MakeWorld) -> None:
+    one, other = script("echo > made"), script("echo > other", "c3")
+    replies = reply(one), reply(script("echo > made", "c2"), other), reply(says("done"))
+    async with world(*replies, config=ASKS, acp=True) as w:
+        editor, session = await opened(w)
+        editor.permit("allow_for_session", "decline")
+        assert await editor.ends(session) == "end_turn"
+        asked = [m["params"] for m in w.client.received() if m.get("method") == "session/request_permission"]
+        assert [each["toolCall"]["toolCallId"] for each in asked] == ["c1", "c3"]
+        kinds = [option["kind"] for option in asked[0]["options"]]
+        assert kinds == ["allow_once", "allow_always", "reject_once", "reject_once"]
+        assert [call["status"] for call in editor.calls().values()] == ["completed", "completed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("option", "end", "called"),
+    [("allow_once", "end_turn", True), ("decline", "end_turn", False), ("cancel", "cancelled", False)],
+)
+async def test_a_tool_of_a_server_that_needs_consent(
+    world: MakeWorld, option: str, end: str, called: bool
+) -> None:
+    replies = reply(calls("mcp__notes__echo", {"text": "hello"}, "m1")), reply(says("ok"))
+    settings = f'[mcp_servers.notes]\ncommand = "{sys.executable}"\nargs = ["{SERVER}"]\n'
+    settings += 'default_tools_approval_mode = "prompt"'
+    async with world(*replies, config={"approval_policy": "on-request"}, tables=settings, acp=True) as w:
+        editor, session = await opened(w, EVERYTHING)
+        editor.permit(option)
+        assert await editor.ends(session) == end
+        question = (await editor.asked())["params"]
+        assert question["toolCall"]["toolCallId"] == "m1"
+        assert "notes" in question["toolCall"]["content"][0]["content"]["text"]
+        assert question["toolCall"]["rawInput"]["arguments"] == {"text": "hello"}
+        assert [each["optionId"] for each in question["options"]] == ["allow_once", "decline", "cancel"]
+        (call,) = editor.calls().values()
+        assert ("hello" in str(call.get("rawOutput"))) is called
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"action": "accept", "content": {"project": "web"}}, "accept {'project': 'web'}"),
+        ({"action": "decline"}, "decline"),
+        ({"action": "cancel"}, "cancel"),
+        ({"action": "later"}, "decline"),
+    ],
+)
+async def test_a_server_asks_the_user_by_a_form(world: MakeWorld, answer: Json, said: str) -> None:
+    replies = reply(calls("mcp__notes__ask", {}, "m1")), reply(says("ok"))
+    async with world(*replies, acp=True) as w:
+        editor, session = await opened(w, EVERYTHING, mcpServers=[mcp_server()])
+        w.client.decide("elicitation/create", answer)
+        assert await editor.ends(session) == "end_turn"
+        form = (await w.client.expect("elicitation/create"))["params"]
+        assert (form["sessionId"], form["mode"], form["message"]) == (
+            session,
+            "form",
+            "notes: Which project?",
+        )
+        assert form["requestedSchema"]["properties"] == {"project": {"type": "string"}}
+        assert said in w.model.requests[1].outputs()["m1"]
+
+
+async def test_a_client_without_forms_is_sent_none(world: MakeWorld) -> None:
+    replies = reply(calls("mcp__notes__ask", {}, "m1")), reply(says("ok"))
+    async with world(*replies, acp=True) as w:
+        editor, session = await opened(w, mcpServers=[mcp_server()])
+        assert await editor.ends(session) == "end_turn"
+        assert {m["method"] for m in w.client.received() if "method" in m} == {"session/update"}
+
+
+# --- errors and warnings
+@pytest.mark.parametrize(
+    ("reply_", "code", "text"),
+    [
+        (failure(401, {"error": {"message": "no such key"}}), -32000, "401"),
+        (failure(429, {"error": {"message": "slow down", "type": "usage_limit_reached"}}), -32603, "limit"),
+        (Reply(events=(says("half"),), cut=True), -32603, "stream"),
+    ],
+)
+async def test_the_reason_of_a_failure_is_in_the_error_and_in_no_message(
+    world: MakeWorld, reply_: Reply, code: int, text: str
+) -> None:
+    async with world(reply_, reply(says("again")), acp=True) as w:
+        editor, session = await opened(w)
+        error = (await editor.turn(session))["error"]
+        assert error["code"] == code
+        assert text in error["message"]
+        assert error["data"].keys() >= {"codexErrorInfo", "httpStatus"}
+        assert text not in editor.text()
+        assert await editor.ends(session) == "end_turn"
+
+
+@pytest.mark.parametrize("notices", [True, False])
+async def test_a_warning_is_a_notice_or_a_thought_and_never_part_of_the_answer(
+    world: MakeWorld, notices: bool
+) -> None:
+    server = {"name": "broken", "command": "/no/such/program", "args": [], "env": []}
+    async with world(reply(says("works")), acp=True) as w:
+        editor, session = await opened(w, EVERYTHING if notices else None, mcpServers=[server])
+        assert await editor.ends(session) == "end_turn"
+        assert editor.text() == "works"
+        told = [each["title"] for each in editor.updates("notice")]
+        thoughts = editor.text("agent_thought_chunk")
+        assert "broken" in (told[0] if notices else thoughts)
+        assert (told == []) is not notices
+        assert (thoughts == "") is notices
+
+
+async def test_a_model_that_answers_late_is_a_notice_only(world: MakeWorld) -> None:
+    replies = failure(503, {"error": {"message": "overloaded"}}, **{"retry-after": "0"}), reply(says("ok"))
+    async with world(*replies, provider={"request_max_retries": 2}, acp=True) as w:
+        editor, session = await opened(w)
+        assert await editor.ends(session) == "end_turn"
+        assert (editor.text(), editor.text("agent_thought_chunk")) == ("ok", "")
+
+
+# --- patches
+async def test_moved_and_deleted_files_have_their_kinds_and_both_sides(world: MakeWorld) -> None:
+    moves = "*** Begin Patch\n*** Update File: old.txt\n*** Move to: sub/new.txt\n@@\n-a\n+b\n*** End Patch"
+    deletes = "*** Begin Patch\n*** Delete File: gone.txt\n*** End Patch"
+    replies = reply(patches(moves, "c1")), reply(patches(deletes, "c2")), reply(says("done"))
+    async with world(*replies, files={"old.txt": "a\n", "gone.txt": "bye\n"}, acp=True) as w:
+        editor, session = await opened(w)
+        await editor.ends(session)
+        moved, deleted = editor.calls().values()
+        old, new, gone = (str(w.workspace / name) for name in ("old.txt", "sub/new.txt", "gone.txt"))
+        assert diffs(moved) == {new: ("a\n", "b\n"), old: ("a\n", "")}
+        assert [place["path"] for place in moved["locations"]] == [new]
+        assert (deleted["kind"], diffs(deleted)) == ("delete", {gone: ("bye\n", "")})
+        assert [moved["status"], deleted["status"]] == ["completed", "completed"]
+        live = editor.calls()
+    async with world(acp=True) as w:
+        again = Editor(w)
+        await again.start()
+        await w.client.call("session/load", again.opening(sessionId=session))
+        for id, call in again.calls().items():
+            assert [call[key] for key in ("kind", "title", "status", "locations")] == [
+                live[id][key] for key in ("kind", "title", "status", "locations")
+            ]
+            assert diffs(call).keys() <= diffs(live[id]).keys()
+
+
+async def test_a_patch_that_does_not_fit_is_a_failed_call(world: MakeWorld) -> None:
+    patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-not there\n+x\n*** End Patch"
+    async with world(reply(patches(patch)), reply(says("done")), files={"a.txt": "a\n"}, acp=True) as w:
+        editor, session = await opened(w)
+        assert await editor.ends(session) == "end_turn"
+        assert all(call["status"] == "failed" for call in editor.calls().values())
+        assert (w.workspace / "a.txt").read_text() == "a\n"
+
+
+# --- commands
+@pytest.mark.parametrize(
+    "command", ["/review", "/review look at a.py", "/review-branch main", "/review-commit abc123"]
+)
+async def test_a_review_is_a_call_and_its_findings_are_words(world: MakeWorld, command: str) -> None:
+    found = '{"findings": [], "overall_correctness": "patch is correct", "overall_explanation": "All fine.", '
+    found += '"overall_confidence_score": 0.9}'
+    async with world(reply(says(found)), git=True, acp=True) as w:
+        editor, session = await opened(w)
+        assert await editor.ends(session, command) == "end_turn"
+        (review,) = editor.calls().values()
+        assert (review["kind"], review["seen"][-1]) == ("think", "completed")
+        assert review["title"].startswith("Review: ")
+        assert "All fine." in editor.text()
+
+
+async def test_undo_is_a_command_where_snapshots_are_on(world: MakeWorld) -> None:
+    replies = reply(script("echo changed > a.txt")), reply(says("done"))
+    async with world(
+        *replies, tables="[features]\nghost_commit = true", files={"a.txt": "before\n"}, git=True, acp=True
+    ) as w:
+        editor, session = await opened(w)
+        names = [e["name"] for e in (await editor.update("available_commands_update"))["availableCommands"]]
+        assert "undo" in names
+        await editor.ends(session)
+        assert (w.workspace / "a.txt").read_text() == "changed\n"
+        assert await editor.ends(session, "/undo") == "end_turn"
+        assert (w.workspace / "a.txt").read_text() == "before\n"
+
+
+async def test_init_asks_the_model_for_a_guide(world: MakeWorld) -> None:
+    async with world(reply(says("written")), acp=True) as w:
+        editor, session = await opened(w)
+        assert await editor.ends(session, "/init") == "end_turn"
+        assert "AGENTS.md" in w.model.requests[0].texts()[0]
+
+
+async def test_a_command_waits_for_the_turn_that_runs(world: MakeWorld) -> None:
+    hold = Hold()
+    replies = reply(begins_to_say(), hold, says("story")), reply(says("SUMMARY")), reply(says("after"))
+    async with world(*replies, acp=True) as w:
+        editor, session = await opened(w)
+        first = await editor.prompt(session)
+        await hold.reached.wait()
+        second = await editor.prompt(session, "/compact")
+        third = await editor.prompt(session, "and then?")
+        hold.release()
+        for prompt in (first, second, third):
+            assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
