@@ -76,8 +76,8 @@ class TurnSnapshot:
 
     def _say(self, message: str) -> None:
         # One word on it is enough for a conversation.
-        if message not in self._state.notices:
-            self._state.notices.add(message)
+        if message not in self._state.shown_once:
+            self._state.shown_once.add(message)
             self._turn.emitter.emit(BackgroundEventEvent(message=message))
 
 

@@ -22,7 +22,7 @@ class SessionState:
     last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
     goals: GoalKeeper = field(default_factory=GoalKeeper)
-    notices: set[str] = field(default_factory=set)
+    shown_once: set[str] = field(default_factory=set)
     """What the client was told once and need not hear again."""
 
     def change(self, change: SettingsChange) -> None:

@@ -22,7 +22,7 @@ def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: Tur
         diffs=diffs,
         clock=services.sources.clock,
         new_id=services.sources.new_id,
-        notices=state.notices,
+        shown_once=state.shown_once,
         telemetry=services.reports.telemetry,
     )
 
