@@ -6,6 +6,7 @@ Owns argv and the exit code. An unknown feature causes a warning, not an error.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from app_server.demo.play import run_demo  # noqa: PLC0415  a server needs none of it
 
             return run_demo(yes=args.yes)
+        case "doctor":
+            return _doctor(args)
         case "generate-json-schema" | "generate-ts":
             return _generate(args.command, Path(args.out), experimental=args.experimental)
         case "inspect":
@@ -70,6 +73,13 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("acp", parents=[common], help="serve stdio in the Agent Client Protocol")
     demo = commands.add_parser("demo", help="play a conversation with a scripted model: no key, no network")
     demo.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
+    doctor = commands.add_parser(
+        "doctor", parents=[common], help="check this machine and the configuration, and say what to do"
+    )
+    doctor.add_argument(
+        "--online", action="store_true", help="ask providers and MCP servers over the network, too"
+    )
+    doctor.add_argument("--json", action="store_true", help="print JSON")
     inspect = commands.add_parser("inspect", help="show, or record, what a server and its client say")
     inspect.add_argument(
         "--record", metavar="FILE", help="record the session; no page, unless --page is given"
@@ -104,6 +114,21 @@ def _serve(args: argparse.Namespace) -> int:
     from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
 
     return serve_stdio(args)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from app_server.doctor.command import run_doctor  # noqa: PLC0415  a server needs none of it
+    from app_server.startup.full_server import settings_of  # noqa: PLC0415
+    from app_server.startup.launch import parse_launch  # noqa: PLC0415
+
+    try:
+        launch = parse_launch(args, os.environ)
+    except ValueError as error:
+        print(f"app-server: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    if "APP_SERVER_LOG" not in os.environ:
+        logging.disable(logging.WARNING)  # the checks say what the log would say
+    return run_doctor(settings_of(launch), online=args.online, json=args.json)
 
 
 def _login_status() -> int:

@@ -103,14 +103,7 @@ async def _serve_client(
     early: EarlyInitialize | None,
     begun: Sequence[BegunRequest],
 ) -> None:
-    runner = CommandRunner(
-        python=sys.executable,
-        home=str(settings.home),
-        tmpdir=settings.environment.get("TMPDIR"),
-        environment=settings.environment,
-        output_cap=settings.limits.output_bytes,
-    )
-    async with runner, anyio.create_task_group() as background:
+    async with command_runner(settings) as runner, anyio.create_task_group() as background:
         services, engine = _compose(settings, outgoing, runner, background)
 
         try:
@@ -123,6 +116,26 @@ async def _serve_client(
                 await services.conversations.end_all()
                 await engine.aclose()
             background.cancel_scope.cancel()
+
+
+def command_runner(settings: ServerSettings) -> CommandRunner:
+    return CommandRunner(
+        python=sys.executable,
+        home=str(settings.home),
+        tmpdir=settings.environment.get("TMPDIR"),
+        environment=settings.environment,
+        output_cap=settings.limits.output_bytes,
+    )
+
+
+def auth_manager(settings: ServerSettings) -> AuthManager:
+    environment = settings.environment
+    return AuthManager(
+        settings.home,
+        clock=time.time,
+        issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
+        env_api_key=_api_key(settings),
+    )
 
 
 def _router(services: ServerServices, settings: ServerSettings, early: EarlyInitialize | None) -> Router:
@@ -159,12 +172,7 @@ def _compose(
     settings: ServerSettings, outgoing: Outgoing, runner: CommandRunner, background: TaskGroup
 ) -> tuple[ServerServices, LazyEngine]:
     process, environment = _process_environment(settings), settings.environment
-    auth = AuthManager(
-        settings.home,
-        clock=time.time,
-        issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
-        env_api_key=_api_key(settings),
-    )
+    auth = auth_manager(settings)
     client, user_agent = ClientProfile(), own_user_agent(environment)
     git = Git(scratch=settings.home / "tmp")
 

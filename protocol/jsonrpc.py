@@ -30,6 +30,10 @@ OVERLOADED: Final = -32001
 ECHO_LIMIT: Final = 200
 """At most this many bytes of what a client sent come back in an error message."""
 
+_ONE_LINE: Final = "a message is one JSON object on one line, without headers and without HTTP"
+_OTHER_FRAMINGS: Final = (b"Content-", b"GET /", b"POST /", b"Host: ")
+"""How the lines of clients begin that frame messages as language servers or over HTTP."""
+
 _BOM: Final = b"\xef\xbb\xbf"
 _INT64: Final = 1 << 63
 
@@ -99,7 +103,8 @@ def parse_message(line: bytes) -> Message:
     except _NotJsonError as error:
         raise ParseError(PARSE_ERROR, f"Parse error: {error}") from None
     except json.JSONDecodeError as error:
-        raise ParseError(PARSE_ERROR, f"Parse error: no JSON at byte {error.pos}") from None
+        hint = f"; {_ONE_LINE}" if line.startswith(_OTHER_FRAMINGS) else ""
+        raise ParseError(PARSE_ERROR, f"Parse error: no JSON at byte {error.pos}{hint}") from None
     except ValueError:
         # What is left are integers of thousands of digits, which Python refuses to convert.
         raise ParseError(PARSE_ERROR, "Parse error: a number is out of range") from None

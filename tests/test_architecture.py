@@ -17,9 +17,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 OUTER = (
-    {"__main__"},
+    {"__main__", "settings_reference"},
     {"cli"},
-    {"startup", "demo", "inspector"},
+    {"startup", "demo", "doctor", "inspector"},
+    {"diagnosis"},
     {"server"},
     {"lazy_engine"},
     {"assembly"},
@@ -37,14 +38,14 @@ CORE = (
     {"session"},
     {"turn"},
     {"tools"},
-    {"goals", "skills"},
+    {"goals", "skills", "diagnostics"},
     {"approvals", "context", "mcp", "rollout"},
     {"exec", "model", "client_files"},
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
     {"errors", "injected_messages", "lazy", "threads", "yielding"},
-    {"begun", "bounds"},
+    {"begun", "bounds", "remedies"},
 )
 
 APIS = ("v1", "v2", "acp")
@@ -59,7 +60,7 @@ PURE_FOLDERS = {"protocol", "app_server.core.shell"}
 
 PURE_MODULES = {
     "app_server": {"identity", "limits"},
-    "app_server.apis": {"answers", "open_items", "result", "route"},
+    "app_server.apis": {"answers", "open_items", "other_protocols", "result", "route"},
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
     "app_server.apis.acp": {
         *("approvals", "calls", "changes", "client", "commands", "diffs", "inbound", "mcp_servers"),
@@ -83,7 +84,9 @@ PURE_MODULES = {
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {"frames", "masking", "records", "stream"},
     "app_server.transport": {"framing"},
-    "app_server.core": {"bounds", "errors", "injected_messages", "lazy"},
+    "app_server.doctor": {"report"},
+    "app_server.core": {"bounds", "errors", "injected_messages", "lazy", "remedies"},
+    "app_server.core.diagnostics": {"machine", "settings"},
     "app_server.core.approvals": {
         *("consent", "decide", "memory", "prefix_rules", "rule_proposals", "rules_text"),
     },
@@ -149,6 +152,7 @@ LATE_IMPORTS = {
     "ctypes": "takes as long as all that comes before the first answer",
     "hashlib": "OpenSSL, which the first lists do without",
     "protocol.export": "a tool for building",
+    "app_server.doctor": "a command of its own",
     "socket": "few servers have one for stderr",
     "tempfile": "most servers never write such a file",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
@@ -525,3 +529,26 @@ def test_the_engine_is_imported_late() -> None:
     ]
     code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+
+
+def test_the_reference_of_settings_is_a_tool() -> None:
+    users = {
+        module
+        for module, imported in edges("app_server")
+        if inside(imported, "app_server.settings_reference")
+    }
+    assert {module for module in users if not inside(module, "app_server.settings_reference")} == set()
+
+
+def test_doctor_shows_what_the_engine_finds() -> None:
+    """It reaches the engine through a composition root only."""
+    outer = {pair[1] for pair in edges("app_server.doctor") if inside(pair[1], "app_server")}
+    assert {name for name in outer if not inside(name, "app_server.doctor")} == {
+        "app_server",
+        "app_server.diagnosis",
+        "app_server.server",
+    }
+    assert {module for module, imported in edges("app_server") if inside(imported, "app_server.doctor")} == {
+        "app_server.cli",
+        "app_server.doctor.command",
+    }

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from pydantic import ValidationError
 
 from app_server.apis.errors import to_rpc_error
+from app_server.apis.other_protocols import initialize_of_another_protocol, of_another_protocol
 from app_server.apis.result import HandlerResult
 from app_server.apis.route import Route
 from app_server.core.lazy import Lazy
@@ -53,7 +54,8 @@ class MethodRouter:
     async def call(self, request: Request) -> RpcReply:
         route = self._route(request.method)
         if route is None:
-            raise invalid_request(unknown_method(request.method), "unknown_method")
+            text = unknown_method(request.method) + of_another_protocol(request.method, acp=False)
+            raise invalid_request(text, "unknown_method")
         params = _parse(route.row, request.params)
         if not self._client.initialized and request.method != INITIALIZE:
             raise invalid_request("Not initialized", "not_initialized")
@@ -85,4 +87,6 @@ def _parse(row: AnyClientRequest, raw: Json) -> Json:
         return row.parse(raw)
     except ValidationError as error:
         message, field = describe_validation_error(error)
+        if row.method == INITIALIZE:
+            message += initialize_of_another_protocol(raw, acp=False)
         raise invalid_request(message, "invalid_params", field or None) from None

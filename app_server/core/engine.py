@@ -266,7 +266,7 @@ class Engine:
             skills=self._skills,
         )
         telemetry.conversation_starts(config)
-        for warning in (*config.notices.warnings, *instructions.refusals, *rules.problems):
+        for warning in (*map(str, config.notices.warnings), *instructions.refusals, *rules.problems):
             outbox.emit("", WarningEvent(message=warning))
         for old, present in config.notices.old_names:
             outbox.emit("", _old_name_notice(old, present))

@@ -109,6 +109,8 @@ class ModelError(CoreError):
     """A request to the model failed. `retryable` says whether the turn loop may try the stream again."""
 
     retryable = False
+    details: str | None = None
+    """What to do about it, for clients that show more than the text."""
     retry_after: float | None = None
     """Seconds that the provider asked to wait before the next attempt; None leaves it to the back-off."""
 

@@ -238,8 +238,8 @@ def _error_response(message: Message | None) -> bytes | None:
     """The error for a first request before `initialize`, or for one without `clientInfo`; otherwise None."""
     match message:
         case Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
-            if "clientInfo" in params or "client_info" in params:
-                return None
+            if "clientInfo" in params or "client_info" in params or "protocolVersion" in params:
+                return None  # the full server explains what another protocol lacks
             data = {"kind": "invalid_params", "field": "clientInfo"}
             return dump_error(id, INVALID_REQUEST, "Invalid request: missing field `clientInfo`", data)
         case Request(id=id, method=method) if method != INITIALIZE:

@@ -107,7 +107,8 @@ class ExecCommandBeginEvent(EngineModel):
 
 
 class ExecCommandOutputDeltaEvent(EngineModel):
-    """A piece of output, base64, while the command runs. Between begin and end, in the order of arrival."""
+    """A piece of output, base64, while the command runs. Between begin and end, in the order of arrival. Also
+    between `patch_apply_begin` and `patch_apply_end`, with the id of the patch: what applying it printed."""
 
     type: Literal["exec_command_output_delta"] = "exec_command_output_delta"
     call_id: str

@@ -98,8 +98,8 @@ def _event_sequence(raw: Json) -> "tuple[EventMsg, ...]":
 
 
 class SessionConfiguredEvent(EngineModel):
-    """The conversation is ready. Its very first event; on a resume it carries the earlier events that a
-    client needs to show the conversation again."""
+    """The conversation is ready. Listeners never receive it: when they are added it is over. What it says is in the
+    answer to `newConversation`, and on a resume in the notification `sessionConfigured`."""
 
     type: Literal["session_configured"] = "session_configured"
     session_id: ConversationId

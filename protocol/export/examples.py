@@ -25,7 +25,7 @@ _SUMMARY: Final[Json] = {
 REQUESTS: Final[dict[str, tuple[Json, Json]]] = {
     methods.INITIALIZE.method: (
         {"clientInfo": {"name": "my-editor", "title": "My Editor", "version": "1.2.3"}},
-        {"userAgent": "codex_cli_rs/0.58.0 (Debian 12; x86_64) my-editor/1.2.3"},
+        {"userAgent": "my-editor/0.169.0 (Linux 6.18; x86_64) xterm (my-editor; 1.2.3)"},
     ),
     methods.NEW_CONVERSATION.method: (
         {"cwd": "/home/me/project", "approvalPolicy": "on-request", "sandbox": "workspace-write"},
@@ -121,7 +121,7 @@ REQUESTS: Final[dict[str, tuple[Json, Json]]] = {
     methods.SET_DEFAULT_MODEL.method: ({"model": "gpt-5.1-codex", "reasoningEffort": "low"}, {}),
     methods.GET_USER_AGENT.method: (
         None,
-        {"userAgent": "codex_cli_rs/0.58.0 (Debian 12; x86_64) my-editor/1.2.3"},
+        {"userAgent": "my-editor/0.169.0 (Linux 6.18; x86_64) xterm (my-editor; 1.2.3)"},
     ),
     methods.USER_INFO.method: (None, {"allegedUserEmail": "me@example.com"}),
     methods.FUZZY_FILE_SEARCH.method: (

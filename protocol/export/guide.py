@@ -31,13 +31,30 @@ as null ones and as `{{}}`.
   the line is no JSON, -32600 if it is JSON but no message (a batch, a duplicate key, a bad id). Bad
   parameters are answered by -32600 and a text that names the field, an unknown method by -32600 and a text
   with "unknown variant" in it. Blank lines are ignored.
-- -32603 means that the server failed, -32001 that it is overloaded and the request may be sent again.
+- -32603 means that the server failed, -32001 that it is overloaded and the request may be sent again. `data.kind` of
+  an error tells its reason to programs, and `data.field` the parameter that it is about
+  ([embedding.md](embedding.md#errors)).
 
 ## The events of a conversation
 
-After `addConversationListener` every event comes as a notification `{EVENT_PREFIX}<type>`. Its `params` are
-`id`, `msg` (the event) and `conversationId`. The `id` tells which operation the event belongs to: operations
-of a conversation are numbered "0", "1" and so on, answers to approvals included.
+After `addConversationListener` every event comes as a notification `{EVENT_PREFIX}<type>`. Its `params` are `id`,
+`msg` (the event) and `conversationId`. The `id` tells which operation the event belongs to. Operations are numbered
+"0", "1" and so on from the moment at which the conversation was opened, so a resumed one begins with "0" again. Each
+message, turn, interrupt and answer to an approval takes a number, and each `submit`; so does an interrupt while
+nothing runs, though no event carries its number. All events of a turn carry the number of the message that began it.
+
+- Before a listener was added, events and requests for approval wait; they come, in order, after the answer to
+  `addConversationListener`. A turn that waits for an approval waits as long.
+- A message while a turn runs joins it: the model reads it with its next request. No event repeats it, and
+  `task_complete` comes once. The settings of a `sendUserTurn` then hold from the next turn on. While a compaction or
+  an undo runs, the message begins a turn after it.
+- Without `items`, a message begins no turn: only `task_complete` comes, without a last message. While a turn runs,
+  nothing comes.
+- A `cwd` that does not exist is accepted. Commands then fail with exit code -1 and the reason, and project
+  instructions and snapshots are missing.
+- `interruptConversation` is answered after `turn_aborted`, and at once where nothing runs.
+- `resumeConversation` of a conversation that is open ends its turn (`turn_aborted`), its listeners and its questions:
+  an answer that comes later has no effect. The client adds a listener again.
 """
 
 _TITLES: Final = {

@@ -162,6 +162,9 @@ async def test_warnings_about_settings_are_told_once(world: MakeWorld) -> None:
         await w.client.call("account/read")
         (warning,) = told(w, "configWarning")
         assert warning[1]["summary"] == "unknown setting `mdoel` is ignored; did you mean `model`?"
+        assert warning[1]["path"] == str(w.home / "config.toml")
+        line = (w.home / "config.toml").read_text().splitlines()[warning[1]["range"]["start"]["line"] - 1]
+        assert line.startswith("mdoel")
         await w.client.call("thread/start", {})
         with pytest.raises(Refused, match="mdoel"):
             await w.client.call("thread/start", {"config": {"model_provider": "mdoel"}})

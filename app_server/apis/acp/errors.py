@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app_server.apis.errors import to_rpc_error
+from app_server.apis.other_protocols import of_another_protocol
 from app_server.core.errors import AuthError, ConfigError, ConversationError, RolloutNotFound
 from app_server.rpc.errors import RpcError
 from protocol.engine.errors import ErrorClass, TurnError
@@ -19,7 +20,8 @@ UNAUTHORIZED: Final = 401
 
 
 def unknown_method(method: str) -> RpcError:
-    return RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}", {"kind": "unknown_method"})
+    text = f"Method not found: {method[:200]}{of_another_protocol(method, acp=True)}"
+    return RpcError(METHOD_NOT_FOUND, text, {"kind": "unknown_method"})
 
 
 def invalid_params(message: str, field: str | None = None) -> RpcError:

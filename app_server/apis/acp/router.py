@@ -16,6 +16,7 @@ from app_server.apis.acp.errors import (
     to_acp_error,
     unknown_method,
 )
+from app_server.apis.other_protocols import initialize_of_another_protocol
 from app_server.apis.result import HandlerResult
 from app_server.apis.route import Route
 from app_server.rpc.connection import RpcReply
@@ -99,4 +100,6 @@ def _parse(route: Route, raw: Json) -> Json:
         return route.row.parse(raw)
     except ValidationError as error:
         message, field = describe_validation_error(error)
+        if route.row.method == INITIALIZE.method:
+            message += initialize_of_another_protocol(raw, acp=True)
         raise invalid_params(message, field or None) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.notify import ThreadNotifier
+from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from protocol.v2 import notifications
 from protocol.v2.errors import ConfigWarningNotification, TextPosition, TextRange
@@ -24,11 +25,20 @@ class ConfigWarnings:
             self._notifier.notify(notifications.CONFIG_WARNING, _of_error(error))
             return
         for warning in warnings:
-            self._told.add(warning)
-            self._notifier.notify(notifications.CONFIG_WARNING, ConfigWarningNotification(summary=warning))
+            self._told.add(str(warning))
+            self._notifier.notify(notifications.CONFIG_WARNING, _of_warning(warning))
 
     def told(self, warning: str) -> bool:
         return warning in self._told
+
+
+def _of_warning(warning: SettingsWarning) -> ConfigWarningNotification:
+    place = warning.place
+    return ConfigWarningNotification(
+        summary=warning.text,
+        path=None if place is None else place.path,
+        range=None if place is None else _range(place),
+    )
 
 
 def _of_error(error: ConfigError) -> ConfigWarningNotification:

@@ -149,8 +149,12 @@ class AuthManager:
 
     def method(self) -> AuthMethod | None:
         """The stored login method, without any request."""
-        credentials = self._usable_now()
+        credentials = self.stored_credentials()
         return credentials.method if credentials else None
+
+    def stored_credentials(self) -> Credentials | None:
+        """Those that can be used as they are, without any request."""
+        return self._usable_now()
 
     def identity(self) -> IdClaims | None:
         """The claims of a ChatGPT login; None for API keys and without a login."""

@@ -12,6 +12,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from app_server.core import remedies
 from app_server.core.config.safe_file import (
     UnreadableFileError,
     read_regular_file,
@@ -72,7 +73,8 @@ def write_auth(home: Path, auth: StoredAuth) -> None:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file_atomically(path, json.dumps(_encode(auth), indent=2).encode(), FILE_MODE)
     except OSError as error:
-        raise AuthError(f"credentials cannot be stored in {path}: {error.strerror}") from error
+        problem = remedies.home_unwritable(str(home), (error.strerror or "unknown error").lower())
+        raise AuthError(f"credentials cannot be stored in {path}: {problem}") from error
 
 
 def delete_auth(home: Path) -> bool:

@@ -7,7 +7,7 @@ use do not report the positions of values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import tomli
 
@@ -26,12 +26,21 @@ TOKEN = (
 
 def find_key(text: str, key: Key) -> tuple[int, int] | None:
     """Line and column, counted from 1, of the first assignment to `key` or to a part of its table."""
+    return find_keys(text, [key]).get(key)
+
+
+def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
+    """As `find_key`, for several keys in one pass; those that are not found are left out."""
+    places: dict[Key, tuple[int, int]] = {}
     if len(text) > MAX_CHARACTERS:
-        return None
+        return places
     for found, offset in _keys(text):
-        if found[: len(key)] == key:
-            return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-    return None
+        for key in keys:
+            if key not in places and found[: len(key)] == key:
+                places[key] = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+        if len(places) == len(keys):
+            break
+    return places
 
 
 def _keys(text: str) -> Iterator[tuple[Key, int]]:

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from app_server.core.config.layers import combine, key_in_file
 from app_server.core.config.resolve import ResolveInputs, resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
-from app_server.core.config.toml_file import place_in_file, read_config_file
-from app_server.core.config.types import CliOverrides, Config, RequestOverrides
+from app_server.core.config.toml_file import place_in_file, places_in_file, read_config_file
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsWarning
+from protocol.base import Json
 
 NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})
 
@@ -48,9 +49,20 @@ def load_config(
         raise SettingError(error.problem, error.key, place) from error
     except RecursionError as error:
         raise derive_error("the settings are nested too deeply") from error
+    notices = replace(config.notices, warnings=_placed(home, config, file, cli, request))
     chosen = replace(config.permissions, granular=request.granular, profile=request.permission_profile)
     told = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
-    return replace(config, permissions=chosen, instructions=told, request=request)
+    return replace(config, permissions=chosen, instructions=told, notices=notices, request=request)
+
+
+def _placed(
+    home: Path, config: Config, file: Mapping[str, Json], cli: CliOverrides, request: RequestOverrides
+) -> tuple[SettingsWarning, ...]:
+    """The warnings with their places, where the file is the reason."""
+    warnings = config.notices.warnings
+    keys = {each.key: key_in_file(each.key, file, cli, request, config.profile) for each in warnings}
+    places = places_in_file(home, [key for key in keys.values() if key]) if any(keys.values()) else {}
+    return tuple(replace(each, place=places.get(keys[each.key] or ())) for each in warnings)
 
 
 def _working_directory(server: Path, requested: str | None) -> Path:

@@ -39,6 +39,7 @@ from app_server.core.config.types import (
     PermissionSettings,
     ProviderConfig,
     SettingsNotices,
+    SettingsWarning,
 )
 from protocol.policy import (
     AskForApproval,
@@ -88,9 +89,13 @@ class ResolveInputs:
 
 def resolve(layered: Layered, inputs: ResolveInputs) -> Config:
     """Raises ConfigError, `error deriving config: …`, for the first invalid setting."""
-    table = SettingsReader(layered.settings)
+    return resolve_settings(SettingsReader(layered.settings), layered, inputs)
+
+
+def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInputs) -> Config:
+    """As `resolve`, with a reader of the settings that the caller made."""
     table.ignore(*NOT_USED_HERE)
-    warnings: list[str] = []
+    warnings: list[SettingsWarning] = []
     providers = read_providers(
         table.table("model_providers"), inputs.env, warnings, table.text("openai_base_url")
     )
@@ -190,7 +195,7 @@ def _sandbox(table: SettingsReader, inputs: ResolveInputs, trusted: bool | None)
             return workspace if trusted else ReadOnly()
 
 
-def _features(table: SettingsReader, warnings: list[str]) -> Features:
+def _features(table: SettingsReader, warnings: list[SettingsWarning]) -> Features:
     tools = table.table("tools")
     for key in ("web_search", "web_search_request", "view_image"):
         tools.flag(key)
@@ -206,22 +211,20 @@ def _features(table: SettingsReader, warnings: list[str]) -> Features:
         else:
             switches.ignore(name)
             if len(warnings) < MAX_WARNINGS:
-                warnings.append(
-                    f"unknown feature {quote(name)} is ignored{did_you_mean(name, set(FEATURES))}"
-                )
+                text = f"unknown feature {quote(name)} is ignored{did_you_mean(name, set(FEATURES))}"
+                warnings.append(SettingsWarning(text, ("features", name)))
     return Features().switched(on=on, off=off)
 
 
-def _trust_levels(table: SettingsReader, warnings: list[str]) -> Mapping[str, str]:
+def _trust_levels(table: SettingsReader, warnings: list[SettingsWarning]) -> Mapping[str, str]:
     levels: dict[str, str] = {}
     for path, entry in table.tables().items():
         level = entry.text("trust_level")
         if level is not None and level in TRUST_LEVELS:
             levels[path] = level
         elif level is not None:
-            warnings.append(
-                f"`{entry.name('trust_level')}` is ignored: it is neither `trusted` nor `untrusted`"
-            )
+            text = f"`{entry.name('trust_level')}` is ignored: it is neither `trusted` nor `untrusted`"
+            warnings.append(SettingsWarning(text, ("projects", path, "trust_level")))
     return levels
 
 

@@ -21,6 +21,7 @@ from app_server.core.config.types import (
     OtelExporter,
     OtelProtocol,
     ProviderConfig,
+    SettingsWarning,
     ShellEnvironmentPolicy,
     WireApi,
 )
@@ -30,13 +31,19 @@ HTTP_KEYS = ("url", "bearer_token_env_var", "http_headers", "env_http_headers")
 
 
 def read_providers(
-    table: SettingsReader, env: Mapping[str, str], warnings: list[str], openai_base_url: str | None = None
+    table: SettingsReader,
+    env: Mapping[str, str],
+    warnings: list[SettingsWarning],
+    openai_base_url: str | None = None,
 ) -> Mapping[str, ProviderConfig]:
     """The built-in providers and the user's. A built-in one cannot be redefined: its key must go to its own host."""
     built_in = built_in_providers(env, openai_base_url)
     user = {name: _provider(name, entry) for name, entry in table.tables().items()}
     warnings.extend(
-        f"`model_providers.{name}` is ignored: `{name}` is built in and cannot be redefined"
+        SettingsWarning(
+            f"`model_providers.{name}` is ignored: `{name}` is built in and cannot be redefined",
+            ("model_providers", name),
+        )
         for name in user
         if name in built_in
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
 from protocol.base import Json
 
@@ -121,10 +122,10 @@ class SettingsReader:
         """A reader of the table under `key`, which is empty if unset."""
         value = self._value(key)
         if value is None:
-            return SettingsReader({}, (*self._path, key))
+            return self._child({}, key)
         if not isinstance(value, Mapping):
             raise self._wrong(key, "a table", value)
-        child = SettingsReader(value, (*self._path, key))
+        child = self._child(value, key)
         self._children.append(child)
         return child
 
@@ -149,13 +150,17 @@ class SettingsReader:
         """The error to raise for an invalid value of `key`."""
         return derive_error(f"`{self.name(key)}` {problem}", *self._path, key)
 
-    def unknown_keys(self) -> Iterator[str]:
+    def unknown_keys(self) -> Iterator[SettingsWarning]:
         """One warning for each key that was never read, in the order of the file."""
         for key in self._raw:
             if key not in self._known:
-                yield f"unknown setting `{self.name(key)}` is ignored{did_you_mean(key, self._known)}"
+                text = f"unknown setting `{self.name(key)}` is ignored{did_you_mean(key, self._known)}"
+                yield SettingsWarning(text, (*self._path, key))
         for child in self._children:
             yield from child.unknown_keys()
+
+    def _child(self, raw: Mapping[str, Json], key: str) -> SettingsReader:
+        return SettingsReader(raw, (*self._path, key))
 
     def _value(self, key: str) -> Json:
         self._known.add(key)

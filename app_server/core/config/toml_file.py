@@ -6,18 +6,22 @@ stale, and an unchanged file is parsed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 import tomli
 
-from app_server.core.config.key_position import find_key
+from app_server.core import remedies
+from app_server.core.config.key_position import Key, find_keys
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import ConfigError, FilePosition
 from protocol.base import Json
 
 CONFIG_FILE = "config.toml"
+
+UNREADABLE = "failed to load configuration: "
+"""How the texts of errors of the file begin."""
 
 MAX_BYTES = 16 * 1024 * 1024
 """Far above any real settings file; parsing this size takes about a second."""
@@ -29,21 +33,29 @@ def read_config_file(home: Path) -> Mapping[str, Json]:
     return parse_toml(read_config_bytes(path) or b"", path)
 
 
-def place_in_file(home: Path, key: tuple[str, ...]) -> FilePosition | None:
+def place_in_file(home: Path, key: Key) -> FilePosition | None:
     """The position of a key's value in the user's settings. Rereads the file: only errors need this."""
+    return places_in_file(home, [key]).get(key)
+
+
+def places_in_file(home: Path, keys: Collection[Key]) -> dict[Key, FilePosition]:
+    """The positions of those keys that are in the user's settings."""
     path = home / CONFIG_FILE
     try:
-        place = find_key((read_config_bytes(path) or b"").decode("utf-8-sig"), key)
+        found = find_keys((read_config_bytes(path) or b"").decode("utf-8-sig"), keys)
     except (ConfigError, ValueError):
-        return None  # the file has changed since the error
-    return FilePosition(str(path), *place) if place else None
+        return {}  # the file has changed since it was read
+    return {key: FilePosition(str(path), *place) for key, place in found.items()}
 
 
 def read_config_bytes(path: Path) -> bytes | None:
     try:
         return read_regular_file(path, MAX_BYTES)
     except UnreadableFileError as problem:
-        raise ConfigError(f"failed to load configuration: {path} cannot be read: {problem}") from problem
+        if any(folder.exists() and not folder.is_dir() for folder in path.parents):
+            unwritable = remedies.home_unwritable(str(path.parent), "it is not a folder")
+            raise ConfigError(f"{UNREADABLE}{unwritable}") from problem
+        raise ConfigError(f"{UNREADABLE}{path} cannot be read: {problem}") from problem
 
 
 def parse_toml(data: bytes, path: Path) -> Mapping[str, Json]:
@@ -74,7 +86,7 @@ def _position(data: bytes, offset: int) -> tuple[int, int]:
 
 def _error(path: Path, line: int | None, column: int | None, problem: str) -> ConfigError:
     place = None if line is None or column is None else FilePosition(str(path), line, column)
-    return ConfigError(f"failed to load configuration: {place or path}: {problem}", place)
+    return ConfigError(f"{UNREADABLE}{place or path}: {problem}", place)
 
 
 def _sentence(message: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from app_server.core.config.features import Features
+from app_server.core.errors import FilePosition
 from protocol.base import Json
 from protocol.policy import (
     AskForApproval,
@@ -224,12 +225,25 @@ class LoginSettings:
     workspace_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SettingsWarning:
+    """A problem of the settings that is not an error. `str(warning)` begins with its place."""
+
+    text: str
+    """One sentence."""
+    key: tuple[str, ...] = ()
+    place: FilePosition | None = None
+    """None where the file is not the reason."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}" if self.place else self.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsNotices:
     """What the user should know about the settings."""
 
-    warnings: tuple[str, ...] = ()
-    """Problems that are not errors, one sentence each."""
+    warnings: tuple[SettingsWarning, ...] = ()
     old_names: tuple[tuple[str, str], ...] = ()
     """Old names of switches that the settings use, each with the current one, sorted."""
 

@@ -71,6 +71,12 @@ def command_environment(
     return result
 
 
+def secret_values(server: Mapping[str, str]) -> frozenset[str]:
+    """The values of variables whose names suggest a secret."""
+    secret = _matcher(SECRET_PATTERNS)
+    return frozenset(value for name, value in server.items() if secret(name))
+
+
 def _inherited(inherit: EnvInherit, server: Mapping[str, str]) -> Mapping[str, str]:
     match inherit:
         case EnvInherit.ALL:

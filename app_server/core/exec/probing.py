@@ -8,6 +8,7 @@ import logging
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, SandboxUnavailable, retry_hint
@@ -17,7 +18,7 @@ from app_server.core.exec.launcher_process import LauncherProcess
 from app_server.core.exec.request import Confinement
 from app_server.core.sandbox import landlock_rights, probe
 from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.sandbox.probe import SandboxState
+from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
@@ -40,11 +41,30 @@ async def find_state(
     The probe gets the server's `home`, as commands do, so that commands can use its prepared parent. Raises
     SandboxShortage if the machine is short of resources: a passing shortage must not lower the level.
     """
-    try:
+    with _prober(launcher, python, home) as prober:
         await run_in_thread(sweep, tempfile.gettempdir(), time.time())
+        return await _strongest(prober, namespaces=namespaces)
+
+
+async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tuple[SandboxLayer, ...]:
+    """Which layers hold, each tried without the other, for people who look for the reason of a weaker sandbox. Raises
+    SandboxShortage.
+    """
+    version = landlock_rights.abi()
+    rights = landlock_rights.rights(network=False, version=version)
+    with _prober(launcher, python, home) as prober:
+        namespaces = await prober.run_probe(Confinement(namespaces=True, landlock=None))
+        landlock = None
+        if rights is not None:
+            landlock = await prober.run_probe(Confinement(namespaces=False, landlock=rights))
+        return probe.layers(namespaces, landlock, version)
+
+
+@contextlib.contextmanager
+def _prober(launcher: LauncherProcess, python: str, home: str) -> Iterator[_Prober]:
+    try:
         with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-            prober = _Prober(launcher, python, os.path.realpath(home), folder)
-            return await _strongest(prober, namespaces=namespaces)
+            yield _Prober(launcher, python, os.path.realpath(home), folder)
     except OSError as error:
         raise _shortage(error.strerror or str(error)) from error
 

@@ -17,6 +17,7 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server.core import remedies
 from app_server.core.errors import CoreError, LaunchError, SandboxUnavailable
 from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
@@ -30,7 +31,7 @@ from app_server.core.exec.streamed import StreamedCommand, TerminalSize, open_st
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
-from app_server.core.sandbox.probe import SandboxState
+from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import SandboxPolicy
 from protocol.records import dataclass
@@ -198,6 +199,13 @@ class CommandRunner:
                 await self._probe_again()
             return self._state
 
+    async def sandbox_layers(self) -> tuple[SandboxLayer, ...]:
+        """Which layers of the sandbox hold, each tried alone, beside `sandbox_state`. Raises SandboxShortage."""
+        if self.platform == "linux":
+            return await probing.find_layers(self._launcher, self.python, self.home)
+        state = await self.sandbox_state()
+        return (SandboxLayer("sandbox-exec", None if state.level == "full" else state.reason),)
+
     async def _probe_again(self) -> None:
         """Only a full result replaces the first one: clients were warned about the gaps of exactly that one."""
         with suppress(SandboxUnavailable, LaunchError):
@@ -215,7 +223,7 @@ class CommandRunner:
             return None
         state = await self.sandbox_state()
         if state.level == "none":
-            raise SandboxUnavailable(f"this machine cannot confine commands: {state.reason}")
+            raise SandboxUnavailable(str(remedies.no_sandbox(state.reason)))
         if self.platform == "darwin":
             return None
         return Confinement(

@@ -37,7 +37,9 @@ async def take_snapshot(git: Git, folder: Path, now: datetime) -> GhostCommit | 
         return await _commit(git, repository, prefix_of(repository, folder), now)
     except (GitError, OSError) as error:
         reason = str(error) if isinstance(error, GitError) else type(error).__name__
-        return SnapshotUnavailable(f"Snapshots disabled after ghost snapshot error: {reason}.")
+        return SnapshotUnavailable(
+            f"Snapshots disabled after ghost snapshot error: {reason.removesuffix('.')}."
+        )
 
 
 async def _commit(git: Git, repository: Repository, prefix: bytes, now: datetime) -> GhostCommit:

@@ -85,6 +85,10 @@ class GitProgram:
         )
         return GitCommand(argv, {**self._environment(), **(extra_env or {})}, repository.root)
 
+    def version_command(self) -> GitCommand:
+        """`git --version`, in no repository."""
+        return GitCommand((self.path, "--version"), self._environment(), Path("/"))
+
     def _environment(self) -> dict[str, str]:
         return {
             "PATH": self.search_path,

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.abc
 
+from app_server.core import remedies
 from app_server.core.errors import GitError
 from app_server.core.git.git_program import GitCommand
 from protocol.records import dataclass
@@ -47,6 +48,10 @@ async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFA
             env=command.env,
             start_new_session=True,
         )
+    except FileNotFoundError as error:
+        if not command.cwd.is_dir():
+            raise GitError("git cannot be run: its folder does not exist") from error
+        raise GitError(str(remedies.git_missing(command.env.get("PATH", "the PATH")))) from error
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the system starts no more threads
         raise GitError(f"git cannot be run: {error.__class__.__name__}") from error
     try:

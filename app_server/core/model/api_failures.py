@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -12,6 +12,7 @@ from app_server.core.model.model_errors import (
     CONTEXT_FULL,
     AccessBlocked,
     InvalidPrompt,
+    ModelUnknown,
     ProviderFailing,
     QuotaExceeded,
     RetryLimitReached,
@@ -32,6 +33,10 @@ LONGEST_WAIT: Final = 120.0
 
 UNEXPLAINED: Final = "response.failed event received"
 
+_NO_MODEL = re.compile(
+    r"(?i)\bmodel\b.{0,80}\b(?:not found|does not exist|is not supported)"
+    r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
+)
 _DELAY = re.compile(r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)")
 _PART = re.compile(r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)")
 _SECONDS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -118,7 +123,14 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
         return _overloaded(status, headers)
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(AccessBlocked(status))
+    if status in (400, 404) and _names_no_model(kinds, text_of(details.get("message")) or text):
+        return RequestFailure(ModelUnknown(status, text))
     return RequestFailure(UnexpectedStatus(status, text))
+
+
+def _names_no_model(kinds: Collection[str], message: str) -> bool:
+    """Whether a provider says that it has no such model: by a code, or as local servers do in words only."""
+    return "model_not_found" in kinds or _NO_MODEL.search(message) is not None
 
 
 def _overloaded(status: int, headers: Mapping[str, str]) -> RequestFailure:

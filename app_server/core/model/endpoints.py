@@ -79,6 +79,20 @@ def own_key(provider: ProviderConfig, env: Mapping[str, str], login: Credentials
     return key or None
 
 
+def key_source(provider: ProviderConfig, env: Mapping[str, str], login: Credentials | None) -> str | None:
+    """Where the credential of a request comes from, for people: `in SOME_VARIABLE`. None: none is sent."""
+    if provider.experimental_bearer_token:
+        return "in `experimental_bearer_token`"
+    if provider.env_key is not None and env.get(provider.env_key, "").strip():
+        return f"in {provider.env_key}"
+    if login is not None:
+        return "of the ChatGPT login" if login.method is AuthMethod.CHATGPT else "of the login"
+    own = any(env.get(variable, "").strip() for variable in provider.env_http_headers.values())
+    if not provider.requires_openai_auth and (provider.http_headers or own):
+        return "in its configured headers"
+    return None
+
+
 def is_azure(provider: ProviderConfig) -> bool:
     """Azure's Responses API keeps conversations, and wants the ids of its items back."""
     if provider.wire_api is not WireApi.RESPONSES:

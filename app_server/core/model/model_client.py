@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import anyio
 
+from app_server.core import remedies
 from app_server.core.auth.auth_manager import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
@@ -22,13 +23,14 @@ from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest,
 from app_server.core.model.api_failures import RequestFailure, request_failure
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
-from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure
+from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, key_source
 from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes
 from app_server.core.model.model_errors import (
     ConnectionFailed,
     CredentialsUnavailable,
     HeadersTimedOut,
+    ModelUnknown,
     NotAnEventStream,
     Unauthorized,
 )
@@ -121,20 +123,31 @@ class ModelClient:
                 if outcome.reused_connection and not reconnected:
                     reconnected = True
                     continue
-                outcome = _broken(outcome, target)
+                outcome = _broken(outcome, target, self.provider.id)
             if isinstance(outcome.error, Unauthorized):
                 if login is not None and target.secret == login.bearer and not renewed:
                     renewed = True
                     login = await self._renewed(login)
                     if login is not None:
                         continue
-                if target.secret is None and self._login is not None:
-                    raise Unauthorized(". Nobody is logged in.")
+                raise self._refused(login)
+            if isinstance(outcome.error, ModelUnknown):
+                problem = remedies.model_unknown(self.provider.id, settings.model)
+                raise ModelUnknown(outcome.error.status, outcome.error.body, problem)
             if not outcome.again or attempt >= self.provider.request_max_retries:
                 raise outcome.error
             attempt += 1
             log.info("request attempt %d failed: %s", attempt, outcome.error)
             await self._sleep(backoff(attempt, self._rng) if outcome.delay is None else outcome.delay)
+
+    def _refused(self, login: Credentials | None) -> Unauthorized:
+        source = key_source(self.provider, self._env, login)
+        if source is not None:
+            return Unauthorized(remedies.key_refused(self.provider.id, source))
+        if self._login is not None:
+            return Unauthorized(remedies.NOBODY_LOGGED_IN)
+        # Clients of the conversation API compare the text of this case.
+        return Unauthorized(details=remedies.key_not_sent(self.provider.id))
 
     def _report_attempt(
         self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure
@@ -211,14 +224,13 @@ class ModelClient:
             raise CredentialsUnavailable(str(error)) from error
 
 
-def _broken(failure: HttpFailure, target: Endpoint) -> RequestFailure:
+def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFailure:
     if failure.fault is Fault.HEADERS_LATE:
         # It took as long as a stream may be idle: whether to wait so long again is for the turn to say.
         return RequestFailure(HeadersTimedOut())
     useless = failure.fault is Fault.UNTRUSTED
-    error: ModelError = ConnectionFailed(
-        origin(target.url) or "the provider", failure.reason, retryable=not useless
-    )
+    where = origin(target.url) or "the provider"
+    error: ModelError = ConnectionFailed(provider, where, failure.reason, retryable=not useless)
     return RequestFailure(error, again=not useless)
 
 

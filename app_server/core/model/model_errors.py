@@ -9,7 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from http import HTTPStatus
 
+from app_server.core import remedies
 from app_server.core.errors import ModelError, StreamDisconnected
+from app_server.core.remedies import Problem
 from protocol.engine.errors import ErrorClass
 from protocol.events.tokens import RateLimitSnapshot
 
@@ -28,19 +30,27 @@ CONTEXT_FULL = "The conversation has become too long for this model. Start a new
 class UnexpectedStatus(ModelError):
     """The provider refused the request; sending it again would not help."""
 
-    def __init__(self, status: int, body: str) -> None:
-        super().__init__(f"unexpected status {status_line(status)}: {excerpt(body)}")
-        self.status = status
+    def __init__(self, status: int, body: str, problem: Problem | None = None) -> None:
+        more = f". {problem}" if problem else ""
+        super().__init__(f"unexpected status {status_line(status)}: {excerpt(body)}{more}")
+        self.status, self.body = status, body
         self.error_class = _class_of(status)
 
 
 class Unauthorized(ModelError):
-    """The credentials were refused, also after they were renewed."""
+    """The credentials were refused, also after they were renewed; or there were none."""
 
     error_class = ErrorClass.UNAUTHORIZED
 
-    def __init__(self, hint: str = "") -> None:
-        super().__init__(f"exceeded retry limit, last status: {status_line(401)}{hint}")
+    def __init__(self, problem: Problem | None = None, details: Problem | None = None) -> None:
+        super().__init__(
+            f"exceeded retry limit, last status: {status_line(401)}{f'. {problem}' if problem else ''}"
+        )
+        self.details = None if details is None else str(details)
+
+
+class ModelUnknown(UnexpectedStatus):
+    """The provider does not offer the model."""
 
 
 class RetryLimitReached(ModelError):
@@ -168,8 +178,8 @@ class ConnectionFailed(ModelError):
 
     error_class = ErrorClass.HTTP_CONNECTION_FAILED
 
-    def __init__(self, origin: str, reason: str, *, retryable: bool = True) -> None:
-        super().__init__(f"No connection to {origin}: {reason}")
+    def __init__(self, provider: str, origin: str, reason: str, *, retryable: bool = True) -> None:
+        super().__init__(str(remedies.provider_unreachable(provider, origin, reason)))
         self.retryable = retryable
 
 
@@ -184,14 +194,13 @@ class MissingVariable(ModelError):
     error_class = ErrorClass.UNAUTHORIZED
 
     def __init__(self, name: str, instructions: str | None) -> None:
-        super().__init__(
-            f"Missing environment variable: `{name}`.{f' {instructions}' if instructions else ''}"
-        )
+        problem = remedies.key_missing(name)
+        super().__init__(f"{problem.what}. {instructions}" if instructions else str(problem))
 
 
 class NoBaseUrl(ModelError):
     def __init__(self, provider_id: str) -> None:
-        super().__init__(f"The model provider `{provider_id}` has no `base_url`.")
+        super().__init__(str(remedies.no_base_url(provider_id)))
 
 
 class CredentialsUnavailable(ModelError):

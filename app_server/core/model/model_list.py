@@ -31,6 +31,10 @@ class ModelsUnknown:
     """The provider could not be asked, or did not say."""
 
     reason: str
+    status: int | None = None
+    """Of its response, where one came."""
+    unreachable: bool = False
+    """There was no response."""
 
 
 async def list_models(
@@ -64,16 +68,16 @@ async def list_models(
         with anyio.fail_after(TOTAL_SECONDS):
             async with http.send(request) as answer:
                 if answer.status != 200:
-                    return ModelsUnknown(f"unexpected status {status_line(answer.status)}")
+                    return ModelsUnknown(f"unexpected status {status_line(answer.status)}", answer.status)
                 async with aclosing(answer.chunks()) as chunks:
                     async for chunk in chunks:
                         body += chunk
                         if len(body) > BODY_LIMIT:
                             return ModelsUnknown("the list is too long")
     except HttpFailure as failure:
-        return ModelsUnknown(excerpt(failure.reason))
+        return ModelsUnknown(excerpt(failure.reason), unreachable=True)
     except TimeoutError:
-        return ModelsUnknown("no answer in time")
+        return ModelsUnknown("no answer in time", unreachable=True)
     return _names(bytes(body))
 
 

@@ -7,9 +7,10 @@ fail. The server uses the first level under which everything that matters does f
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Literal
 
+from app_server.core import remedies
 from protocol.records import dataclass
 
 SCRIPT = """\
@@ -80,12 +81,37 @@ class SandboxState:
         if self.level == "full":
             return None
         if self.level == "none":
-            return f"Commands cannot be confined on this machine and are refused: {self.reason}"
-        gaps = "; ".join(self.gaps)
-        return (
-            f"Commands run with a weaker sandbox ({self.reason}). Not covered: {gaps}. "
-            "Refused: unix sockets, but for pairs."
-        )
+            return str(remedies.no_sandbox(self.reason))
+        return str(remedies.weaker_sandbox(self.reason, "; ".join(self.gaps)))
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLayer:
+    """One part of the sandbox, tried alone as far as it can be."""
+
+    name: str
+    problem: str | None
+    """Why it does not hold; None if it does."""
+
+
+def layers(
+    namespaces: tuple[str, str], landlock: tuple[str, str] | None, landlock_abi: int
+) -> tuple[SandboxLayer, ...]:
+    """The layers by two probes, each as its output and the reason if the kernel refused to confine it: in namespaces
+    without Landlock, and with Landlock without namespaces (None: the kernel has no Landlock). Both have seccomp.
+    """
+    alone, refused = namespaces
+    problem = refused or judge_full(alone)
+    found = [SandboxLayer("namespaces", problem)]
+    if landlock is None:
+        found.append(SandboxLayer("Landlock", "the kernel has none"))
+    else:
+        output, refused = landlock
+        problem = refused or _could(output, {"write"})
+        found.append(SandboxLayer(f"Landlock (ABI {landlock_abi})", problem))
+        alone = output or alone
+    problem = _could(alone, {"network", "datagram"})
+    return (*found, SandboxLayer("seccomp", problem))
 
 
 def completed(output: str) -> bool:
@@ -118,7 +144,11 @@ def gaps(output: str) -> tuple[str, ...]:
 
 
 def _judge(output: str, more: frozenset[str]) -> str | None:
+    return _could(output, INDISPENSABLE | more)
+
+
+def _could(output: str, forbidden: Set[str]) -> str | None:
     if not completed(output):
         return "a test command did not run in it"
-    could = sorted(set(output.split()) & (INDISPENSABLE | more))
+    could = sorted(set(output.split()) & forbidden)
     return f"a test command could still: {', '.join(could)}" if could else None

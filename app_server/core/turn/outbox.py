@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import anyio
 import anyio.lowlevel
 
+from app_server.core import remedies
 from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.unstored import NoRollout
 from app_server.core.rollout.writer import RolloutWriter
@@ -134,10 +135,7 @@ class Outbox:
     def _report_problem(self) -> None:
         problem = self._writer.problem
         if problem and not self._warned:
-            text = (
-                f"This conversation cannot be stored at the moment ({problem}). "
-                "It goes on, and is stored as soon as that is possible."
-            )
+            text = str(remedies.not_stored(problem))
             self._events.append(SessionEvent("", None, WarningEvent(message=text)))
             log.warning("rollout: %s", problem)
         self._warned = bool(problem)

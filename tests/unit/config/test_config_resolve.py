@@ -150,7 +150,33 @@ def test_a_config_shows_no_secret_when_printed(tmp_path: Path) -> None:
     ],
 )
 def test_odd_settings_are_warnings(tmp_path: Path, text: str, warning: str) -> None:
-    assert load(tmp_path, text).notices.warnings == (warning,)
+    [found] = load(tmp_path, f"\n{text}").notices.warnings
+    place = "2:2" if "model_providers" in text else f"{1 + len(text.splitlines())}:1"
+    assert (found.text, str(found)) == (warning, f"{tmp_path}/config.toml:{place}: {warning}")
+
+
+def test_a_warning_about_the_command_line_has_no_place(tmp_path: Path) -> None:
+    cli = CliOverrides(settings=(("mdoel", "x"),))
+    config = load_config(tmp_path, cwd=tmp_path, cli=cli, request=RequestOverrides(), env={})
+    assert [str(each) for each in config.notices.warnings] == [
+        "unknown setting `mdoel` is ignored; did you mean `model`?"
+    ]
+
+
+def test_a_warning_about_a_profile_is_at_its_place_there(tmp_path: Path) -> None:
+    [found] = load(tmp_path, "profile = 'p'\n[profiles.p]\nmdoel = 1").notices.warnings
+    assert found.place is not None
+    assert found.place.line == 3
+
+
+@pytest.mark.parametrize("below", ["", "deeper/"])
+def test_a_home_that_is_no_folder_is_told(below: str, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    home = tmp_path / "home" / below
+    with pytest.raises(
+        ConfigError, match="cannot be written: it is not a folder; make it writable, or set CODEX_HOME"
+    ):
+        load_config(home, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
 
 
 @pytest.mark.parametrize(

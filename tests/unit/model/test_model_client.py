@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from app_server.core import remedies
 from app_server.core.auth.auth_manager import AuthMethod, Credentials
 from app_server.core.config.types import WireApi
 from app_server.core.errors import AuthError, ModelError, StreamDisconnected
@@ -15,6 +16,7 @@ from app_server.core.model.model_errors import (
     CredentialsUnavailable,
     HeadersTimedOut,
     MissingVariable,
+    ModelUnknown,
     NotAnEventStream,
     ProviderFailing,
     RetryLimitReached,
@@ -24,6 +26,8 @@ from app_server.core.model.model_errors import (
 from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta, RateLimits
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.request_settings import RequestSettings
+from app_server.core.turn.errors import turn_error
+from protocol.base import Json
 from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
 from tests.unit.model.scripted import (
     COMPLETED,
@@ -296,8 +300,54 @@ async def test_a_login_that_has_ended_sends_nothing() -> None:
 
 async def test_a_missing_login_is_reported() -> None:
     http = ScriptedHttp(refused(401))
-    with pytest.raises(Unauthorized, match="Nobody is logged in"):
+    with pytest.raises(Unauthorized, match="Nobody is logged in; set OPENAI_API_KEY"):
         await ask(client_for(http, login=Login(None), requires_openai_auth=True))
+
+
+async def test_a_refused_key_is_named_by_its_source_and_not_shown() -> None:
+    client = client_for(ScriptedHttp(refused(401)), env={"MOCK_KEY": "sk-secret"}, env_key="MOCK_KEY")
+    with pytest.raises(Unauthorized) as caught:
+        await ask(client)
+    assert str(caught.value) == (
+        "exceeded retry limit, last status: 401 Unauthorized. "
+        "The provider `mock` refused the key in MOCK_KEY; replace it by one that is valid there."
+    )
+
+
+async def test_a_key_that_is_not_configured_is_told_beside_the_text() -> None:
+    """The text itself is what clients of the conversation API compare."""
+    with pytest.raises(Unauthorized) as caught:
+        await ask(client_for(ScriptedHttp(refused(401))))
+    assert str(caught.value) == "exceeded retry limit, last status: 401 Unauthorized"
+    assert "`env_key` in [model_providers.mock]" in (turn_error(caught.value).details or "")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, {"error": {"message": "The model `some-model` does not exist.", "type": "NotFoundError"}}),
+        (404, {"error": {"message": "no", "code": "model_not_found"}}),
+        (404, {"error": {"message": "model 'some-model' not found, try pulling it first"}}),
+        (400, {"error": {"message": "some-model is not a valid model ID", "code": 400}}),
+        (400, {"detail": "The 'some-model' model is not supported when using a ChatGPT account."}),
+    ],
+)
+async def test_an_unknown_model_is_told_as_such(status: int, body: Json) -> None:
+    with pytest.raises(ModelUnknown) as caught:
+        await ask(client_for(ScriptedHttp(refused(status, body))))
+    assert str(caught.value).startswith(f"unexpected status {status} ")
+    assert str(caught.value).endswith(
+        ". The provider `mock` does not offer the model `some-model`; set `model` to one that it offers."
+    )
+
+
+async def test_a_provider_that_is_down_is_told_with_what_to_look_at() -> None:
+    http = ScriptedHttp(HttpFailure(Fault.UNREACHABLE, "Connection refused"))
+    with pytest.raises(ConnectionFailed) as caught:
+        await ask(client_for(http))
+    assert str(caught.value) == str(
+        remedies.provider_unreachable("mock", "http://provider.test", "Connection refused")
+    )
 
 
 async def test_a_login_is_not_shown_to_other_providers() -> None:
@@ -349,9 +399,9 @@ async def test_a_providers_models() -> None:
 
     assert await listed(refused(200, {"data": [{"id": "a"}, {"slug": "b"}, {}]})) == ModelList(("a", "b"))
     assert await listed(refused(200, {"models": [{"name": "c"}]})) == ModelList(("c",))
-    assert await listed(refused(404)) == ModelsUnknown("unexpected status 404 Not Found")
+    assert await listed(refused(404)) == ModelsUnknown("unexpected status 404 Not Found", 404)
     assert await listed(HttpFailure(Fault.UNREACHABLE, "Connection refused")) == ModelsUnknown(
-        "Connection refused"
+        "Connection refused", unreachable=True
     )
     for odd in (b"<html>", b"{}", b"[]", b'{"data": 3}', b"x" * 5_000_000):
         assert isinstance(await listed(refused(200, odd)), ModelsUnknown)

@@ -31,6 +31,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.operation_ids import operation_numbers
 from app_server.conversations.unloading import IdleUnloader
+from app_server.core.config.toml_file import UNREADABLE
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConfigError, RolloutNotFound
 from app_server.core.lazy import Lazy
@@ -217,7 +218,8 @@ def load(context: ThreadContext, overrides: RequestOverrides) -> Config:
     try:
         return context.config.load(overrides)
     except ConfigError as error:
-        raise invalid_request(f"failed to load configuration: {error}", "config") from error
+        text = str(error).removeprefix(UNREADABLE)
+        raise invalid_request(f"{UNREADABLE}{text}", "config") from error
 
 
 def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkParams) -> RequestOverrides:

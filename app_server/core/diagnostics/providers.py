@@ -1,0 +1,102 @@
+"""The check of a model provider: whether it has what a request needs, answers, and accepts the key. Pure: the answer of
+the provider is passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app_server.core import remedies
+from app_server.core.auth.auth_manager import Credentials
+from app_server.core.config.built_in_providers import built_in_providers
+from app_server.core.config.types import Config, ProviderConfig
+from app_server.core.errors import ModelError
+from app_server.core.http.address import origin
+from app_server.core.model.endpoints import endpoint, is_azure, key_source
+from app_server.core.model.model_list import ModelList, ModelsUnknown
+from app_server.core.model.request_settings import ClientIdentity
+from app_server.core.remedies import Problem
+from protocol.checks import Check, CheckStatus, ok, warning
+
+REFUSED = (401, 403)
+NO_LIST = (404, 405, 501)
+"""Statuses of servers that have no list of models."""
+
+NOBODY = ClientIdentity(originator="", user_agent="")
+
+
+def checked_providers(config: Config, env: Mapping[str, str]) -> list[ProviderConfig]:
+    """The provider of new conversations, and all others that the user configured."""
+    built_in = built_in_providers(env)
+    own = [each for name, each in config.providers.items() if name not in built_in]
+    return [config.provider, *(each for each in own if each.id != config.provider.id)]
+
+
+def check_provider(
+    config: Config,
+    provider: ProviderConfig,
+    env: Mapping[str, str],
+    login: Credentials | None,
+    answer: ModelList | ModelsUnknown | None,
+) -> Check:
+    """`login` is that of whoever uses the server; `answer` is None if the provider was not asked. Only a problem of the
+    provider that new conversations use is counted as broken.
+    """
+    name, current = f"provider {provider.id}", provider.id == config.provider.id
+    login = login if provider.requires_openai_auth else None
+    try:
+        target = endpoint(provider, "models", env=env, identity=NOBODY, login=login)
+    except ModelError as error:
+        return _failed(name, _unusable(provider, error), current=current)
+    source, where = key_source(provider, env, login), origin(target.url) or "its address"
+    if provider.requires_openai_auth and source is None:
+        return _failed(name, remedies.NOBODY_LOGGED_IN, current=current)
+    unset = [variable for variable in provider.env_http_headers.values() if not env.get(variable, "").strip()]
+    if unset and provider.id != "openai":
+        return warning(name, f"headers are left out, because {', '.join(unset)} is not set", "set it")
+    key = f"key {source}" if source else "no key"
+    match answer:
+        case None:
+            return ok(name, f"{where}, {key}; not asked without --online")
+        case ModelList(names):
+            if current and _is_missing(config.model.name, names, provider):
+                problem = remedies.model_unknown(provider.id, config.model.name)
+                return warning(name, problem.what, f"{problem.advice}: {_some(names)}")
+            return ok(name, f"{where}, {key}; it answers and offers {len(names)} models")
+        case ModelsUnknown(unreachable=True):
+            problem = remedies.provider_unreachable(provider.id, where, answer.reason)
+            return _failed(name, problem, current=current)
+        case ModelsUnknown(status=status) if status in REFUSED:
+            problem = (
+                remedies.key_refused(provider.id, source) if source else remedies.key_not_sent(provider.id)
+            )
+            return _failed(name, problem, current=current)
+        case ModelsUnknown(status=status) if status is not None and status not in NO_LIST:
+            advice = "look at the provider's status, its `base_url` and its `query_params`"
+            return _failed(name, Problem(f"{where} answers with {answer.reason}", advice), current=current)
+        case ModelsUnknown():
+            text = (
+                f"{where} answers, but lists no models ({answer.reason}); its key cannot be checked for free"
+            )
+            return warning(name, text, "begin a conversation to see whether it works")
+
+
+def _failed(name: str, problem: Problem, *, current: bool) -> Check:
+    status = CheckStatus.BROKEN if current else CheckStatus.WARNING
+    return Check(name, status, problem.what, problem.advice)
+
+
+def _unusable(provider: ProviderConfig, error: ModelError) -> Problem:
+    if provider.env_key is None:
+        return remedies.no_base_url(provider.id) if provider.base_url is None else Problem(str(error), "")
+    problem = remedies.key_missing(provider.env_key)
+    return Problem(problem.what, provider.env_key_instructions or problem.advice)
+
+
+def _is_missing(model: str, names: tuple[str, ...], provider: ProviderConfig) -> bool:
+    """Azure lists models where requests name deployments. Local servers list `name:latest` for `name`."""
+    return bool(names) and not is_azure(provider) and not {model, f"{model}:latest"} & set(names)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,57 @@
+"""Removes credentials from the texts of checks: programs and providers may quote what they were given. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from app_server.core.auth.storage import StoredAuth
+from app_server.core.config.credentials import HIDDEN, shown_value
+from app_server.core.config.types import Config, McpStdioTransport
+from app_server.core.exec.environment import secret_values
+from protocol.checks import Check
+
+SHORTEST = 6
+"""A shorter value is no credential, and its replacement would destroy other words."""
+
+
+class Redaction:
+    """Knows the credentials of one home, configuration and environment."""
+
+    def __init__(self, environment: Mapping[str, str], login: StoredAuth | None) -> None:
+        self._environment = environment
+        self._secrets = set(_long_enough(secret_values(environment)))
+        if login is not None:
+            tokens = login.tokens
+            found = (tokens.id_token, tokens.access_token, tokens.refresh_token) if tokens else ()
+            self._secrets.update(_long_enough((login.api_key or "", *found)))
+
+    def learn(self, config: Config) -> None:
+        """From now on, what this configuration holds is removed too."""
+        named = (self._environment.get(name, "") for name in config.credential_variables())
+        self._secrets.update(_long_enough(named), _long_enough(_configured(config)))
+
+    def apply(self, check: Check) -> Check:
+        return replace(check, found=self._shown(check.found), advice=self._shown(check.advice))
+
+    def _shown(self, text: str) -> str:
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return str(shown_value(("text",), text))
+
+
+def _configured(config: Config) -> Iterator[str]:
+    for provider in config.providers.values():
+        yield provider.experimental_bearer_token or ""
+        yield from (*provider.http_headers.values(), *provider.query_params.values())
+    for server in config.mcp_servers.values():
+        transport = server.transport
+        if isinstance(transport, McpStdioTransport):
+            yield from transport.env.values()
+        else:
+            yield from transport.http_headers.values()
+    yield from config.otel.headers.values()
+
+
+def _long_enough(values: Iterable[str]) -> list[str]:
+    return [value.strip() for value in values if len(value.strip()) >= SHORTEST]

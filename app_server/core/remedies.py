@@ -1,0 +1,113 @@
+"""The sentences about problems that a user can solve: what happened, and what to do. Pure.
+
+The errors on the wire and `app-server doctor` use the same ones. A text that clients match comes first in its sentence
+and stays as it is.
+"""
+
+from __future__ import annotations
+
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`str(problem)` is the whole sentence."""
+
+    what: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.advice}."
+
+
+NOBODY_LOGGED_IN = Problem(
+    "Nobody is logged in", "set OPENAI_API_KEY where the server is started, or log in from your editor"
+)
+
+
+def key_missing(variable: str) -> Problem:
+    return Problem(
+        f"Missing environment variable: `{variable}`",
+        "set it to the provider's key where the server is started",
+    )
+
+
+def key_refused(provider: str, source: str) -> Problem:
+    """`source` says where the key comes from: `in SOME_VARIABLE`."""
+    return Problem(
+        f"The provider `{provider}` refused the key {source}", "replace it by one that is valid there"
+    )
+
+
+def key_not_sent(provider: str) -> Problem:
+    return Problem(
+        f"The provider `{provider}` wants a key, and none is configured",
+        f"name the variable that holds it: `env_key` in [model_providers.{provider}]",
+    )
+
+
+def no_base_url(provider: str) -> Problem:
+    return Problem(
+        f"The model provider `{provider}` has no `base_url`", f"add one to [model_providers.{provider}]"
+    )
+
+
+def model_unknown(provider: str, model: str) -> Problem:
+    return Problem(
+        f"The provider `{provider}` does not offer the model `{model}`",
+        "set `model` to one that it offers",
+    )
+
+
+def provider_unreachable(provider: str, origin: str, reason: str) -> Problem:
+    return Problem(
+        f"No connection to {origin}: {reason}",
+        f"see that the provider `{provider}` runs, and that its `base_url`, the proxy and the trusted "
+        "certificates are right",
+    )
+
+
+def git_missing(search_path: str) -> Problem:
+    return Problem(
+        f"There is no git in {search_path}",
+        "install it, or turns cannot be undone and no diff to the remote can be made",
+    )
+
+
+def home_unwritable(home: str, reason: str) -> Problem:
+    return Problem(
+        f"The home {home} cannot be written: {reason}",
+        "make it writable, or set CODEX_HOME to a folder that is",
+    )
+
+
+def not_stored(reason: str) -> Problem:
+    return Problem(
+        f"This conversation cannot be stored at the moment ({reason}). "
+        "It goes on, and is stored as soon as that is possible",
+        "make the home writable, or free some space on its disk",
+    )
+
+
+def other_protocol(method: str, protocol: str, advice: str) -> Problem:
+    return Problem(f"`{method}` is a method of {protocol}, which is not spoken here", advice)
+
+
+SANDBOX_ADVICE = (
+    "allow unprivileged user namespaces, or use a kernel with Landlock (docs/troubleshooting.md says how)"
+)
+
+
+def weaker_sandbox(reason: str, gaps: str) -> Problem:
+    return Problem(
+        f"Commands run with a weaker sandbox ({reason}). Not covered: {gaps}. "
+        "Refused: unix sockets, but for pairs",
+        SANDBOX_ADVICE,
+    )
+
+
+def no_sandbox(reason: str) -> Problem:
+    return Problem(
+        f"Commands cannot be confined on this machine and are refused: {reason}",
+        f"{SANDBOX_ADVICE}, or let conversations run with `danger-full-access` inside of a container",
+    )

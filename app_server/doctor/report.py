@@ -1,0 +1,52 @@
+"""Renders checks, for people and as JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from app_server import __version__
+from protocol.checks import Check, CheckStatus
+
+
+def as_text(check: Check) -> str:
+    """A line with the result, and one below it with what to do."""
+    line = f"{check.status.value:<8} {check.name}: {_one_line(check.found)}"
+    return f"{line}\n{'':<8} → {_one_line(check.advice)}" if check.advice else line
+
+
+def summary(checks: Sequence[Check]) -> str:
+    counts = Counter(check.status for check in checks)
+    listed = ", ".join(f"{counts[status]} {status.value}" for status in CheckStatus)
+    return f"\n{len(checks)} checks: {listed}"
+
+
+def as_json(checks: Sequence[Check]) -> str:
+    return json.dumps(
+        {
+            "version": __version__,
+            "ok": exit_status(checks) == 0,
+            "checks": [
+                {
+                    "name": check.name,
+                    "status": check.status.value,
+                    "found": check.found,
+                    "advice": check.advice or None,
+                }
+                for check in checks
+            ],
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def exit_status(checks: Sequence[Check]) -> int:
+    """0 where nothing is broken."""
+    return 1 if any(check.status is CheckStatus.BROKEN for check in checks) else 0
+
+
+def _one_line(text: str) -> str:
+    """Without line ends and control characters, which a program may have printed."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,0 +1,61 @@
+"""Finds the code blocks of the documentation, and what is said about running each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FENCE = re.compile(r"^```(\w*)$")
+MARK = re.compile(r"^<!-- (not run: .{5,}|run by tests/\S+\.py) -->$")
+"""Stands in the line before a block and is not shown when the page is rendered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    page: Path
+    line: int
+    """Of the fence."""
+    language: str
+    text: str
+    mark: str | None
+    """`not run: REASON` or `run by PATH`."""
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def pages() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    number = 0
+    while number < len(lines):
+        opened = FENCE.match(lines[number])
+        if opened:
+            end = lines.index("```", number + 1)
+            marked = MARK.match(lines[number - 1]) if number else None
+            text = "\n".join(lines[number + 1 : end]) + "\n"
+            yield Block(page, number + 1, opened[1], text, marked[1] if marked else None)
+            number = end
+        number += 1
+
+
+def unmarked_indented_blocks(page: Path) -> list[int]:
+    """Lines at which a code block without a fence begins: it has no language, so it needs a mark before it."""
+    fenced, blank, last, found = False, False, "", []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if FENCE.match(line):
+            fenced = not fenced
+        elif (
+            line.startswith("    ") and blank and not (fenced or last.startswith("    ") or MARK.match(last))
+        ):
+            found.append(number)
+        blank = not line.strip()
+        last = last if blank else line
+    return found

@@ -1,0 +1,173 @@
+"""Every code block of the documentation is run, or says why not.
+
+- `toml`: a configuration, loaded without errors and warnings.
+- `sh`: commands, run in an empty folder with a home of their own, the page's configuration before them in it, and a
+  provider on loopback in the place of Ollama. Each has to end with status 0; `app-server doctor` may find something
+  broken on the machine.
+- `json`, and messages after `→` and `←`: parsed, and held against the types of their methods.
+- Everything else, and what cannot run, has a mark before it: `<!-- not run: REASON -->` or `<!-- run by tests/… -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from app_server.core.config.load import load_config
+from app_server.core.config.types import CliOverrides, RequestOverrides
+from protocol.v1.methods import TABLE as CONVERSATIONS
+from protocol.v2.methods import TABLE as THREADS
+from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
+from tests.docs.provider import ANSWER, LocalProvider
+
+RUN_ELSEWHERE = {
+    "docs/client.md": "tests/client/test_client_guide.py",
+    "docs/inspector.md": "tests/process/test_inspect_passthrough.py",
+}
+"""Pages whose blocks a test of their own runs, or does what they do."""
+
+PAGES = [page for page in pages() if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]
+ALL = [block for page in PAGES for block in blocks(page)]
+OPEN = [block for block in ALL if block.mark is None]
+COMMANDS = sorted({block.page for block in OPEN if block.language == "sh"})
+FOUND_BROKEN = (0, 1)
+BIN = Path(sys.executable).parent
+OWN_WORDS = ("text", "")
+"""Languages of blocks that are diagrams, lists or messages."""
+
+
+def of(language: str) -> list[Block]:
+    return [block for block in OPEN if block.language == language]
+
+
+def test_every_block_has_a_language_that_is_run_or_a_mark() -> None:
+    assert len(ALL) > 100
+    known = {"toml", "sh", "json", *OWN_WORDS}
+    assert [str(block) for block in OPEN if block.language not in known] == []
+
+
+def test_no_block_hides_in_an_indentation() -> None:
+    assert {str(page): found for page in PAGES if (found := unmarked_indented_blocks(page))} == {}
+
+
+def test_pages_with_a_test_of_their_own_have_it() -> None:
+    for page, test in RUN_ELSEWHERE.items():
+        assert (ROOT / test).exists() or not (ROOT / page).exists(), page
+
+
+def test_what_another_test_runs_is_named_there() -> None:
+    for block in ALL:
+        if block.mark is not None and block.mark.startswith("run by "):
+            test = ROOT / block.mark.removeprefix("run by ")
+            assert block.page.name in test.read_text(encoding="utf-8"), str(block)
+
+
+@pytest.mark.parametrize("block", of("toml"), ids=str)
+def test_a_configuration_can_be_used_as_it_stands(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(block.text, encoding="utf-8")
+    config = load_config(tmp_path, cwd=tmp_path, cli=CliOverrides(), request=RequestOverrides(), env={})
+    assert [str(each) for each in config.notices.warnings] == []
+    assert config.notices.old_names == ()
+
+
+@pytest.mark.parametrize("block", of("json"), ids=str)
+def test_json_is_json(block: Block) -> None:
+    json.loads(block.text)
+
+
+def messages() -> Iterator[tuple[Block, str, dict[str, object]]]:
+    """Whole messages with their arrow; those that were shortened with `…` are left out."""
+    for block in OPEN:
+        for line in block.text.splitlines() if block.language in OWN_WORDS else ():
+            if line.startswith(("→ {", "← {")) and "…" not in line:
+                yield block, line[0], json.loads(line[2:])
+
+
+def test_messages_are_those_of_the_protocol() -> None:
+    rows = {**THREADS.client_requests, **CONVERSATIONS.client_requests}
+    shown = 0
+    for block, arrow, message in messages():
+        method = message.get("method")
+        if arrow == "→" and isinstance(method, str) and "id" in message:
+            assert method in rows, f"{block}: {method}"
+            rows[method].parse(message.get("params"))
+            shown += 1
+    assert shown > 20
+
+
+# --- commands
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def surroundings(root: Path) -> AsyncIterator[Mapping[str, str]]:
+    provider = LocalProvider("qwen3-coder:latest")
+    (root / "user" / ".codex").mkdir(parents=True)
+    (root / "work").mkdir()
+    (root / "work" / "client.py").write_text(documented_client())
+    async with provider.serving() as url:
+        kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
+        environment = kept | {
+            "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "HOME": str(root / "user"),
+            "CODEX_OSS_BASE_URL": url,
+            "NO_PROXY": "127.0.0.1",
+        }
+        yield environment
+
+
+def documented_client() -> str:
+    found = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "embedding.md").read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+async def run(command: str, root: Path, environment: Mapping[str, str]) -> tuple[int, str]:
+    with anyio.fail_after(60):
+        done = await anyio.run_process(
+            ("sh", "-ec", command),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            check=False,
+            env=environment,
+            cwd=root / "work",
+        )
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+@pytest.mark.process
+@pytest.mark.anyio
+@pytest.mark.parametrize("page", COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))
+async def test_commands_run_as_they_stand(page: Path, tmp_path: Path) -> None:
+    async with surroundings(tmp_path) as environment:
+        for block, command, config in commands_of(page):
+            (tmp_path / "user" / ".codex" / "config.toml").write_text(config)
+            status, printed = await run(command, tmp_path, environment)
+            expected = FOUND_BROKEN if "app-server doctor" in command else (0,)
+            assert status in expected, f"{block}: {command}\n{printed}"
+            assert "Traceback" not in printed, f"{block}: {command}\n{printed}"
+            if "doctor --online" in command:
+                assert "ok       provider ollama:" in printed
+            if "client.py" in command:
+                assert ANSWER in printed
+
+
+def commands_of(page: Path) -> Iterator[tuple[Block, str, str]]:
+    """The commands of a page that are run, each with the configuration that the page has shown before it."""
+    config = ""
+    for block in blocks(page):
+        if block.language == "toml":
+            config = block.text
+        elif block.language == "sh" and block.mark is None:
+            yield from ((block, line, config) for line in block.text.splitlines() if line.strip())
