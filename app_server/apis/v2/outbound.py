@@ -188,7 +188,7 @@ class ThreadAdapter:
         self._fold = TurnFold()
         self._fold.apply(SessionEvent("", turn_id, event))
         self._news.turn_started()
-        shown = shown_turn(self._fold.turns[-1], turn.TurnItemsView.NOT_LOADED)
+        shown = shown_turn(self._fold.last, turn.TurnItemsView.NOT_LOADED)
         started = turn.TurnStartedNotification.model_construct(thread_id=self._thread_id, turn=shown)
         self._lines.add(methods.TURN_STARTED, started)
 
@@ -205,7 +205,7 @@ class ThreadAdapter:
             event = replace(event, error=error)
             self._error(turn_id, turn_error(error), will_retry=False)
         self._fold.apply(SessionEvent("", turn_id, event))
-        shown = ended_turn(self._fold.turns[-1])
+        shown = ended_turn(self._fold.last)
         completed = turn.TurnCompletedNotification.model_construct(thread_id=self._thread_id, turn=shown)
         self._lines.add(methods.TURN_COMPLETED, completed)
         self._fold = TurnFold()

@@ -37,7 +37,7 @@ def parse_object(data: bytes) -> dict[str, Json] | None:
     if not data.startswith(b"{"):
         return None
     try:
-        raw = json.loads(data)
+        raw = json.loads(data.decode("utf-8", "surrogatepass"))  # bytes would be searched for their encoding
     except (ValueError, RecursionError):
         return None
     return raw if isinstance(raw, dict) else None

@@ -40,6 +40,7 @@ from protocol.engine.turns import TurnRenamed
 from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
+from protocol.ids import hyphenated
 from protocol.items import ImageInput, TextInput, UserInput
 from protocol.records import dataclass
 
@@ -252,19 +253,21 @@ class TurnReader:
 
 def derived_id(conversation_id: str, name: str) -> str:
     """The text of `uuid.uuid5(conversation, name)`; written out, since old files need thousands of them at once."""
-    digest = bytearray(hashlib.sha1(_space(conversation_id) + name.encode(), usedforsecurity=False).digest())
+    hashed = _hashed_space(conversation_id).copy()
+    hashed.update(name.encode())
+    digest = bytearray(hashed.digest())
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
-    text = digest[:16].hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return hyphenated(digest[:16].hex())
 
 
 @lru_cache(maxsize=16)
-def _space(conversation_id: str) -> bytes:
+def _hashed_space(conversation_id: str) -> hashlib._Hash:
     try:
-        return uuid.UUID(conversation_id).bytes
+        space = uuid.UUID(conversation_id).bytes
     except ValueError:
-        return uuid.uuid5(uuid.NAMESPACE_OID, conversation_id).bytes
+        space = uuid.uuid5(uuid.NAMESPACE_OID, conversation_id).bytes
+    return hashlib.sha1(space, usedforsecurity=False)
 
 
 def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> Item | None:

@@ -7,15 +7,17 @@ yield the same ids, both live and stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import field, replace
 
 from app_server.core.rollout.stored_events import kept_item
+from protocol.engine.errors import TurnError
 from protocol.engine.events import (
     ItemCompleted,
     ItemStarted,
     SessionEvent,
     TurnEnded,
+    TurnKind,
     TurnStarted,
     TurnStatus,
 )
@@ -67,12 +69,47 @@ class ItemIds:
 
 
 @dataclass(slots=True)
+class _Draft:
+    """A turn while its events are applied. Records are made at the end: a long file has tens of thousands of events."""
+
+    id: str
+    kind: TurnKind = TurnKind.REGULAR
+    state: TurnState = TurnState.IN_PROGRESS
+    items: list[EndedItem] = field(default_factory=list)
+    error: TurnError | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    seconds: float | None = None
+
+    def record(self) -> TurnRecord:
+        return TurnRecord(
+            id=self.id,
+            kind=self.kind,
+            state=self.state,
+            items=tuple(self.items),
+            error=self.error,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            seconds=self.seconds,
+        )
+
+
+@dataclass(slots=True)
 class TurnFold:
     """Applies the events of one conversation in order."""
 
     ids: ItemIds = field(default_factory=ItemIds)
-    turns: list[TurnRecord] = field(default_factory=list)
-    _index: dict[str, int] = field(default_factory=dict)
+    _drafts: dict[str, _Draft] = field(default_factory=dict)
+    """By the turns' ids, in their order."""
+
+    @property
+    def turns(self) -> list[TurnRecord]:
+        return [draft.record() for draft in self._drafts.values()]
+
+    @property
+    def last(self) -> TurnRecord:
+        """Raises StopIteration where there is no turn."""
+        return next(reversed(self._drafts.values())).record()
 
     def apply_all(self, events: Iterable[SessionEvent | TurnRenamed]) -> None:
         for event in events:
@@ -85,65 +122,53 @@ class TurnFold:
             return
         turn_id = event.turn_id
         match event.event:
-            case TurnStarted(kind=kind, started_at=started_at) if turn_id is not None:
-                self._open_turn(turn_id)
-                self._change(turn_id, lambda turn: replace(turn, kind=kind, started_at=_whole(started_at)))
             case ItemStarted(item=item):
                 self.ids.begin(item.id)
             case ItemCompleted() as completed if turn_id is not None:
-                self._open_turn(turn_id)
-                self._add(turn_id, completed)
+                self._add(self._turn(turn_id), completed)
+            case TurnStarted(kind=kind, started_at=started_at) if turn_id is not None:
+                draft = self._turn(turn_id)
+                draft.kind, draft.started_at = kind, _whole(started_at)
             case TurnEnded() as ended if turn_id is not None:
-                self._open_turn(turn_id)
-                self._end(turn_id, ended)
+                self._end(self._turn(turn_id), ended)
             case _:
                 pass
 
     @property
     def running(self) -> TurnRecord | None:
         """The turn that has not ended; at most one runs at a time."""
-        last = self.turns[-1] if self.turns else None
+        last = self.last if self._drafts else None
         return last if last is not None and last.state is TurnState.IN_PROGRESS else None
 
     def _rename(self, event: TurnRenamed) -> None:
-        n = self._index.get(event.before)
-        if n is None:
+        draft = self._drafts.get(event.before)
+        if draft is None:
             return
-        if event.after in self._index:  # two turns of one name: the first lines are one that got no end
-            self._change(event.before, lambda turn: replace(turn, state=TurnState.INTERRUPTED))
+        if event.after in self._drafts:  # two turns of one name: the first lines are one that got no end
+            draft.state = TurnState.INTERRUPTED
             return
-        self._index[event.after] = self._index.pop(event.before)
-        self._change(event.after, lambda turn: replace(turn, id=event.after))
+        draft.id = event.after
+        self._drafts = {each.id: each for each in self._drafts.values()}
 
-    def _open_turn(self, turn_id: str) -> None:
-        if turn_id not in self._index:
-            self._index[turn_id] = len(self.turns)
-            self.turns.append(TurnRecord(id=turn_id))
+    def _turn(self, turn_id: str) -> _Draft:
+        draft = self._drafts.get(turn_id)
+        if draft is None:
+            draft = self._drafts[turn_id] = _Draft(turn_id)
+        return draft
 
-    def _change(self, turn_id: str, change: Callable[[TurnRecord], TurnRecord]) -> None:
-        n = self._index[turn_id]
-        self.turns[n] = change(self.turns[n])
-
-    def _add(self, turn_id: str, event: ItemCompleted) -> None:
+    def _add(self, turn: _Draft, event: ItemCompleted) -> None:
         item = kept_item(event.item)
         id = self.ids.end(item.id)
         if item.id != id:
             item = replace(item, id=id)
-        ended = EndedItem(item, event.started_at_ms or None, event.at_ms or None, event.cut)
-        self._change(turn_id, lambda turn: replace(turn, items=(*turn.items, ended)))
+        turn.items.append(EndedItem(item, event.started_at_ms or None, event.at_ms or None, event.cut))
 
-    def _end(self, turn_id: str, event: TurnEnded) -> None:
-        self._change(
-            turn_id,
-            lambda turn: replace(
-                turn,
-                state=STATES[event.status],
-                error=event.error,
-                started_at=turn.started_at if turn.started_at is not None else _whole(event.started_at),
-                ended_at=_whole(event.ended_at),
-                seconds=None if event.seconds is None else round(event.seconds, 3),
-            ),
-        )
+    def _end(self, turn: _Draft, event: TurnEnded) -> None:
+        turn.state, turn.error = STATES[event.status], event.error
+        if turn.started_at is None:
+            turn.started_at = _whole(event.started_at)
+        turn.ended_at = _whole(event.ended_at)
+        turn.seconds = None if event.seconds is None else round(event.seconds, 3)
 
 
 def _whole(seconds: float | None) -> float | None:

@@ -96,6 +96,13 @@ class ItemRow:
     ended: EndedItem
 
 
+@dataclass(frozen=True, slots=True)
+class WholeHistory:
+    turns: tuple[TurnRecord, ...]
+    ids: ItemIds
+    """Of all items, also of those that were taken back."""
+
+
 class TurnHistory:
     """The turns of one conversation while its file is open."""
 
@@ -107,9 +114,14 @@ class TurnHistory:
 
     def all_turns(self) -> tuple[TurnRecord, ...]:
         found = None if self._running is not None else self._in_one_pass()
-        return self._records(self._ids) if found is None else found
+        return self._records(self._ids) if found is None else found.turns
 
-    def _in_one_pass(self) -> tuple[TurnRecord, ...] | None:
+    def whole(self) -> WholeHistory:
+        """All turns, and the ids of all items."""
+        found = self._in_one_pass()
+        return WholeHistory(self._records(self._ids), self._stored.ids.copy()) if found is None else found
+
+    def _in_one_pass(self) -> WholeHistory | None:
         """From the begin to the end, where an index would take another pass; None for files that need one."""
         if self._fd is None:
             return None
@@ -121,7 +133,7 @@ class TurnHistory:
             if line is not None:
                 fold.apply_all(reader.read_line(*line))
         fold.apply_all(reader.finish())
-        return tuple(fold.turns)
+        return WholeHistory(tuple(fold.turns), fold.ids)
 
     @cached_property
     def _stored(self) -> TurnPlaces:
@@ -191,18 +203,6 @@ def open_history(
     finally:
         if fd is not None:
             os.close(fd)
-
-
-def used_ids(path: Path, conversation_id: str, indexes: TurnIndexes) -> ItemIds:
-    """Under which its items are shown. Raises `RolloutUnreadable`. Slow for long files: use a thread."""
-    try:
-        fd = open_for_reading(path)
-        try:
-            return indexes.of(fd, conversation_id).ids
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
 
 
 def _with_rows(page: Page[str], rows: tuple[Row, ...]) -> Page[Row]:

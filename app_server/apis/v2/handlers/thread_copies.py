@@ -58,8 +58,8 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     live, opened = await context.conversations.open(config, origin, context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
     live.unloads = True
-    await context.seeds.follow(live, context.make_adapter)
-    turns = () if params.exclude_turns else await all_turns(context, live)
+    stored = await context.seeds.follow(live, context.make_adapter)
+    turns = () if params.exclude_turns else await all_turns(context, live, stored)
     thread = await shown_thread(context, live, turns)
     response = ThreadForkResponse(thread=thread, **in_force(live))
     usage = await usage_so_far(context, live)

@@ -43,6 +43,7 @@ from app_server.core.rollout.turn_pages import PageRequest
 from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
+from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
@@ -112,12 +113,12 @@ async def thread_start(
 async def thread_resume(
     context: ThreadContext, params: ThreadResumeParams
 ) -> HandlerResult[ThreadResumeResponse]:
-    live = context.conversations.find(parse_thread_id(params.thread_id))
+    live, stored = context.conversations.find(parse_thread_id(params.thread_id)), None
     if live is None:
-        live = await _reopen(context, params)
+        live, stored = await _reopen(context, params)
     elif live.rollout_path is None:
         raise rollout_not_found(live.id)
-    turns = () if params.exclude_turns else await all_turns(context, live)
+    turns = () if params.exclude_turns else await all_turns(context, live, stored)
     response = ThreadResumeResponse(
         thread=await shown_thread(context, live, turns),
         collaboration_mode=collaboration_mode(live.session.facts.settings),
@@ -162,19 +163,22 @@ def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
 
 
 # --- parts
-async def _reopen(context: ThreadContext, params: ThreadResumeParams) -> LiveConversation:
+async def _reopen(
+    context: ThreadContext, params: ThreadResumeParams
+) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
+    """With the turns that are stored."""
     path = await stored_path(context, parse_thread_id(params.thread_id))
     overrides = await run_in_thread(stored_settings, path, overrides_of(params))
     config = load(context, overrides)
     live, opened = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
     live.unloads = True
-    await context.seeds.follow(live, context.make_adapter)
+    turns = await context.seeds.follow(live, context.make_adapter)
     status = spelling.thread_status(live.status)
     context.notifier.notify(
         THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=live.id, status=status)
     )
-    return live
+    return live, turns
 
 
 def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
@@ -284,12 +288,16 @@ async def shown_thread(
     return thread_view(summary, spelling.thread_status(live.status), turns)
 
 
-async def all_turns(context: ThreadContext, live: LiveConversation) -> tuple[Turn, ...]:
-    """Oldest first; one that runs is the last, with the items that go on."""
-    thread = await context.reading.find(live.id)
-    turns = await context.reading.read(
-        thread, lambda history: whole_turns(history.all_turns(), context.reading.rendering.turn)
-    )
+async def all_turns(
+    context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None = None
+) -> tuple[Turn, ...]:
+    """Oldest first; one that runs is the last, with the items that go on. `stored`: what was read already."""
+    show = context.reading.rendering.turn
+    if stored is None:
+        thread = await context.reading.find(live.id)
+        turns = await context.reading.read(thread, lambda history: whole_turns(history.all_turns(), show))
+    else:
+        turns = await run_in_thread(whole_turns, stored, show)
     running = context.loaded.running_turn(live.id)
     if running is None:
         return turns
