@@ -1,9 +1,11 @@
 """What a user sends and what a turn is made of, as the engine tells it: `UserInput` in, `TurnItem` out."""
 
+import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
@@ -53,6 +55,8 @@ def _only_value(wrapped: dict[str, Any]) -> Any:
 class TextInput(EngineModel):
     type: Literal["text"] = "text"
     text: str
+    text_elements: SkipJsonSchema[tuple[Json, ...]] = Field(default=(), exclude_if=operator.not_)
+    """The client's own: ranges that it shows in another way than as plain text. The model does not see them."""
 
 
 class ImageInput(EngineModel):

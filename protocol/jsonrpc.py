@@ -12,6 +12,7 @@ from json.encoder import encode_basestring_ascii as quoted_ascii
 from math import isfinite
 from typing import Any, Final, NoReturn
 
+from protocol.message_outline import read_outline
 from protocol.records import dataclass
 
 Json = Any
@@ -83,7 +84,7 @@ class ParseError(Exception):
 
 
 class _NotJsonError(ValueError):
-    """Refused by one of the decoder's hooks."""
+    """Refused by one of the decoder's hooks: a number that JSON does not have, or that is out of range."""
 
 
 class _DuplicateKeyError(ValueError):
@@ -93,21 +94,23 @@ class _DuplicateKeyError(ValueError):
 def parse_message(line: bytes) -> Message:
     """The message in one line (without its line end). Raises `ParseError` and nothing else."""
     try:
-        value = _decode(line.removeprefix(_BOM).decode("utf-8"))
+        text = line.removeprefix(_BOM).decode("utf-8")
     except UnicodeDecodeError:
         raise ParseError(PARSE_ERROR, "Parse error: the line is not valid UTF-8") from None
+    try:
+        value = _decode(text)
     except RecursionError:
-        raise ParseError(PARSE_ERROR, "Parse error: the line is nested too deeply") from None
+        return _refuse_undecodable(text, "Parse error: the line is nested too deeply")
     except _DuplicateKeyError:
-        return _refuse_ambiguous(line)
+        return _refuse_ambiguous(text)
     except _NotJsonError as error:
-        raise ParseError(PARSE_ERROR, f"Parse error: {error}") from None
+        return _refuse_undecodable(text, f"Parse error: {error}")
     except json.JSONDecodeError as error:
         hint = f"; {_ONE_LINE}" if line.startswith(_OTHER_FRAMINGS) else ""
         raise ParseError(PARSE_ERROR, f"Parse error: no JSON at byte {error.pos}{hint}") from None
     except ValueError:
         # What is left are integers of thousands of digits, which Python refuses to convert.
-        raise ParseError(PARSE_ERROR, "Parse error: a number is out of range") from None
+        return _refuse_undecodable(text, "Parse error: a number is out of range")
     if not isinstance(value, dict):
         what = "batches are not supported" if isinstance(value, list) else "a message is an object"
         raise ParseError(INVALID_REQUEST, f"Invalid request: {what}")
@@ -146,11 +149,25 @@ def _read_id(value: dict[str, Json]) -> RequestId | None:
     raise ParseError(INVALID_REQUEST, "Invalid request: `id` must be a string or a 64-bit integer")
 
 
-def _refuse_ambiguous(line: bytes) -> ErrorAnswer:
+def _refuse_undecodable(text: str, message: str) -> ErrorAnswer:
+    """Handles a line that may be JSON and exceeds what can be decoded: like one with a duplicate key, under its id."""
+    outline = read_outline(text)
+    try:
+        id_ = None if outline.id is None else _read_id({"id": outline.id})
+    except ParseError:
+        id_ = None
+    if id_ is not None and not outline.has_method:
+        return ErrorAnswer(id_, PARSE_ERROR, message)
+    raise ParseError(PARSE_ERROR, message, id_)
+
+
+def _refuse_ambiguous(text: str) -> ErrorAnswer:
     """Handles a message with a duplicate key: rejects a request, and treats a response as an error response."""
     try:
-        pairs = _decode_pairs(line.removeprefix(_BOM).decode("utf-8"))
-    except (ValueError, RecursionError):  # the key was found before the line turned out to be no JSON
+        pairs = _decode_pairs(text)
+    except RecursionError:
+        return _refuse_undecodable(text, "Parse error: the line is nested too deeply")
+    except ValueError:  # the key was found before the line turned out to be no JSON
         raise ParseError(PARSE_ERROR, "Parse error: the line is not valid JSON") from None
     ids = [value for key, value in pairs if key == "id"] if isinstance(pairs, _Pairs) else []
     id_ = _read_id({"id": ids[0]}) if len(ids) == 1 else None

@@ -17,6 +17,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
@@ -57,6 +58,8 @@ class MessageItem(EngineModel):
     type: Literal["message"] = "message"
     role: str
     content: tuple[ContentItem, ...]
+    phase: SkipJsonSchema[str | None] = omit_none()
+    """`commentary` or `final_answer`, where the model says which; it wants to read it again."""
     id: str | None = _unwritten_id()
 
 

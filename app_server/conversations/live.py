@@ -77,6 +77,8 @@ class LiveConversation:
         self.status = ConversationStatus()
         self._turn_ends = False
         self._continues_elsewhere = False
+        self.ending = False
+        """Whether it was told to end; it has ended when it is `gone`."""
         self.gone = anyio.Event()
 
     @property
@@ -112,8 +114,8 @@ class LiveConversation:
 
     @property
     def idle(self) -> bool:
-        """Nobody is subscribed, nothing runs or is about to, and no command of it goes on."""
-        if any(outlet.subscribers for outlet in self._outlets.values()):
+        """Nobody is subscribed, nothing runs or is about to, no command of it goes on, and it is not ending."""
+        if self.ending or any(outlet.subscribers for outlet in self._outlets.values()):
             return False
         return self.status.activity is not Activity.ACTIVE and not self.session.busy
 
@@ -173,6 +175,7 @@ class LiveConversation:
 
     async def shut_down(self) -> None:
         """End it in good order: what runs is interrupted, everything is stored, the file is let go."""
+        self.ending = True
         try:
             self.submit(ShutdownOp())
         except CoreError:

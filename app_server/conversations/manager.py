@@ -37,6 +37,8 @@ class ConversationManager:
         most: int,
     ) -> None:
         self._open, self._outgoing, self._group, self._most = open, outgoing, group, most
+        self.wait_for_room: Callable[[], Awaitable[None]] | None = None
+        """Awaited before one is opened: others may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
         self._subscriptions: dict[str, LiveConversation] = {}
         self._ended_subscriptions: dict[str, None] = {}
@@ -61,6 +63,8 @@ class ConversationManager:
         """
         if len(self._live) >= self._most:
             raise overloaded(f"{len(self._live)} conversations are open; archive some first")
+        if self.wait_for_room is not None:
+            await self.wait_for_room()
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()

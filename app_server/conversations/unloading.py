@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,8 @@ IDLE_SECONDS = 30 * 60
 LOOK_SECONDS = 60
 MOST_IDLE = 32
 """Each holds its history in memory and its file open. Beyond that, those that have been idle for longest are ended."""
+NO_ROOM = 2 * MOST_IDLE
+"""While so many are idle, none is opened: ending one may take longer than opening one."""
 
 
 class IdleUnloader:
@@ -38,20 +41,28 @@ class IdleUnloader:
 
     async def look(self) -> None:
         """Ends what has been idle for long enough, or is too much."""
-        async with self._looking:
-            await self._look()
+        async with self._looking, anyio.create_task_group() as ending:
+            now = self._clock()
+            idle = {live.id: live for live in self._conversations.all() if live.unloads and live.idle}
+            self._idle_since = {id: self._idle_since.get(id, now) for id in idle}
+            longest_first = sorted(idle, key=self._idle_since.__getitem__)
+            for n, id in enumerate(longest_first):
+                seconds = now - self._idle_since[id]
+                too_many = len(longest_first) - n > MOST_IDLE
+                if too_many or seconds >= IDLE_SECONDS:
+                    log.info("conversation %s is unloaded: nobody followed it for %d seconds", id, seconds)
+                    ending.start_soon(self._end, idle[id], name=f"unloading {id}")
 
-    async def _look(self) -> None:
-        now = self._clock()
-        idle = {live.id: live for live in self._conversations.all() if live.unloads and live.idle}
-        self._idle_since = {id: self._idle_since.get(id, now) for id in idle}
-        longest_first = sorted(idle, key=self._idle_since.__getitem__)
-        for n, id in enumerate(longest_first):
-            seconds = now - self._idle_since.get(id, now)
-            too_many = len(longest_first) - n > MOST_IDLE
-            if not idle[id].idle or not (too_many or seconds >= IDLE_SECONDS):
-                continue
-            self._idle_since.pop(id, None)
-            log.info("conversation %s is unloaded: nobody followed it for %d seconds", id, seconds)
-            await idle[id].shut_down()
-            self._closed(id)
+    async def wait_for_room(self) -> None:
+        """Returns at once, unless so many are idle that some have to be ended before another one is opened."""
+        while self._count() >= NO_ROOM:
+            await self.look()
+
+    def _count(self) -> int:
+        return sum(live.unloads and (live.idle or live.ending) for live in self._conversations.all())
+
+    async def _end(self, live: LiveConversation) -> None:
+        if live.idle:
+            self._idle_since.pop(live.id, None)
+            await live.shut_down()
+            self._closed(live.id)

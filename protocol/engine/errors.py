@@ -13,6 +13,7 @@ from protocol.records import dataclass
 class ErrorClass(StrEnum):
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
     USAGE_LIMIT_EXCEEDED = "usage_limit_exceeded"
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
     SERVER_OVERLOADED = "server_overloaded"
     INTERNAL_SERVER_ERROR = "internal_server_error"
     """The provider's, status 5xx."""
@@ -20,6 +21,7 @@ class ErrorClass(StrEnum):
     BAD_REQUEST = "bad_request"
     SANDBOX_ERROR = "sandbox_error"
     HTTP_CONNECTION_FAILED = "http_connection_failed"
+    """No connection, or an answer with a status that has no class of its own."""
     RESPONSE_STREAM_CONNECTION_FAILED = "response_stream_connection_failed"
     RESPONSE_STREAM_DISCONNECTED = "response_stream_disconnected"
     RESPONSE_TOO_MANY_FAILED_ATTEMPTS = "response_too_many_failed_attempts"

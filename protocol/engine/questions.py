@@ -68,9 +68,14 @@ class KeepRule:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowFiles:
+    """The patch is approved, and so is every later one of the session that changes none but its files."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClientAnswer:
     """An operation: the answer to the question with this id in this turn."""
 
     operation_id: str
     call_id: str
-    answer: ToolCallAnswer | UserInputAnswer | KeepRule | None
+    answer: ToolCallAnswer | UserInputAnswer | KeepRule | AllowFiles | None

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.scripted_model import patches, reply, says, script
+from tests.support.scripted_model import done, patches, reply, says, script
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
 
@@ -166,3 +166,50 @@ async def test_the_input_of_a_turn_comes_back_with_the_name_that_the_client_gave
         started = await w.client.call("turn/start", params)
         await ended(w.client, started["turn"]["id"])
         assert of_kind(items(w), "userMessage")["clientId"] == "mine-1"
+
+
+async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -> None:
+    """With the ranges that the client shows in a form of its own, live and from the file."""
+    element = {"byteRange": {"start": 4, "end": 10}, "placeholder": "@a.txt"}
+    sent = {"type": "text", "text": "see @a.txt", "text_elements": [element]}
+    async with world(reply(says("a"))) as w:
+        thread = await start(w.client)
+        started = await w.client.call("turn/start", {"threadId": thread, "input": [sent]})
+        await ended(w.client, started["turn"]["id"])
+        assert of_kind(items(w), "userMessage")["content"] == [sent]
+        assert w.model.requests[0].texts() == ["see @a.txt"]
+    async with world() as w:
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        assert read["thread"]["turns"][0]["items"][0]["content"] == [sent]
+
+
+async def test_the_phase_of_a_message_is_told_and_kept(world: MakeWorld) -> None:
+    """Two clients end a turn at the final answer, and the model reads its own phases again."""
+    aside, answer = (
+        done({**says(text, id)["item"], "phase": phase})
+        for text, id, phase in (("looking", "m1", "commentary"), ("found", "m2", "final_answer"))
+    )
+    async with world(reply(aside, script("true")), reply(answer), reply(says("a"))) as w:
+        thread = await start(w.client)
+        for _ in range(2):
+            await ended(w.client, await turn(w.client, thread))
+        told = [(i["text"], i["phase"]) for i in items(w) if i["type"] == "agentMessage"]
+        assert told == [("looking", "commentary"), ("found", "final_answer"), ("a", None)]
+        sent = [item.get("phase") for item in w.model.requests[-1].input if item.get("role") == "assistant"]
+        assert sent == ["commentary", "final_answer"]
+    async with world() as w:
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        stored = [i for each in read["thread"]["turns"] for i in each["items"] if i["type"] == "agentMessage"]
+        assert [(i["text"], i["phase"]) for i in stored] == told
+
+
+async def test_a_turn_without_words_lets_the_model_go_on(world: MakeWorld) -> None:
+    """Clients continue an interrupted turn that way; nothing is shown as said."""
+    async with world(reply(says("one")), reply(says("two"))) as w:
+        thread = await start(w.client)
+        await ended(w.client, await turn(w.client, thread))
+        started = await w.client.call("turn/start", {"threadId": thread, "input": []})
+        done_turn = await ended(w.client, started["turn"]["id"])
+        assert (done_turn["status"], done_turn["items"][0]["text"]) == ("completed", "two")
+        assert [item["type"] for item in items(w)] == ["userMessage", "agentMessage", "agentMessage"]
+        assert w.model.requests[1].texts() == ["hi"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
+from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, begins_to_say, failure, reply, says, script, word
@@ -164,7 +166,13 @@ async def test_errors_of_retries_say_reconnecting_and_final_ones_do_not(world: M
 
 @pytest.mark.parametrize(
     ("status", "info"),
-    [(401, "unauthorized"), (503, {"responseTooManyFailedAttempts": {"httpStatusCode": 503}})],
+    [
+        (400, "badRequest"),
+        (401, "unauthorized"),
+        (404, {"httpConnectionFailed": {"httpStatusCode": 404}}),
+        (429, {"responseTooManyFailedAttempts": {"httpStatusCode": 429}}),
+        (503, {"httpConnectionFailed": {"httpStatusCode": 503}}),
+    ],
 )
 async def test_the_class_of_an_error_is_a_word_or_an_object_with_one_key(
     world: MakeWorld, status: int, info: Json
@@ -220,3 +228,23 @@ async def test_texts_that_clients_match(world: MakeWorld) -> None:
             await w.client.call("turn/interrupt", {"threadId": thread, "turnId": absent})
         hold.release()
         await ended(w.client, id)
+
+
+async def test_a_thread_that_another_server_has_open_is_named_so(world: MakeWorld) -> None:
+    """Clients match the words, show them, and offer to read the thread instead."""
+    async with world(reply(says("a"))) as w:
+        thread = await start(w.client)
+        await ended(w.client, await turn(w.client, thread))
+    async with world() as w:
+        [stored] = w.home.glob("sessions/**/rollout-*.jsonl")
+        other_server = RolloutWriter.resume(stored, lambda: datetime.now(UTC))
+        try:
+            for method in ("thread/resume", "thread/archive"):
+                with pytest.raises(Refused, match=f"{thread} already has an active writer"):
+                    await w.client.call(method, {"threadId": thread})
+            read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+            assert len(read["thread"]["turns"]) == 1
+        finally:
+            other_server.close()
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert resumed["thread"]["id"] == thread

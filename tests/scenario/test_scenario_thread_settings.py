@@ -6,13 +6,14 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.scripted_model import calls, reply, says, script
+from tests.support.scripted_model import calls, patches, reply, says, script
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.anyio
 
 APPROVAL = "item/commandExecution/requestApproval"
+FILE_APPROVAL = "item/fileChange/requestApproval"
 UNTRUSTED = {"approval_policy": "untrusted"}
 EXPERIMENTAL = {"experimentalApi": True}
 
@@ -165,3 +166,24 @@ async def test_granular_policies_need_the_experimental_api(world: MakeWorld) -> 
     async with world() as w:
         with pytest.raises(Refused, match=r"askForApproval\.granular requires experimentalApi capability"):
             await w.client.call("thread/start", {"approvalPolicy": granular()})
+
+
+async def test_a_patch_for_the_session_allows_later_changes_of_its_files(world: MakeWorld) -> None:
+    changes = (
+        "*** Add File: a.txt\n+one",
+        "*** Update File: a.txt\n@@\n-one\n+two",
+        "*** Delete File: a.txt\n*** Add File: b.txt\n+three",
+    )
+    texts = (f"*** Begin Patch\n{change}\n*** End Patch\n" for change in changes)
+    replies = (reply(patches(text, f"c{n}")) for n, text in enumerate(texts))
+    async with world(*replies, reply(says("ok")), config=UNTRUSTED) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        first = await w.client.expect(FILE_APPROVAL)
+        await w.client.answer(first, {"decision": "acceptForSession"})
+        second = await w.client.expect(FILE_APPROVAL)
+        assert (w.workspace / "a.txt").read_text() == "two\n"
+        assert second["params"]["itemId"] == "c2", "another file is another question"
+        await w.client.answer(second, {"decision": "decline"})
+        await ended(w.client, id)
+        assert [each.name for each in w.workspace.iterdir()] == ["a.txt"]

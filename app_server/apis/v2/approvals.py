@@ -21,7 +21,13 @@ from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from protocol.base import Json, WireModel
 from protocol.engine.events import Question, SessionEvent
 from protocol.engine.items import CommandExecution, CommandSource, Item
-from protocol.engine.questions import ClientAnswer, KeepRule, ToolCallQuestion, UserInputQuestion
+from protocol.engine.questions import (
+    AllowFiles,
+    ClientAnswer,
+    KeepRule,
+    ToolCallQuestion,
+    UserInputQuestion,
+)
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
@@ -171,6 +177,10 @@ def _op(operation_id: str, event: Question, result: Json) -> Op | ClientAnswer:
             result, proposed
         ):
             return ClientAnswer(operation_id, call_id, KeepRule())
+        case ApplyPatchApprovalRequestEvent(call_id=call_id) if (
+            decision(result) is ReviewDecision.APPROVED_FOR_SESSION
+        ):
+            return ClientAnswer(operation_id, call_id, AllowFiles())
         case ExecApprovalRequestEvent() | ApplyPatchApprovalRequestEvent():
             return approval_op(operation_id, event, decision(result))
         case ElicitationRequestEvent():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from protocol.engine.errors import ErrorClass, TurnError
@@ -18,11 +19,14 @@ def turn_error(error: TurnError) -> wire.TurnError:
 
 
 def retried_error(error: TurnError, attempt: int, attempts: int) -> wire.TurnError:
-    """What clients show while a request is made anew: the count as the message, the failure as its details."""
+    """What clients show while a request is made anew: the count as the message, the failure as its details. Whatever
+    it was, its class is that of a stream which is taken up again.
+    """
     details = error.message if error.details is None else f"{error.message}\n{error.details}"
+    cut = replace(error, error_class=ErrorClass.RESPONSE_STREAM_DISCONNECTED)
     return wire.TurnError(
         message=f"Reconnecting... {attempt}/{attempts}",
-        codex_error_info=codex_error_info(error),
+        codex_error_info=codex_error_info(cut),
         additional_details=details,
     )
 
@@ -37,6 +41,8 @@ def codex_error_info(error: TurnError) -> CodexErrorInfo | None:  # noqa: C901 -
             return CodexErrorKind.CONTEXT_WINDOW_EXCEEDED
         case ErrorClass.USAGE_LIMIT_EXCEEDED:
             return CodexErrorKind.USAGE_LIMIT_EXCEEDED
+        case ErrorClass.RATE_LIMIT_EXCEEDED:
+            return CodexErrorKind.RATE_LIMIT_EXCEEDED
         case ErrorClass.SERVER_OVERLOADED:
             return CodexErrorKind.SERVER_OVERLOADED
         case ErrorClass.INTERNAL_SERVER_ERROR:

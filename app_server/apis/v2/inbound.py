@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from protocol import items as engine
+from protocol.base import Json
 from protocol.v2 import input as wire
 
 
@@ -14,7 +15,7 @@ class UnsupportedInput(ValueError):
 
 
 def user_inputs(items: Sequence[wire.UserInput]) -> tuple[engine.SentInput, ...]:
-    """Raises UnsupportedInput for sounds. How a client shows parts of the text (`text_elements`) is not kept."""
+    """Raises UnsupportedInput for sounds."""
     return tuple(_engine_input(item) for item in items)
 
 
@@ -25,7 +26,8 @@ def shown_inputs(items: Sequence[engine.SentInput]) -> tuple[wire.UserInput, ...
 def _engine_input(item: wire.UserInput) -> engine.SentInput:
     match item:
         case wire.TextUserInput():
-            return engine.TextInput(text=item.text)
+            elements = tuple(element.to_value() for element in item.text_elements)
+            return engine.TextInput(text=item.text, text_elements=elements)
         case wire.ImageUserInput():
             return engine.ImageInput(image_url=item.url)
         case wire.LocalImageUserInput():
@@ -44,7 +46,9 @@ def _shown_input(item: engine.SentInput) -> wire.UserInput:
     """Not validated: what is stored must not keep an item from being shown."""
     match item:
         case engine.TextInput():
-            return wire.TextUserInput.model_construct(text=item.text)
+            return wire.TextUserInput.model_construct(
+                text=item.text, text_elements=tuple(map(_element, item.text_elements))
+            )
         case engine.ImageInput():
             return wire.ImageUserInput.model_construct(url=item.image_url)
         case engine.LocalImageInput():
@@ -55,3 +59,14 @@ def _shown_input(item: engine.SentInput) -> wire.UserInput:
             return wire.MentionUserInput.model_construct(name=item.name, path=item.path)
         case _:
             assert_never(item)
+
+
+def _element(value: Json) -> wire.TextElement:
+    match value:
+        case {"byteRange": {"start": start, "end": end}, **rest}:
+            part = wire.ByteRange.model_construct(start=start, end=end)
+            shown: Json = rest.get("placeholder")
+            return wire.TextElement.model_construct(byte_range=part, placeholder=shown)
+        case _:
+            nothing = wire.ByteRange.model_construct(start=0, end=0)
+            return wire.TextElement.model_construct(byte_range=nothing, placeholder=None)

@@ -14,6 +14,7 @@ from app_server.apis.v2.inbound import shown_inputs
 from app_server.core.session.review_format import findings_block
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
+from app_server.core.shell.summaries import shortens_output
 from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
@@ -108,8 +109,9 @@ def command_actions(
     parsed: Sequence[commands.ParsedCommand], argv: Sequence[str], cwd: str
 ) -> tuple[parts.CommandAction, ...]:
     """What the command does, part by part; one part that is unknown makes the whole an unknown one, so that nothing of
-    it goes unseen.
+    it goes unseen. What only shortens output does not count.
     """
+    parsed = [each for each in parsed if not shortens_output(each.cmd)] or parsed
     if any(isinstance(each, commands.UnknownCommand) for each in parsed):
         return (parts.UnknownCommandAction.model_construct(command=script_of(argv) or command_line(argv)),)
     return tuple(_action(each, cwd) for each in parsed)
@@ -149,6 +151,8 @@ def _action(parsed: commands.ParsedCommand, cwd: str) -> parts.CommandAction:
             )
         case commands.ListFilesCommand():
             return parts.ListFilesCommandAction.model_construct(command=parsed.cmd, path=parsed.path)
+        case commands.SearchCommand(query=None):
+            return parts.ListFilesCommandAction.model_construct(command=parsed.cmd, path=parsed.path)
         case commands.SearchCommand():
             return parts.SearchCommandAction.model_construct(
                 command=parsed.cmd, query=parsed.query, path=parsed.path
@@ -169,6 +173,9 @@ def _file_change(path: str, change: patches.FileChange) -> parts.FileUpdateChang
         case patches.UpdateFileChange():
             kind = parts.UpdatePatchChangeKind.model_construct(move_path=change.move_path)
             diff = change.unified_diff
+            if change.move_path is not None:
+                # Part of the text since codex 0.58: clients that show the diff alone would not tell of the move.
+                diff += f"\n\nMoved to: {change.move_path}"
         case _:
             assert_never(change)
     return parts.FileUpdateChange.model_construct(path=path, kind=kind, diff=diff)

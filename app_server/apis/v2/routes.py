@@ -106,5 +106,6 @@ def _idle_unloader(conversations: ConversationManager, notifier: ThreadNotifier)
         notifier.notify(THREAD_STATUS_CHANGED, status)
 
     unloader = IdleUnloader(conversations, time.monotonic, closed)
+    conversations.wait_for_room = unloader.wait_for_room
     conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
     return unloader

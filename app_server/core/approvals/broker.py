@@ -11,16 +11,17 @@ from dataclasses import field
 
 import anyio
 
+from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.policy import ReviewDecision
 from protocol.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
-    """The user's decision, and whether it also keeps the rule that the request proposed."""
+    """The user's decision, and what it allows beside the request."""
 
     decision: ReviewDecision
-    keep_rule: bool = False
+    also: KeepRule | AllowFiles | None = None
 
 
 DENIAL = ApprovalAnswer(ReviewDecision.DENIED)
@@ -62,12 +63,14 @@ class ApprovalBroker:
         """Whether `resolve` would find a request under this id."""
         return id in self._open or self._only_request_of(id) is not None
 
-    def resolve(self, id: str, decision: ReviewDecision, *, keep_rule: bool = False) -> bool:
+    def resolve(
+        self, id: str, decision: ReviewDecision, *, also: KeepRule | AllowFiles | None = None
+    ) -> bool:
         """Decide by call id, or by turn id if that turn has exactly one open request. The first decision counts."""
         pending = self._open.get(id) or self._only_request_of(id)
         if pending is None or pending.decided.is_set():
             return False
-        pending.answer = ApprovalAnswer(decision, keep_rule)
+        pending.answer = ApprovalAnswer(decision, also)
         pending.decided.set()
         return True
 

@@ -6,6 +6,8 @@ later request.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app_server.core.sandbox.plan import SandboxPlan, within
 from protocol.records import dataclass
 
@@ -60,9 +62,13 @@ class CommandSubject:
 class PatchSubject:
     """A patch."""
 
-    text: str
+    text: str | None
+    """None: any patch that writes to none but these places. Only approvals have that."""
     places: tuple[str, ...]
     """The real paths that it writes to."""
+
+    def includes(self, other: PatchSubject) -> bool:
+        return self == other or (self.text is None and set(other.places) <= set(self.places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +97,22 @@ class Consent:
     def covers(self, request: Consent) -> bool:
         """Whether this approval, given for the session, decides `request` as well.
 
-        It does if the subject is the same, the run has no more rights than the approved one, and the policy is not
+        It does if the subject is included, the run has no more rights than the approved one, and the policy is not
         stricter than it was: a user who tightens the policy withdraws what he approved under the wider one.
         """
         return (
-            self.subject == request.subject
+            _includes(self.subject, request.subject)
             and request.run.within(self.run)
             and self.policy.within(request.policy)
         )
+
+    def for_its_files(self) -> Consent:
+        """The approval of a patch as that of every patch to the same files."""
+        assert isinstance(self.subject, PatchSubject)
+        return replace(self, subject=replace(self.subject, text=None))
+
+
+def _includes(approved: Subject, asked: Subject) -> bool:
+    if isinstance(approved, PatchSubject) and isinstance(asked, PatchSubject):
+        return approved.includes(asked)
+    return approved == asked

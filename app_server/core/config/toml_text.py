@@ -20,6 +20,8 @@ def edited_text(text: str, before: Mapping[str, Json], after: Mapping[str, Json]
     try:
         document = tomlkit.parse(text)
         _change(document, before, after)
+        document = tomlkit.parse(tomlkit.dumps(document))
+        _add_empty_tables(document, after)
         return tomlkit.dumps(document)
     except (
         TOMLKitError,
@@ -49,6 +51,17 @@ def _change(
             _change_tables(document[name], present, value)
         else:
             document[name] = _item(value)
+
+
+def _add_empty_tables(document: MutableMapping[str, Json], after: Mapping[str, Json]) -> None:
+    """A table without a header of its own is gone with its last setting."""
+    for name, value in after.items():
+        if not isinstance(value, Mapping):
+            continue
+        if name in document:
+            _add_empty_tables(document[name], value)
+        else:
+            document[name] = _item(value) or tomlkit.table()
 
 
 def _change_tables(tables: AoT, before: Sequence[Json], after: Sequence[Json]) -> None:

@@ -53,6 +53,8 @@ class GoalKeeper:
     """The conversation's usage that has been looked at."""
     _since: float | None = None
     """When the turn that runs was last looked at."""
+    _worked_on: bool = False
+    """Whether the goal was still open then: the reply that completes it counts, too."""
     _calls: bool = False
     _turns_without_a_call: int = 0
 
@@ -110,6 +112,7 @@ class GoalKeeper:
     def turn_begins(self, used: TokenUsage, clock: float, *, asked_for: bool) -> None:
         """`asked_for`: by the user, not by the goal."""
         self._counted, self._since, self._calls = used, clock, False
+        self._worked_on = self._is_open
         if asked_for:
             self.awake, self._turns_without_a_call = True, 0
 
@@ -117,8 +120,9 @@ class GoalKeeper:
         """After a reply of the model. The goal, where it has changed."""
         self._calls = self._calls or calls
         tokens, seconds = self._news(used, clock)
-        goal = self.goal
-        if goal is None or goal.status not in COUNTED or (tokens <= 0 and seconds <= 0):
+        goal, counts = self.goal, self._is_open or self._worked_on
+        self._worked_on = self._is_open
+        if goal is None or not counts or (tokens <= 0 and seconds <= 0):
             return None
         counted = replace(
             goal,
@@ -149,6 +153,10 @@ class GoalKeeper:
             self._turns_without_a_call = 0
             return None
         return self._keep(replace(goal, status=status, updated_at=now))
+
+    @property
+    def _is_open(self) -> bool:
+        return self.goal is not None and self.goal.status in COUNTED
 
     def _news(self, used: TokenUsage, clock: float) -> tuple[int, float]:
         """Tokens and seconds since the last look. Totals that were set back count from there on."""

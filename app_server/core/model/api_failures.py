@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
-from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
+from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model.model_errors import (
     CONTEXT_FULL,
     AccessBlocked,
@@ -15,6 +15,7 @@ from app_server.core.model.model_errors import (
     ModelUnknown,
     ProviderFailing,
     QuotaExceeded,
+    ResponseFailed,
     RetryLimitReached,
     Unauthorized,
     UnexpectedStatus,
@@ -60,7 +61,7 @@ def reported_failure(error: Json) -> ModelError:
     if known is not None:
         return known
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
-    return StreamDisconnected(excerpt(message), delay)
+    return ResponseFailed(excerpt(message), code, delay)
 
 
 def known_failure(code: str, message: str) -> ModelError | None:

@@ -18,9 +18,6 @@ from protocol.events.tokens import RateLimitSnapshot
 LONGEST_EXCERPT = 800
 """Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""
 
-BUSY = frozenset({429, 503, 529})
-"""Statuses by which a provider says that it has too much to do."""
-
 DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
 CLOSED_EARLY = "stream closed before response.completed"
 IDLE = "idle timeout waiting for SSE"
@@ -56,13 +53,16 @@ class ModelUnknown(UnexpectedStatus):
 class RetryLimitReached(ModelError):
     """The provider was overloaded or rate limited on every attempt."""
 
-    error_class = ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
     retryable = True
 
     def __init__(self, status: int, request_id: str | None = None) -> None:
         suffix = f", request id: {request_id[:100]}" if request_id else ""
         super().__init__(f"exceeded retry limit, last status: {status_line(status)}{suffix}")
         self.status = status
+        limited = status == HTTPStatus.TOO_MANY_REQUESTS
+        self.error_class = (
+            ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS if limited else ErrorClass.HTTP_CONNECTION_FAILED
+        )
 
 
 class WaitTooLong(ModelError):
@@ -183,6 +183,25 @@ class ConnectionFailed(ModelError):
         self.retryable = retryable
 
 
+_REPORTED = {
+    "rate_limit_exceeded": ErrorClass.RATE_LIMIT_EXCEEDED,
+    "slow_down": ErrorClass.RATE_LIMIT_EXCEEDED,
+    "server_is_overloaded": ErrorClass.SERVER_OVERLOADED,
+}
+
+
+class ResponseFailed(StreamDisconnected):
+    """The provider ended the response with an error that it may not repeat. The text is that of a broken stream, which
+    clients of the conversation API match.
+    """
+
+    def __init__(self, reason: str, code: object, retry_after: float | None = None) -> None:
+        super().__init__(reason, retry_after)
+        self.error_class = (
+            _REPORTED.get(code, ErrorClass.OTHER) if isinstance(code, str) else ErrorClass.OTHER
+        )
+
+
 class HeadersTimedOut(StreamDisconnected):
     def __init__(self) -> None:
         super().__init__("the provider took the request and did not begin to answer in time")
@@ -222,13 +241,14 @@ def excerpt(text: str) -> str:
 
 
 def _class_of(status: int) -> ErrorClass:
-    if status == HTTPStatus.UNAUTHORIZED:
-        return ErrorClass.UNAUTHORIZED
-    if status in BUSY:
-        return ErrorClass.SERVER_OVERLOADED
-    if 400 <= status < 500:
-        return ErrorClass.BAD_REQUEST
-    return ErrorClass.INTERNAL_SERVER_ERROR if status >= 500 else ErrorClass.OTHER
+    """Others are told by their number."""
+    match status:
+        case HTTPStatus.UNAUTHORIZED:
+            return ErrorClass.UNAUTHORIZED
+        case HTTPStatus.BAD_REQUEST:
+            return ErrorClass.BAD_REQUEST
+        case _:
+            return ErrorClass.HTTP_CONNECTION_FAILED
 
 
 def _utc(seconds: int | None) -> str | None:

@@ -34,8 +34,9 @@ from app_server.core.session.user_shell import OwnShellTask, UserShellTask, run_
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import StoredTranscript
+from app_server.core.turn.user_words import NO_WORDS
 from protocol.engine.events import SettingsChanged, TurnKind
-from protocol.engine.questions import ClientAnswer, KeepRule
+from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
 from protocol.ops import (
     AddToHistoryOp,
     CompactOp,
@@ -195,10 +196,7 @@ async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn)
     _change(actor, submission, op.change)
     turn = _turn(actor, submission, op.output_schema)
     _record_changes(actor, turn)
-    if op.words is None and not submission.steered:
-        await actor.tasks.start(turn.emitter, NothingToDo())
-        return
-    first, *more = [*([] if op.words is None else [op.words]), *submission.steered]
+    first, *more = [*([] if op.words is None else [op.words]), *submission.steered] or [NO_WORDS]
     actor.services.reports.telemetry.user_prompt(message_text(first.message))
     task = RegularTask(actor.services, actor.state, turn, first, of_thread=True)
     turn_begins(actor.services, actor.state, asked_for=True)
@@ -269,10 +267,14 @@ def _record_changes(actor: Actor, turn: Turn) -> None:
 
 def _answer(actor: Actor, op: ClientAnswer) -> None:
     """One that comes too late, or that nobody waits for, has no effect."""
-    if isinstance(op.answer, KeepRule):
-        actor.services.approvals.broker.resolve(op.call_id, ReviewDecision.APPROVED, keep_rule=True)
-    else:
-        actor.services.approvals.questions.resolve(op.call_id, op.answer)
+    approvals = actor.services.approvals
+    match op.answer:
+        case KeepRule():
+            approvals.broker.resolve(op.call_id, ReviewDecision.APPROVED, also=op.answer)
+        case AllowFiles():
+            approvals.broker.resolve(op.call_id, ReviewDecision.APPROVED_FOR_SESSION, also=op.answer)
+        case _:
+            approvals.questions.resolve(op.call_id, op.answer)
 
 
 async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from app_server.core.shell.quote import join
+from app_server.core.shell.quote import join, split
 from app_server.core.shell.script import OPERATORS
 from protocol.events.commands import (
     ListFilesCommand,
@@ -45,6 +45,15 @@ def only_formats(words: Words) -> bool:
             return len(rest) < 2
         case ["sed", *rest]:
             return len(rest) < 3 or not (rest[0] == "-n" and _is_line_range(rest[1]))
+        case _:
+            return False
+
+
+def shortens_output(command: str) -> bool:
+    """Whether a command shows the first or last lines of what another one prints."""
+    match split(command):
+        case ["head" | "tail", "-n" | "-c", count]:
+            return _is_number(count.removeprefix("+"))
         case _:
             return False
 

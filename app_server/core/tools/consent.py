@@ -6,6 +6,7 @@ from typing import assert_never
 
 from app_server.core.approvals.consent import Consent, Rights, rights_of
 from app_server.core.tools.contract import ToolTurn
+from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.notices import WarningEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
@@ -36,11 +37,12 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
     answer = await turn.request_approval(question.call_id, question)
     match answer.decision:
         case ReviewDecision.APPROVED:
-            if answer.keep_rule:
+            if isinstance(answer.also, KeepRule):
                 await _keep_rule(question, turn)
             return True
         case ReviewDecision.APPROVED_FOR_SESSION:
-            turn.approvals.remembered.remember(consent)
+            whole_files = isinstance(answer.also, AllowFiles)
+            turn.approvals.remembered.remember(consent.for_its_files() if whole_files else consent)
             return True
         case ReviewDecision.DENIED | ReviewDecision.ABORT:
             return False

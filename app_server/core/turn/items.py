@@ -26,7 +26,7 @@ def shown_item(
     match item:
         case MessageItem(role="assistant"):
             parts = tuple(part.text for part in item.content if isinstance(part, OutputText))
-            return AgentMessage(item.id or fallback_id, parts)
+            return AgentMessage(item.id or fallback_id, parts, item.phase)
         case ReasoningResponseItem():
             return Reasoning(
                 item.id or fallback_id,

@@ -30,3 +30,7 @@ class UserWords:
         shown = user_message(self.message, id)
         sent = self.sent if self.sent != shown.content else None
         return UserMessage(id, shown.content, self.client_id, sent)
+
+
+NO_WORDS = UserWords(MessageItem(role="user", content=()), is_shown=False)
+"""The user lets the model go on."""

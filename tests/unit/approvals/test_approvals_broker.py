@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker
+from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.policy import ReviewDecision
 
 pytestmark = pytest.mark.anyio
@@ -89,11 +90,11 @@ async def test_a_withdrawn_question_leaves_nothing_to_answer() -> None:
     assert (await broker.request_decision("c1", "t2", lambda: _answered(broker, "c1"))).decision is YES
 
 
-@pytest.mark.parametrize("keep_rule", [False, True])
-async def test_an_answer_says_whether_the_proposed_rule_is_kept(keep_rule: bool) -> None:
+@pytest.mark.parametrize("also", [None, KeepRule(), AllowFiles()])
+async def test_an_answer_says_what_is_allowed_beside_the_request(also: KeepRule | AllowFiles | None) -> None:
     broker = ApprovalBroker()
 
     def announce() -> None:
-        assert broker.resolve("c1", YES, keep_rule=keep_rule)
+        assert broker.resolve("c1", YES, also=also)
 
-    assert await broker.request_decision("c1", "t1", announce) == ApprovalAnswer(YES, keep_rule)
+    assert await broker.request_decision("c1", "t1", announce) == ApprovalAnswer(YES, also)

@@ -40,7 +40,11 @@ subjects: st.SearchStrategy[Subject] = st.one_of(
         folder=st.sampled_from(["/a", "/a/b"]),
         escalated=st.booleans(),
     ),
-    st.builds(PatchSubject, text=st.sampled_from(["x", "y"]), places=st.sampled_from([("/a/f",), ("/d/f",)])),
+    st.builds(
+        PatchSubject,
+        text=st.sampled_from(["x", "y", None]),
+        places=st.sampled_from([("/a/f",), ("/d/f",), ("/d/f", "/a/f")]),
+    ),
     st.builds(
         InputSubject,
         text=st.sampled_from(["y\n", "n\n"]),
@@ -49,6 +53,12 @@ subjects: st.SearchStrategy[Subject] = st.one_of(
     ),
 )
 consents = st.builds(Consent, subject=subjects, run=rights, policy=rights)
+
+
+def includes(approved: Subject, asked: Subject) -> bool:
+    if not isinstance(approved, PatchSubject) or approved.text is not None:
+        return approved == asked
+    return isinstance(asked, PatchSubject) and all(place in approved.places for place in asked.places)
 
 
 def may_write(held: Rights, place: str) -> bool:
@@ -77,7 +87,7 @@ def test_a_yes_covers_the_same_thing_with_no_more_rights_under_no_stricter_polic
 ) -> None:
     assert yes.covers(yes)
     if yes.covers(question):
-        assert yes.subject == question.subject
+        assert includes(yes.subject, question.subject)
         assert all(may_write(yes.run, place) for place in PLACES if may_write(question.run, place))
         assert question.run.confined or not yes.run.confined
         assert all(may_write(question.policy, place) for place in PLACES if may_write(yes.policy, place))
@@ -121,3 +131,16 @@ def test_the_rights_of_a_plan_are_those_that_it_grants() -> None:
     assert rights_of(plan) == Rights(roots=frozenset({"/a", "/tmp"}), network=True, foreign_files=True)
     assert rights_of(SandboxPlan()) == Rights()
     assert rights_of(None) == EVERYTHING
+
+
+def test_a_yes_for_files_covers_every_patch_to_them_and_no_other() -> None:
+    memory = ApprovalMemory()
+    inside = Rights(roots=frozenset({"/a"}))
+    yes = Consent(PatchSubject("x", ("/a/f", "/a/g")), run=EVERYTHING, policy=inside)
+    memory.remember(yes.for_its_files())
+    assert memory.covers(replace(yes, subject=PatchSubject("y", ("/a/g",))))
+    assert memory.covers(replace(yes, subject=PatchSubject("y", ("/a/g", "/a/f"))))
+    assert not memory.covers(replace(yes, subject=PatchSubject("x", ("/a/f", "/a/h"))))
+    stricter = replace(yes, subject=PatchSubject("y", ("/a/g",)), policy=Rights())
+    assert not memory.covers(stricter)
+    assert not memory.covers(replace(COMMAND, policy=inside))

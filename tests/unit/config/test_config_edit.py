@@ -72,6 +72,22 @@ def test_comments_and_order_stay() -> None:
     assert text.index("review_model") < text.index("[mcp_servers.x]")
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[mcp_servers.x]\ncommand = "c"\n', "mcp_servers.x"),
+        ("[a.b.c]\nx = 1\n", "a.b.c"),
+        ('model = "m"\ntools.web_search = true\n', "tools.web_search"),
+        ("[tools] # kept\n# this too\nweb_search = true\n", "tools.web_search"),
+        ("a = {b = 1}\n", "a.b"),
+        ("[a.b]\nx = 1\n[c]\ny = 1\n[a.d]\nz = 1\n", "a.b"),
+        ("[a.b]\nx = 1\n[a.b.c]\ny = 1\n", "a.b"),
+    ],
+)
+def test_the_last_setting_of_a_table_can_be_removed(text: str, key: str) -> None:
+    assert all(line in written(text, edit(key, None)) for line in text.splitlines() if "#" in line)
+
+
 def test_a_new_table_has_a_header_of_its_own() -> None:
     text = written("", edit("model_providers.p", {"name": "P", "http_headers": {"a": "b"}}))
     assert text.splitlines()[0] == "[model_providers.p]"

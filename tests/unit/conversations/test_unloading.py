@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import anyio
 import pytest
+from anyio import wait_all_tasks_blocked
 
-from app_server.conversations.unloading import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, IdleUnloader
+from app_server.conversations.unloading import (
+    IDLE_SECONDS,
+    LOOK_SECONDS,
+    MOST_IDLE,
+    NO_ROOM,
+    IdleUnloader,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -18,14 +26,19 @@ class Conversation:
     idle: bool = True
     unloads: bool = True
     ended: bool = False
+    ending: bool = False
+    may_end: anyio.Event = field(default_factory=anyio.Event)
 
     async def shut_down(self) -> None:
+        self.idle, self.ending = False, True
+        await self.may_end.wait()
         self.ended = True
 
 
 @dataclass
 class Open:
     conversations: list[Conversation]
+    ending_is_slow: bool = False
     now: float = 0.0
     closed: list[str] = field(default_factory=list)
 
@@ -33,6 +46,9 @@ class Open:
         self.unloader = IdleUnloader(cast(Any, self), lambda: self.now, self.closed.append)
 
     def all(self) -> list[Conversation]:
+        for each in self.conversations:
+            if not self.ending_is_slow:
+                each.may_end.set()
         return [each for each in self.conversations if not each.ended]
 
     async def after(self, seconds: float) -> list[str]:
@@ -67,6 +83,20 @@ async def test_only_so_many_stay_idle() -> None:
     assert await place.after(LOOK_SECONDS) == []
     place.conversations += [Conversation("more"), Conversation("busy", idle=False)]
     assert await place.after(LOOK_SECONDS) == ["0"]
+
+
+async def test_none_is_opened_while_too_many_wait_for_their_end() -> None:
+    place = Open([Conversation(str(n)) for n in range(NO_ROOM)], ending_is_slow=True)
+    async with anyio.create_task_group() as opening:
+        opening.start_soon(place.unloader.wait_for_room)
+        await wait_all_tasks_blocked()
+        ending = [each for each in place.conversations if each.ending]
+        assert len(ending) == NO_ROOM - MOST_IDLE  # all at once, and their end is waited for
+        for each in ending:
+            each.may_end.set()
+    assert len(place.all()) == MOST_IDLE
+    await place.unloader.wait_for_room()
+    assert len(place.all()) == MOST_IDLE
 
 
 async def test_others_stay() -> None:

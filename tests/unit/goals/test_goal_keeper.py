@@ -90,6 +90,19 @@ def test_what_is_used_is_counted_without_what_was_cached() -> None:
     assert (found.goal.tokens_used, found.goal.status) == (110, GoalStatus.BUDGET_LIMITED)
 
 
+def test_the_reply_that_completes_the_goal_counts_and_no_later_one() -> None:
+    found = keeper()
+    found.turn_begins(used(0), 0.0, asked_for=False)
+    found.update(GoalStatus.COMPLETE, 101)
+    found.count(used(15), 2.0, 101, calls=True)
+    found.count(used(40), 3.0, 101, calls=False)
+    assert found.goal is not None
+    assert (found.goal.tokens_used, found.goal.seconds_used) == (15, 2.0)
+    found.turn_begins(used(40), 4.0, asked_for=True)
+    found.count(used(90), 5.0, 102, calls=False)
+    assert found.goal.tokens_used == 15
+
+
 def test_a_spent_budget_outweighs_an_active_status() -> None:
     found = keeper(budget=10)
     turn(found, 20)

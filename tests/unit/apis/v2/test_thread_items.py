@@ -159,7 +159,11 @@ ITEMS: list[tuple[engine.Item, Json]] = [
             "changes": [
                 {"path": "/w/a", "kind": {"type": "add"}, "diff": "a\n"},
                 {"path": "/w/d", "kind": {"type": "delete"}, "diff": "d\n"},
-                {"path": "/w/u", "kind": {"type": "update", "move_path": "/w/v"}, "diff": "@@"},
+                {
+                    "path": "/w/u",
+                    "kind": {"type": "update", "move_path": "/w/v"},
+                    "diff": "@@\n\nMoved to: /w/v",
+                },
             ],
             "status": "declined",
         },

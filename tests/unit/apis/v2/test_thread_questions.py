@@ -13,7 +13,7 @@ from protocol import policy as engine
 from protocol.base import Json
 from protocol.engine.events import EngineEvent, TurnKind
 from protocol.engine.items import CommandExecution, CommandSource
-from protocol.engine.questions import ClientAnswer, KeepRule
+from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
 from protocol.events.commands import ExecApprovalRequestEvent, ReadCommand, UnknownCommand
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.notices import WarningEvent
@@ -84,6 +84,15 @@ def test_what_is_offered_is_taken() -> None:
             "cancel": ReviewDecision.ABORT,
         }
         assert op.decision is expected[word]
+
+
+def test_a_patch_for_the_session_allows_its_files() -> None:
+    question = asked(PATCH)
+    assert question is not None
+    assert question.to_op({"decision": "acceptForSession"}) == ClientAnswer("7", PATCH.call_id, AllowFiles())
+    accepted = question.to_op({"decision": "accept"})
+    assert isinstance(accepted, PatchApprovalOp)
+    assert accepted.decision is ReviewDecision.APPROVED
 
 
 def amendment(*words: str) -> Json:

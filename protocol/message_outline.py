@@ -1,0 +1,56 @@
+"""The id of a message that the decoder refuses, although it may be well-formed: one of too many levels, for example.
+
+A scan without recursion, bounded in what it looks at. It judges nothing: the message is refused anyway.
+"""
+
+import json
+import re
+from typing import Final
+
+from protocol.records import dataclass
+
+MOST_TOKENS: Final = 500_000
+"""So many strings and brackets are looked at, a fraction of a second. An id behind them is not found."""
+
+_TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]++|[\]}]++', re.DOTALL)
+"""A string, closed or not, or brackets of one direction. Each character is looked at once."""
+_COLON: Final = re.compile(r"[ \t\r]*+:[ \t\r]*+")
+_ID: Final = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9]{1,20})[ \t\r]*+[,}]', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOutline:
+    """What the outermost object of a line says, as far as it was looked at."""
+
+    id: str | int | None
+    """None also where there are several, or one of another type."""
+    has_method: bool
+
+
+def read_outline(text: str) -> MessageOutline:
+    """The outline of one line. Never raises."""
+    ids: list[str | int | None] = []
+    has_method = False
+    depth = 0
+    for count, token in enumerate(_TOKEN.finditer(text)):
+        kind = token[0][0]
+        if kind in "[{":
+            depth += len(token[0])
+        elif kind in "]}":
+            depth -= len(token[0])
+        elif depth == 1 and (colon := _COLON.match(text, token.end())):
+            if token[0] == '"id"':
+                ids.append(_id_at(text, colon.end()))
+            has_method |= token[0] == '"method"'
+        if (ids and has_method) or count == MOST_TOKENS:
+            break
+    return MessageOutline(ids[0] if len(ids) == 1 else None, has_method)
+
+
+def _id_at(text: str, start: int) -> str | int | None:
+    found = _ID.match(text, start)
+    try:
+        value = json.loads(found[1]) if found else None
+    except ValueError:
+        return None
+    return value if isinstance(value, str | int) else None
