@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint check bench faults mutants coverage clean
+.PHONY: help venv demo test lint check bench faults diagrams mutants coverage clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -35,6 +35,10 @@ bench: $(INSTALLED_DEV) ## run the benchmarks
 
 faults: $(INSTALLED_DEV) ## run the fault suite at length
 	@FAULTS=long $(BIN)/python -m pytest -q -n auto tests/faults tests/fuzz $(ARGS)
+
+diagrams: $(INSTALLED_DEV) ## record the sequence diagrams of the documentation anew
+	@RECORD_DIAGRAMS=1 $(BIN)/python -m pytest -q tests/scenario/test_recorded_diagrams.py
+	@$(BIN)/python -m protocol.export --docs
 
 mutants: $(INSTALLED_DEV) ## mutation tests (ARGS="'app_server.rpc.*'" to choose); docs/mutants.md has the results
 	$(BIN)/python -m pip install --quiet --group mutation

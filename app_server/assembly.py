@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.auth.auth_manager import AuthManager, AuthMethod
+from app_server.core.auth.mcp_tokens import McpTokenSource
+from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
@@ -67,13 +70,13 @@ class Models:
             self.http,
             env=self.environment,
             identity=self.identity(),
-            login=self.auth,
+            login=self.auth.under(config.login),
             watch=None if telemetry is NO_TELEMETRY else report_request,
         )
 
     async def names(self, config: Config) -> tuple[str, ...]:
         """The provider's models; empty if the request fails."""
-        login = await self.auth.credentials()
+        login = await self.auth.under(config.login).credentials()
         models = await list_models(
             config.provider, self.http, env=self.environment, identity=self.identity(), login=login
         )
@@ -102,11 +105,13 @@ class EngineAdapters:
         *,
         spawner: ProcessSpawner,
         wall_clock: Callable[[], float],
+        home: Path,
     ) -> None:
         self._user_agent, self._client, self._environment = user_agent, client, environment
         self._auth = auth
         self._background, self._wall_clock = background, wall_clock
         self._spawner = spawner
+        self._mcp_tokens = McpTokenSource(home, OAuthHttp(environment), wall_clock, anyio.Lock())
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
         self._export: TelemetryExport | None = None
         self._opening = anyio.Lock()
@@ -147,6 +152,7 @@ class EngineAdapters:
             cwd=str(config.cwd),
             spawner=self._spawner,
             version=self._user_agent.version,
+            tokens=self._mcp_tokens,
         )
 
     async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:
@@ -218,5 +224,6 @@ def assemble(
         background,
         spawner=LauncherSpawner(runner),
         wall_clock=time.time,
+        home=process.home,
     )
     return Assembled(Engine(process, runner, models, git, adapters, skills), models, adapters)

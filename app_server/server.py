@@ -33,6 +33,8 @@ from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.issuer import Issuer
+from app_server.core.auth.mcp_login import McpLogins
+from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.config.types import CliOverrides
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
@@ -194,7 +196,9 @@ def _compose(
         outgoing=outgoing,
         handshake=Handshake(client, user_agent, WarmUp(runner, engine, background)),
         accounts=AccountServices(
-            auth, Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom)
+            auth,
+            Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),
+            McpLogins(settings.home, OAuthHttp(environment), time.time, os.urandom),
         ),
         host=HostServices(runner, git, FileSearch(time.time_ns)),
         engine=engine,

@@ -10,7 +10,7 @@ from protocol.base import EngineModel, Json
 from protocol.events.review import ReviewRequest
 from protocol.fields import PathText
 from protocol.items import UserInput
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, ReviewDecision, SandboxPolicy
+from protocol.policy import AskForApproval, EffortText, ReasoningSummary, ReviewDecision, SandboxPolicy
 
 
 class InterruptOp(EngineModel):
@@ -35,7 +35,7 @@ class UserTurnOp(EngineModel):
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
     model: str
-    effort: ReasoningEffort | None = None
+    effort: EffortText | None = None
     summary: ReasoningSummary = ReasoningSummary.AUTO
     final_output_json_schema: Json = None
 
@@ -49,7 +49,7 @@ class OverrideTurnContextOp(EngineModel):
     approval_policy: AskForApproval | None = None
     sandbox_policy: SandboxPolicy | None = None
     model: str | None = None
-    effort: ReasoningEffort | None = None
+    effort: EffortText | None = None
     summary: ReasoningSummary | None = None
 
 

@@ -7,7 +7,7 @@ send (camelCase names, the tag `type` instead of `mode`) are understood when rea
 from collections.abc import Mapping
 from enum import StrEnum
 from operator import not_
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
@@ -89,11 +89,30 @@ class ReviewDecision(StrEnum):
 
 
 class ReasoningEffort(StrEnum):
+    """The efforts that are known. Models may have others."""
+
     NONE = "none"
     MINIMAL = "minimal"
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
+
+
+FURTHER_EFFORTS: Final = ("xhigh", "max", "ultra")
+"""Efforts of newer models, for which the conversation API has no word."""
+
+
+def known_effort(word: str | None) -> ReasoningEffort | None:
+    """An effort in a word of the conversation API: its highest for one beyond that, None for one that nobody knows."""
+    if word in FURTHER_EFFORTS:
+        return ReasoningEffort.HIGH
+    return next((each for each in ReasoningEffort if each.value == word), None)
+
+
+MAX_EFFORT_LENGTH = 64
+
+EffortText = Annotated[str, Field(min_length=1, max_length=MAX_EFFORT_LENGTH)]
+"""An effort as it was said: one that is known or the model's own."""
 
 
 class ReasoningSummary(StrEnum):

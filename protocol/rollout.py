@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Literal
 
 from pydantic import ValidationError
+from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, omit_none
@@ -19,7 +20,6 @@ from protocol.origins import SessionOrigin
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
-    ReasoningEffort,
     ReasoningSummary,
     SandboxPolicy,
     TurnMode,
@@ -96,11 +96,17 @@ class TurnContextItem(EngineModel):
     """The name under which the sandbox policy was chosen."""
     sandbox_policy: SandboxPolicy
     model: str
-    effort: ReasoningEffort | None = omit_none()
+    effort: str | None = omit_none()
+    further_effort: SkipJsonSchema[str | None] = omit_none()
+    """The effort in the client's word, where codex 0.58 has none for it."""
     summary: ReasoningSummary = ReasoningSummary.AUTO
     mode: TurnMode | None = omit_none()
     mode_instructions: str | None = omit_none()
     """The client's own for the mode."""
+
+    @property
+    def chosen_effort(self) -> str | None:
+        return self.further_effort or self.effort
 
 
 @dataclass(frozen=True, slots=True)

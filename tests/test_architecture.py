@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
+    {"in_process"},
     {"startup", "demo", "doctor", "inspector"},
-    {"diagnosis"},
+    {"client", "diagnosis"},
     {"server"},
     {"lazy_engine"},
     {"assembly"},
@@ -47,6 +48,9 @@ CORE = (
     {"errors", "injected_messages", "lazy", "threads", "yielding"},
     {"begun", "bounds", "remedies"},
 )
+
+FRONTENDS = {"chat", "demo", "exec"}
+"""What uses the client library; each is loaded for its own subcommand only."""
 
 APIS = ("v1", "v2", "acp")
 """Each has a folder in `app_server.apis` and one in `protocol`, once it is there."""
@@ -81,6 +85,7 @@ PURE_MODULES = {
         *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
         *("client_tools", "permissions", "tool_questions"),
     },
+    "app_server.client": {"approval_requests", "events", "failures", "options", "prompt"},
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {"frames", "masking", "records", "stream"},
     "app_server.transport": {"framing"},
@@ -151,6 +156,8 @@ LATE_IMPORTS = {
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "hashlib": "OpenSSL, which the first lists do without",
+    "httpx": "logins at MCP servers",
+    "app_server.core.http.httpx_options": "imports httpx",
     "protocol.export": "a tool for building",
     "app_server.doctor": "a command of its own",
     "socket": "few servers have one for stderr",
@@ -163,6 +170,7 @@ START = ("app_server.cli", "app_server.startup", "app_server.server")
 """Where the process starts: these decide themselves what is loaded when."""
 
 NOT_LAZY = {
+    "app_server.core.auth.oauth_http": "logins at MCP servers: httpx, imported in a thread",
     "app_server.core.config.safe_file": "a module of the standard library, which its own cache loads once",
     "app_server.core.rollout.locks": "the same",
     "app_server.logs": "the same",
@@ -390,11 +398,32 @@ def test_what_writes_schemas_and_documentation_is_a_tool() -> None:
 
 
 def test_the_demo_is_a_client() -> None:
-    """It meets the server where an editor does, on the wire."""
+    """It meets the server where an editor does, on the wire, by way of the client library."""
+    known = ("app_server.demo", "app_server.client")
     inner = [pair for pair in edges("app_server.demo") if inside(pair[1], "app_server")]
     assert [
-        pair for pair in inner if not inside(pair[1], "app_server.demo") and pair[1] != "app_server"
+        pair
+        for pair in inner
+        if pair[1] != "app_server" and not any(inside(pair[1], package) for package in known)
     ] == []
+
+
+def test_the_client_library_meets_the_server_on_the_wire() -> None:
+    """So it can be used against any server, in a process of its own or in this one."""
+    known = ("app_server.client", "app_server.rpc", "app_server.transport", "protocol")
+    wrong = [
+        f"{module} imports {imported}"
+        for module, imported in edges("app_server.client")
+        if inside(imported, "app_server") or inside(imported, "protocol")
+        if imported != "app_server" and not any(inside(imported, package) for package in known)
+    ]
+    assert wrong == []
+
+
+def test_a_server_does_not_load_the_client_library() -> None:
+    users = {module for module, imported in edges("app_server") if inside(imported, "app_server.client")}
+    outside = {module for module in users if not inside(module, "app_server.client")}
+    assert {module.split(".")[1] for module in outside} <= FRONTENDS
 
 
 def test_the_inspector_knows_the_wire_only() -> None:
@@ -500,12 +529,13 @@ def test_the_launcher_runs_without_site_packages(module: str) -> None:
     assert subprocess.run(command, check=False, capture_output=True, text=True).stderr == ""
 
 
-def test_threads_are_taken_in_one_place() -> None:
-    """What the system answers when it gives no more of them is dealt with there."""
+def test_the_server_takes_threads_in_one_place() -> None:
+    """What the system answers when it gives no more of them is dealt with there. The client library has threads for
+    the handlers of its users."""
     users = {
         module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
     }
-    assert users == {"app_server.core.threads"}
+    assert users == {"app_server.core.threads", "app_server.client.answering"}
 
 
 def test_the_engine_does_not_look_at_the_process() -> None:

@@ -1,21 +1,40 @@
-"""Pending logins through the browser. A new login cancels the previous one."""
+"""Pending logins. A new login cancels the previous one for the same purpose."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
 
 from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.device_login import DeviceLoginFlow, open_device_login
 from app_server.core.auth.login import LoginFlow, LoginOutcome, open_login
 from app_server.identity import UserAgent
 from protocol.records import dataclass
 
+ACCOUNT = ""
+"""The purpose of a login at the model's provider; others are named by whom they are for."""
+
+
+class PendingLogin(Protocol):
+    """One attempt, which is run once."""
+
+    async def run_login(self, limit_seconds: float = ...) -> LoginOutcome: ...
+
+    def cancel(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Flow = TypeVar("Flow", bound=PendingLogin)
+
 
 @dataclass(frozen=True, slots=True)
-class OpenLogin:
+class OpenLogin(Generic[Flow]):
     id: str
-    flow: LoginFlow
+    flow: Flow
+    purpose: str = ACCOUNT
 
 
 class Logins:
@@ -31,33 +50,58 @@ class Logins:
         random: Callable[[int], bytes],
     ) -> None:
         self._auth, self._user_agent, self._background = auth, user_agent, background
-        self._new_id, self._random = new_id, random
-        self._flows: dict[str, LoginFlow] = {}
+        self._new_id = new_id
+        self._pending: dict[str, OpenLogin[PendingLogin]] = {}
+        self.random = random
 
-    async def open(self) -> OpenLogin:
+    async def open(self) -> OpenLogin[LoginFlow]:
         """Start to listen for the browser. The caller then calls `await_in_background`."""
-        for flow in list(self._flows.values()):
-            flow.cancel()
-        flow = await open_login(self._auth, random=self._random, originator=self._user_agent.originator)
-        login = OpenLogin(self._new_id(), flow)
-        self._flows[login.id] = flow
+        self.end(ACCOUNT)
+        flow = await open_login(self._auth, random=self.random, originator=self._user_agent.originator)
+        return self.add(flow)
+
+    async def open_device(self) -> OpenLogin[DeviceLoginFlow]:
+        """Ask for a code. The caller then calls `await_in_background`."""
+        self.end(ACCOUNT)
+        return self.add(await open_device_login(self._auth))
+
+    def add(self, flow: Flow, purpose: str = ACCOUNT) -> OpenLogin[Flow]:
+        login = OpenLogin(self._new_id(), flow, purpose)
+        self._pending[login.id] = OpenLogin(login.id, flow, purpose)
         return login
 
-    def await_in_background(self, login: OpenLogin, on_finished: Callable[[LoginOutcome], None]) -> None:
-        """Wait for the outcome in the background, and pass it to `on_finished`."""
-        self._background.start_soon(self._await, login, on_finished, name="login")
+    def end(self, purpose: str) -> None:
+        """Cancel the pending login for this purpose."""
+        for login in self._pending.values():
+            if login.purpose == purpose:
+                login.flow.cancel()
+
+    def await_in_background(
+        self,
+        login: OpenLogin[Flow],
+        on_finished: Callable[[LoginOutcome], None],
+        limit_seconds: float | None = None,
+    ) -> None:
+        """Wait for the outcome in the background, and pass it to `on_finished`. None: as long as such a login takes."""
+        self._background.start_soon(self._await, login, on_finished, limit_seconds, name="login")
 
     def cancel(self, id: str) -> bool:
         """False if there is no such pending login."""
-        flow = self._flows.get(id)
-        if flow is None:
+        login = self._pending.get(id)
+        if login is None:
             return False
-        flow.cancel()
+        login.flow.cancel()
         return True
 
-    async def _await(self, login: OpenLogin, on_finished: Callable[[LoginOutcome], None]) -> None:
+    async def _await(
+        self,
+        login: OpenLogin[Flow],
+        on_finished: Callable[[LoginOutcome], None],
+        limit_seconds: float | None,
+    ) -> None:
         try:
-            outcome = await login.flow.run_login()
+            flow = login.flow
+            outcome = await (flow.run_login() if limit_seconds is None else flow.run_login(limit_seconds))
         finally:
-            self._flows.pop(login.id, None)
+            self._pending.pop(login.id, None)
         on_finished(outcome)

@@ -15,7 +15,6 @@ from app_server.core.begun import Begun
 from protocol.engine.client_tools import ClientTool
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
-from protocol.policy import ReasoningEffort
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
@@ -81,7 +80,7 @@ class Opened:
     conversation_id: ConversationId
     session: Session
     model: str
-    effort: ReasoningEffort | None
+    effort: str | None
     rollout_path: Path | None
     """None: it is not stored."""
     forked_from: str | None = None

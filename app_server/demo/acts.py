@@ -5,33 +5,39 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import field
 from pathlib import Path
 
 import anyio
 
 from app_server import __version__
+from app_server.client.answering import ApprovalAnswer
+from app_server.client.app_server import AppServer
+from app_server.client.approval_requests import ApprovalRequest
+from app_server.client.options import TurnOptions
+from app_server.client.subprocess_link import OWN_COMMAND
+from app_server.client.thread_handle import ThreadHandle
 from app_server.demo import script
 from app_server.demo.checks import Checks
-from app_server.demo.client import Client, spawned
 from app_server.demo.expectations import Expectations
 from app_server.demo.person import Person
 from app_server.demo.screen import Screen
 from app_server.demo.turn import PlayedTurn, TurnRecorder
-from app_server.demo.workspace import MODEL, SERVER, DemoWorkspace
-from protocol.base import Json
+from app_server.demo.workspace import DemoWorkspace
 from protocol.records import dataclass
-from protocol.v1.methods import (
-    ADD_CONVERSATION_LISTENER,
-    INITIALIZE,
-    INITIALIZED,
-    NEW_CONVERSATION,
-    RESUME_CONVERSATION,
-    SEND_USER_MESSAGE,
-    SEND_USER_TURN,
-)
+from protocol.v2.initialize import ClientInfo
+from protocol.v2.input import TextUserInput
+from protocol.v2.items import UserMessageThreadItem
+from protocol.v2.policy import WorkspaceWriteSandboxPolicy
+from protocol.v2.setup_methods import INITIALIZE
+from protocol.v2.thread import Thread
+from protocol.v2.thread_methods import THREAD_RESUME, THREAD_START
 
 LEAVES_WITHIN = 2.0
 """Seconds after its stdin was closed; editors kill what takes longer."""
+
+
+CONFINED = WorkspaceWriteSandboxPolicy(exclude_tmpdir_env_var=True, exclude_slash_tmp=True)
 
 
 @dataclass(slots=True)
@@ -43,20 +49,21 @@ class Acts:
     person: Person
     checks: Checks
     expected: Expectations
-    conversation: str = ""
+    thread_id: str = ""
     rollout: Path = Path()
+    _recorder: TurnRecorder | None = field(default=None, init=False)
 
     async def first_server(self) -> None:
-        async with self._server("a server starts") as client:
-            opened = await client.request(NEW_CONVERSATION.method, {"cwd": str(self.workspace.repository)})
-            self.conversation, self.rollout = opened["conversationId"], Path(opened["rolloutPath"])
-            self.screen.exchange(NEW_CONVERSATION.method, f"{self.conversation}, model {opened['model']}")
-            await self._listen(client)
+        async with self._server("a server starts") as server:
+            thread = await server.start_thread(cwd=self.workspace.repository)
+            self.thread_id, self.rollout = thread.id, Path(thread.opened.thread.path or "")
+            self.screen.exchange(THREAD_START.method, f"{thread.id}, model {thread.opened.model}")
             self.screen.title("a turn that asks before it acts")
-            self.expected.repair(await self._turn(client, script.REPAIR, approval="untrusted"))
+            asks: TurnOptions = {"approval_policy": "untrusted", "sandbox_policy": CONFINED}
+            self.expected.repair(await self._turn(thread, script.REPAIR, asks))
             self.screen.title("a turn that may not ask, and a command that goes too far")
-            self.expected.confinement(await self._turn(client, script.LEAVE_A_NOTE, approval="never"))
-            await self._leave(client)
+            silent: TurnOptions = {"approval_policy": "never", "sandbox_policy": CONFINED}
+            self.expected.confinement(await self._turn(thread, script.LEAVE_A_NOTE, silent))
 
     def look_at_what_was_stored(self) -> None:
         self.screen.title("what was stored")
@@ -75,77 +82,61 @@ class Acts:
         )
 
     async def second_server(self) -> None:
-        async with self._server("a second server resumes it") as client:
-            params = {"path": str(self.rollout), "overrides": {"cwd": str(self.workspace.repository)}}
-            resumed = await client.request(RESUME_CONVERSATION.method, params)
-            messages = resumed["initialMessages"]
-            self.screen.exchange(
-                RESUME_CONVERSATION.method, f"{resumed['conversationId']}, {len(messages)} earlier events"
-            )
-            said = [message["message"] for message in messages if message["type"] == "user_message"]
+        async with self._server("a second server resumes it") as server:
+            thread = await server.resume_thread(self.thread_id, turns=True)
+            stored = thread.opened.thread
+            self.screen.exchange(THREAD_RESUME.method, f"{thread.id}, {len(stored.turns)} earlier turns")
+            said = words_of_the_user(stored)
             self.checks.expect(
-                "it is the same conversation, with what was said in it",
-                resumed["conversationId"] == self.conversation
-                and said == [script.REPAIR, script.LEAVE_A_NOTE],
+                "it is the same thread, with what was said in it",
+                thread.id == self.thread_id and said == [script.REPAIR, script.LEAVE_A_NOTE],
                 said,
             )
-            await self._listen(client)
-            self.expected.memory(await self._turn(client, script.CHECK_AGAIN))
-            await self._leave(client)
+            asks: TurnOptions = {"approval_policy": "untrusted"}
+            self.expected.memory(await self._turn(thread, script.CHECK_AGAIN, asks))
 
     # --- with a server
     @asynccontextmanager
-    async def _server(self, title: str) -> AsyncIterator[Client]:
+    async def _server(self, title: str) -> AsyncIterator[AppServer]:
+        """A server until the end of the block, and a look at how it ends."""
         self.screen.title(title)
-        self.expected.new_server()
-        async with spawned(SERVER, self.workspace.environment, self.workspace.log) as client:
-            info = {"name": "app-server-demo", "title": "Demo", "version": __version__}
-            welcome = await client.request(INITIALIZE.method, {"clientInfo": info})
-            await client.notify(INITIALIZED.method)
-            self.screen.exchange(INITIALIZE.method, welcome["userAgent"])
-            yield client
-
-    async def _listen(self, client: Client) -> None:
-        await client.request(ADD_CONVERSATION_LISTENER.method, {"conversationId": self.conversation})
-        self.screen.exchange(ADD_CONVERSATION_LISTENER.method, "events follow")
-
-    async def _turn(self, client: Client, text: str, approval: str | None = None) -> PlayedTurn:
-        """With settings of its own, or with those of the configuration."""
-        self.screen.user(text)
-        params: Json = {
-            "conversationId": self.conversation,
-            "items": [{"type": "text", "data": {"text": text}}],
-        }
-        if approval is None:
-            await client.request(SEND_USER_MESSAGE.method, params)
-        else:
-            await client.request(SEND_USER_TURN.method, params | self._settings(approval))
-        seen = await TurnRecorder(client, self.screen, self.person, self.expected.untouched).record()
-        self.expected.answer(seen)
-        return seen
-
-    def _settings(self, approval: str) -> Json:
-        sandbox = {
-            "mode": "workspace-write",
-            "network_access": False,
-            "exclude_tmpdir_env_var": True,
-            "exclude_slash_tmp": True,
-        }
-        cwd = str(self.workspace.repository)
-        return {
-            "cwd": cwd,
-            "approvalPolicy": approval,
-            "sandboxPolicy": sandbox,
-            "model": MODEL,
-            "summary": "auto",
-        }
-
-    async def _leave(self, client: Client) -> None:
-        began = anyio.current_time()
-        status = await client.close()
+        statuses: list[int] = []
+        with self.workspace.log.open("a", encoding="utf-8") as log:
+            async with AppServer.spawn(
+                OWN_COMMAND,
+                environment=self.workspace.environment,
+                on_stderr=lambda line: print(line, file=log),
+                on_exit=statuses.append,
+                on_approval=self._decide,
+                client=ClientInfo(name="app-server-demo", title="Demo", version=__version__),
+            ) as server:
+                self.screen.exchange(INITIALIZE.method, server.info.user_agent)
+                yield server
+                began = anyio.current_time()
         seconds = anyio.current_time() - began
         self.checks.expect(
             "the server left in good order when its stdin was closed",
-            status == 0 and seconds <= LEAVES_WITHIN,
-            f"exit status {status} after {seconds:.1f} s",
+            statuses == [0] and seconds <= LEAVES_WITHIN,
+            f"exit status {statuses} after {seconds:.1f} s",
         )
+
+    async def _turn(self, thread: ThreadHandle, text: str, options: TurnOptions) -> PlayedTurn:
+        self.screen.user(text)
+        self._recorder = TurnRecorder(self.screen, self.person, self.expected.untouched)
+        seen = await self._recorder.record(thread.stream(text, **options))
+        self.expected.answer(seen)
+        return seen
+
+    async def _decide(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return None if self._recorder is None else await self._recorder.decide(request)
+
+
+def words_of_the_user(thread: Thread) -> list[str]:
+    return [
+        part.text
+        for turn in thread.turns
+        for item in turn.items
+        if isinstance(item, UserMessageThreadItem)
+        for part in item.content
+        if isinstance(part, TextUserInput)
+    ]

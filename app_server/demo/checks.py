@@ -6,6 +6,10 @@ from app_server.demo.screen import Screen
 from protocol.records import dataclass
 
 
+class DemoStopped(Exception):
+    """The demo cannot go on."""
+
+
 @dataclass(slots=True)
 class Checks:
     """Counts; the demo's exit status comes from here."""

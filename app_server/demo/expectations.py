@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+
+from app_server.client.approval_requests import (
+    ApprovalRequest,
+    CommandApprovalRequest,
+    PatchApprovalRequest,
+)
 from app_server.demo import script
 from app_server.demo.checks import Checks
-from app_server.demo.client import ServerMessage
 from app_server.demo.screen import Screen
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.turn import PlayedTurn
 from app_server.demo.workspace import DemoWorkspace
 from protocol.records import dataclass
+from protocol.v2.item_parts import CommandExecutionStatus, PatchApplyStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,64 +29,64 @@ class Expectations:
     screen: Screen
     checks: Checks
 
-    def new_server(self) -> None:
-        """Its totals begin anew, also in a conversation that it resumes."""
-        self.script.usages.clear()
-
-    def untouched(self, question: ServerMessage) -> None:
+    def untouched(self, question: ApprovalRequest) -> None:
         """While a patch is asked about, nothing of it is written yet."""
-        if "fileChanges" in question.params:
+        if isinstance(question, PatchApprovalRequest):
             text = self._greeting()
             self.checks.expect("nothing is written before the answer", text == script.FILES["greet.sh"], text)
 
     def answer(self, seen: PlayedTurn) -> None:
         streamed, whole = "".join(seen.deltas), "".join(seen.messages)
-        ended = bool(seen.messages) and seen.last_message == seen.messages[-1]
+        final = seen.result.final_message if seen.result else None
+        ended = bool(seen.messages) and final == seen.messages[-1]
         self.checks.expect(
             f"the text streamed in {len(seen.deltas)} pieces and came whole at the end",
             len(seen.deltas) > len(seen.messages) and streamed == whole and ended,
-            (streamed, whole, seen.last_message),
+            (streamed, whole, final),
         )
         self._tokens(seen)
 
     def _tokens(self, seen: PlayedTurn) -> None:
         charged = self.script.usages
-        usage = seen.usage or {}
-        last, total = usage.get("last_token_usage"), usage.get("total_token_usage")
-        if last and total:
-            since, latest = total["total_tokens"], last["total_tokens"]
-            self.screen.note("tokens", f"{since} since the server started, {latest} in its last request")
+        usage = seen.usage
+        found = usage and (usage.last.total_tokens, usage.total.total_tokens)
+        if found:
+            latest, since = found
+            self.screen.note("tokens", f"{since} since the thread began, {latest} in its last request")
         expected = (charged[-1].total, sum(each.total for each in charged))
-        found = last and total and (last["total_tokens"], total["total_tokens"])
         self.checks.expect("the tokens are counted", found == expected, (found, expected))
 
     def repair(self, seen: PlayedTurn) -> None:
-        read = seen.commands.get("call-read", {})
+        read = seen.commands.get("call-read")
         self.checks.expect(
             "a command that only reads ran unasked",
-            read.get("exit_code") == 0 and "call-read" not in seen.asked,
+            read is not None and read.exit_code == 0 and "call-read" not in seen.asked,
             read,
         )
         self._command(seen, "call-check", 1, "failed: expected")
         self._patch(seen, "call-patch")
 
     def _command(self, seen: PlayedTurn, call: str, exit_code: int, words: str) -> None:
-        ended = seen.commands.get(call, {})
-        asked = seen.asked.get(call, {}).get("command") == list(script.CHECK)
-        self.checks.expect("a command that could do more was asked about", asked, seen.asked.get(call))
+        ended, question = seen.commands.get(call), seen.asked.get(call)
+        asked = isinstance(question, CommandApprovalRequest) and question.command == shlex.join(script.CHECK)
+        self.checks.expect("a command that could do more was asked about", asked, question)
         if seen.approved.get(call):
-            ran = ended.get("exit_code") == exit_code and words in ended.get("aggregated_output", "")
+            output = (ended.aggregated_output or "") if ended else ""
+            ran = ended is not None and ended.exit_code == exit_code and words in output
             self.checks.expect("it ran once it was approved, and its output is here", ran, ended)
         else:
             self.checks.denied += 1
-            self.checks.expect("it did not run, because it was denied", ended.get("exit_code") == -1, ended)
+            declined = ended is not None and ended.status is CommandExecutionStatus.DECLINED
+            self.checks.expect("it did not run, because it was denied", declined, ended)
 
     def _patch(self, seen: PlayedTurn, call: str) -> None:
         path, text = str(self.workspace.repository / "greet.sh"), self._greeting()
-        asked = list(seen.asked.get(call, {}).get("fileChanges", {})) == [path]
-        self.checks.expect("the patch was asked about", asked, seen.asked.get(call))
+        question, ended = seen.asked.get(call), seen.patches.get(call)
+        asked = isinstance(question, PatchApprovalRequest) and [c.path for c in question.changes] == [path]
+        self.checks.expect("the patch was asked about", asked, question)
         if seen.approved.get(call):
-            applied = seen.patches.get(call) is True and text == script.REPAIRED
+            completed = ended is not None and ended.status is PatchApplyStatus.COMPLETED
+            applied = completed and text == script.REPAIRED
             self.checks.expect("it was applied once it was approved", applied, text)
             whole = seen.diff.startswith("diff --git ") and '+echo "Hello, $1!"' in seen.diff
             self.checks.expect("the turn's diff shows it as git would", whole, seen.diff)
@@ -90,9 +97,9 @@ class Expectations:
             )
 
     def confinement(self, seen: PlayedTurn) -> None:
-        ended, outside = seen.commands.get("call-note", {}), self.workspace.outside
+        ended, outside = seen.commands.get("call-note"), self.workspace.outside
         self.checks.expect("nobody was asked", not seen.asked, seen.asked)
-        self.checks.expect("the command failed", ended.get("exit_code", 0) != 0, ended)
+        self.checks.expect("the command failed", bool(ended and ended.exit_code), ended)
         self.checks.expect(
             "the sandbox kept it from writing outside of the workspace", not outside.exists(), str(outside)
         )

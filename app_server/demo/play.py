@@ -17,9 +17,9 @@ import sys
 
 import anyio
 
+from app_server.client.failures import AppServerError
 from app_server.demo.acts import Acts
-from app_server.demo.checks import Checks
-from app_server.demo.client import ClientError
+from app_server.demo.checks import Checks, DemoStopped
 from app_server.demo.expectations import Expectations
 from app_server.demo.person import Person, who_decides
 from app_server.demo.screen import Screen
@@ -78,11 +78,8 @@ async def _acts(acts: Acts) -> None:
         await acts.first_server()
         acts.look_at_what_was_stored()
         await acts.second_server()
-    except ClientError as error:
-        acts.checks.stopped(str(error))
-        _show_log(acts.workspace, acts.screen)
-    except (KeyError, TypeError) as error:  # what this client reads of messages is what the protocol promises
-        acts.checks.stopped(f"a message of the server lacks what it should hold: {error!r}")
+    except (AppServerError, DemoStopped) as error:
+        acts.checks.stopped(str(error.__cause__ or error))
         _show_log(acts.workspace, acts.screen)
 
 

@@ -61,7 +61,7 @@ class Script:
     outside: Path
     written: int = 0
     usages: list[Usage] = field(default_factory=list)
-    """What was charged, reply by reply, since the present server started."""
+    """What was charged, reply by reply."""
 
     def __call__(self, request: Json) -> Reply:
         scene = SCENES[self.written]

@@ -1,24 +1,46 @@
-"""One turn from an editor's view: shows each event, responds to approval requests, and records both.
+"""One turn from an editor's view: shows each event, answers approval requests, and records both.
 
 `expectations` checks the record.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import field
 
 import anyio
 
-from app_server.demo.client import Client, ClientError, ServerMessage
+from app_server.client.answering import ApprovalAnswer
+from app_server.client.approval_requests import (
+    ApprovalRequest,
+    CommandApprovalRequest,
+    PatchApprovalRequest,
+)
+from app_server.client.event_stream import TurnStream
+from app_server.client.events import ThreadEvent
+from app_server.client.turn_progress import TurnResult
+from app_server.demo.checks import DemoStopped
 from app_server.demo.person import Person
 from app_server.demo.screen import Screen
-from protocol.base import Json
 from protocol.records import dataclass
-from protocol.v1.methods import APPLY_PATCH_APPROVAL, EVENT_PREFIX, EXEC_COMMAND_APPROVAL
+from protocol.v2.errors import ErrorNotification, WarningNotification
+from protocol.v2.item_events import (
+    AgentMessageDeltaNotification,
+    ItemCompletedNotification,
+    ItemStartedNotification,
+)
+from protocol.v2.item_parts import PatchApplyStatus
+from protocol.v2.items import AgentMessageThreadItem, CommandExecutionThreadItem, FileChangeThreadItem
+from protocol.v2.thread import ThreadTokenUsage
+from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
+from protocol.v2.turn import TurnDiffUpdatedNotification
 
 LIMIT = 60.0
 """Seconds that a turn may take between two approvals; the person may take longer."""
+
+Before = Callable[[ApprovalRequest], None]
+"""Called while an approval request is open."""
 
 
 @dataclass(slots=True)
@@ -27,98 +49,95 @@ class PlayedTurn:
 
     deltas: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
-    asked: dict[str, Json] = field(default_factory=dict)
-    """The approval requests by call."""
+    asked: dict[str, ApprovalRequest] = field(default_factory=dict)
+    """The approval requests by item."""
     approved: dict[str, bool] = field(default_factory=dict)
-    commands: dict[str, Json] = field(default_factory=dict)
-    """How commands ended, by call."""
-    patches: dict[str, bool] = field(default_factory=dict)
-    """Whether patches succeeded, by call."""
+    commands: dict[str, CommandExecutionThreadItem] = field(default_factory=dict)
+    """How commands ended, by item."""
+    patches: dict[str, FileChangeThreadItem] = field(default_factory=dict)
     diff: str = ""
-    usage: Json = None
-    last_message: str | None = None
+    usage: ThreadTokenUsage | None = None
+    result: TurnResult[None] | None = None
 
 
-Before = Callable[[ServerMessage], None]
-"""Called while an approval request is open."""
-
-
-@dataclass(slots=True)
 class TurnRecorder:
     """Records one turn until its end."""
 
-    client: Client
-    screen: Screen
-    person: Person
-    before_answer: Before
-    seen: PlayedTurn = field(default_factory=PlayedTurn)
+    def __init__(self, screen: Screen, person: Person, before_answer: Before) -> None:
+        self._screen, self._person, self._before_answer = screen, person, before_answer
+        self._seen = PlayedTurn()
+        self._stream: TurnStream | None = None
+        self._limit = anyio.CancelScope()
 
-    async def record(self) -> PlayedTurn:
-        """Raises ClientError if the turn fails, is aborted or takes too long."""
-        try:
-            with anyio.fail_after(LIMIT) as limit:
-                while True:
-                    heard = await self.client.receive()
-                    if heard.id is not None:
-                        await self._answer(heard)
-                        limit.deadline = anyio.current_time() + LIMIT
-                    elif heard.method.startswith(EVENT_PREFIX) and self._ends(heard.params["msg"]):
-                        return self.seen
-        except TimeoutError:
-            raise ClientError(f"the turn did not end within {LIMIT:g} s") from None
+    async def record(self, stream: TurnStream) -> PlayedTurn:
+        """Raises DemoStopped if the turn does not complete or takes too long."""
+        self._stream = stream
+        with anyio.move_on_after(LIMIT) as self._limit:
+            async for event in stream:
+                self._show(event)
+            self._seen.result = result = await stream.result()
+            if not result.completed:
+                reason = result.error.message if result.error else "no reason was given"
+                raise DemoStopped(f"the turn was {result.status}: {reason}")
+            return self._seen
+        raise DemoStopped(f"the turn did not end within {LIMIT:g} s")
 
-    async def _answer(self, question: ServerMessage) -> None:
-        params = question.params
-        if question.method == EXEC_COMMAND_APPROVAL.method:
-            text = "May this command run?"
-        elif question.method == APPLY_PATCH_APPROVAL.method:
-            for path, change in params["fileChanges"].items():
-                self.screen.note("patch", path)
-                self.screen.diff(change.get("update", {}).get("unified_diff", ""))
-            text = "May this change be made?"
-        else:
-            raise ClientError(f"the server sent {question.method}, which the demo does not support")
-        self.before_answer(question)
-        yes = await self.person.decide(text)
-        self.seen.asked[params["callId"]], self.seen.approved[params["callId"]] = params, yes
-        await self.client.respond(question, {"decision": "approved" if yes else "denied"})
-
-    def _ends(self, event: Json) -> bool:
-        """Record an event. Returns whether it is the last of the turn."""
-        seen, screen = self.seen, self.screen
-        match event["type"]:
-            case "agent_message_delta":
-                seen.deltas.append(event["delta"])
-                screen.word(event["delta"])
-            case "agent_message":
-                seen.messages.append(event["message"])
-            case "exec_command_begin":
-                screen.command(event["command"])
-            case "exec_command_end":
-                seen.commands[event["call_id"]] = event
-                screen.output(event["aggregated_output"], _ending(event["exit_code"]))
-            case "patch_apply_end":
-                seen.patches[event["call_id"]] = event["success"]
-                screen.output(
-                    event["stdout"] or event["stderr"], "applied" if event["success"] else "not applied"
+    async def decide(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """The handler of the turn's approval requests."""
+        if self._stream is not None:
+            await self._stream.read_up()  # so that the question comes after what led to it
+        match request:
+            case CommandApprovalRequest():
+                question = "May this command run?"
+            case PatchApprovalRequest():
+                for change in request.changes:
+                    self._screen.note("patch", change.path)
+                    self._screen.diff(change.diff)
+                question = "May this change be made?"
+            case _:
+                raise DemoStopped(
+                    f"the server sent a {type(request).__name__}, which the demo does not support"
                 )
-            case "turn_diff":
-                seen.diff = event["unified_diff"]
-            case "token_count":
-                seen.usage = event["info"]
-            case "warning" | "stream_error":
-                screen.warning(event["message"])
-            case "error":
-                raise ClientError(f"the turn failed: {event['message']}")
-            case "turn_aborted":
-                raise ClientError(f"the turn was aborted: {event['reason']}")
-            case "task_complete":
-                seen.last_message = event["last_agent_message"]
-                return True
+        self._before_answer(request)
+        yes = await self._person.decide(question)
+        item = request.params.item_id
+        self._seen.asked[item], self._seen.approved[item] = request, yes
+        self._limit.deadline = anyio.current_time() + LIMIT
+        return yes
+
+    def _show(self, event: ThreadEvent) -> None:
+        seen, screen = self._seen, self._screen
+        match event:
+            case AgentMessageDeltaNotification(delta=text):
+                seen.deltas.append(text)
+                screen.word(text)
+            case ItemStartedNotification(item=CommandExecutionThreadItem(command=command)):
+                screen.command(shlex.split(command))
+            case ItemCompletedNotification(item=item):
+                self._item(item)
+            case TurnDiffUpdatedNotification(diff=diff):
+                seen.diff = diff
+            case ThreadTokenUsageUpdatedNotification(token_usage=usage):
+                seen.usage = usage
+            case WarningNotification(message=text):
+                screen.warning(text)
+            case ErrorNotification(error=error):
+                screen.warning(error.message)
             case _:
                 pass
-        return False
 
-
-def _ending(exit_code: int) -> str:
-    return "was not run" if exit_code == -1 else f"exit code {exit_code}"
+    def _item(self, item: object) -> None:
+        seen, screen = self._seen, self._screen
+        match item:
+            case AgentMessageThreadItem(text=text):
+                seen.messages.append(text)
+            case CommandExecutionThreadItem():
+                seen.commands[item.id] = item
+                ending = "was not run" if item.exit_code is None else f"exit code {item.exit_code}"
+                screen.output(item.aggregated_output or "", ending)
+            case FileChangeThreadItem():
+                seen.patches[item.id] = item
+                applied = item.status is PatchApplyStatus.COMPLETED
+                screen.output("", "applied" if applied else "not applied")
+            case _:
+                pass

@@ -6,7 +6,6 @@ It is deleted at the end. The user's own home, keys and git settings are neither
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,9 +16,6 @@ import anyio
 
 from app_server.demo.script import FILES
 from protocol.records import dataclass
-
-SERVER = (sys.executable, "-P", "-m", "app_server", "app-server")
-"""The server as an editor spawns it; -P, so that no module of the current directory shadows one of ours."""
 
 MODEL = "demo-model"
 CONFIG = """\

@@ -18,7 +18,10 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "model": "the model of new conversations",
         "review_model": "the model of reviews",
         "model_provider": "a table of `[model_providers]`, or `openai`, `ollama` (also `oss`), `lmstudio`",
-        "model_reasoning_effort": "how long the model thinks; unset: as the model does by itself",
+        "model_reasoning_effort": (
+            "how long the model thinks: `none` `minimal` `low` `medium` `high`, or another word that the model knows;"
+            " unset: as the model does by itself"
+        ),
         "model_reasoning_summary": "how much of its reasoning the model sums up",
         "model_verbosity": "how much the model writes; unset: as the model does by itself",
         "model_context_window": "tokens; unset: known for the model, if it is a known one",
@@ -28,6 +31,11 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Permissions": {
         "approval_policy": "when the user is asked",
+        "approval_policy.granular.sandbox_approval": "questions about what needs more than the sandbox gives; required",
+        "approval_policy.granular.rules": "questions that rules want; required",
+        "approval_policy.granular.mcp_elicitations": "questions of MCP servers; required",
+        "approval_policy.granular.skill_approval": "no such questions exist here",
+        "approval_policy.granular.request_permissions": "no such questions exist here",
         "sandbox_mode": "what commands may do; the default in trusted projects is `workspace-write`",
         "sandbox_workspace_write.writable_roots": (
             "folders that may be written besides the working directory; `~/` is expanded"

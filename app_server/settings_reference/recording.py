@@ -21,6 +21,9 @@ EXAMPLES: tuple[Mapping[str, Json], ...] = (
         "otel": {"exporter": {"otlp-http": {"endpoint": "http://localhost:4318/v1/logs"}}},
     },
     {
+        "approval_policy": {
+            "granular": {"sandbox_approval": True, "rules": True, "mcp_elicitations": True},
+        },
         "mcp_servers": {"NAME": {"url": "http://localhost/mcp"}},
         "otel": {"exporter": {"otlp-grpc": {"endpoint": "http://localhost:4317"}}},
     },
@@ -40,6 +43,11 @@ class RecordingReader(SettingsReader):
     def text(self, key: str) -> str | None:
         self._note(key, "string")
         return super().text(key)
+
+    def word(self, key: str, most: int) -> str | None:
+        found = super().word(key, most)
+        self._note(key, f"string, of at most {most} characters")
+        return found
 
     def flag(self, key: str) -> bool | None:
         self._note(key, "boolean")

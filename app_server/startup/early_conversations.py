@@ -40,6 +40,7 @@ from protocol.policy import (
     SandboxMode,
     SandboxPolicy,
     WorkspaceWrite,
+    known_effort,
 )
 from protocol.records import dataclass
 
@@ -121,7 +122,7 @@ class _NewConversation:
         return {
             "conversationId": self.begun.id,
             "model": model.name,
-            "reasoningEffort": model.effort,
+            "reasoningEffort": known_effort(model.effort),
             "rolloutPath": str(self._path),
         }
 

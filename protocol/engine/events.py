@@ -33,7 +33,6 @@ from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
-    ReasoningEffort,
     ReasoningSummary,
     SandboxPolicy,
     TurnMode,
@@ -208,7 +207,7 @@ class SettingsChanged:
     permission_profile: str | None = None
     model: str
     model_provider: str
-    effort: ReasoningEffort | None
+    effort: str | None
     summary: ReasoningSummary
     mode: TurnMode = TurnMode.DEFAULT
     mode_instructions: str | None = None

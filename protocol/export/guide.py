@@ -1,9 +1,10 @@
-"""The table and the events as one page for the authors of clients. Pure, the page comes back as text."""
+"""The table and the events as one page for the authors of clients. The page comes back as text."""
 
 import json
 import re
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from sys import modules
 from typing import Final
 
@@ -57,6 +58,9 @@ nothing runs, though no event carries its number. All events of a turn carry the
   an answer that comes later has no effect. The client adds a listener again.
 """
 
+RUNS: Final = Path(__file__).with_name("runs.md")
+"""Typical runs as diagrams, which `make diagrams` records from tests."""
+
 _TITLES: Final = {
     "commands": "Commands",
     "deltas": "Text while it is written",
@@ -90,6 +94,7 @@ def _parts(definitions: dict[str, Schema]) -> Iterator[str]:
     started["conversationId"] = examples.CONVERSATION
     yield _INTRODUCTION
     yield _block(_line({"method": event_method("task_started"), "params": started}))
+    yield RUNS.read_text(encoding="utf-8")
     yield "## Requests of the client\n"
     for row in TABLE.client_requests.values():
         yield f"### `{row.method}`\n\n{row.doc}{' An extension.' if row.extension else ''}"

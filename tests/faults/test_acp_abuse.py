@@ -237,9 +237,8 @@ async def test_a_client_may_die_while_a_session_is_told_again(world: MakeWorld) 
         await w.client.leave()
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
+async def test_addresses_in_blocks_stay_one_line_and_open_nothing(world: MakeWorld) -> None:
+    uris = (
         "file:///../../etc/passwd",
         "file://elsewhere/etc/passwd",
         "file:///a%0Ab%00c",
@@ -247,24 +246,21 @@ async def test_a_client_may_die_while_a_session_is_told_again(world: MakeWorld) 
         "/etc/\ud800",
         "http://[::1/x",
         "x" * 100_000,
-    ],
-)
-async def test_addresses_in_blocks_stay_one_line_and_open_nothing(world: MakeWorld, uri: str) -> None:
-    async with world(reply(says("ok")), acp=True) as w:
+    )
+    async with world(*(reply(says("ok")) for _ in uris), acp=True) as w:
         editor, session = await opened(w)
-        blocks = (
-            {"type": "resource_link", "uri": uri, "name": "n\nm"},
-            {"type": "resource", "resource": {"uri": uri, "text": "```\nout of the fence\n````"}},
-        )
-        assert await editor.ends(session, *blocks) == "end_turn"
-        (said,) = w.model.requests[0].texts()
-        assert len(said) < 10_000
-        link, rest = said.split("Context from ", 1)
-        assert "\n" not in link.strip()
-        head, fence, *_ = rest.split("\n")
-        assert fence.startswith("`````")
-        assert rest.count(fence) == 2, (head, rest)
-        assert "root:" not in said
+        for uri in uris:
+            link = {"type": "resource_link", "uri": uri, "name": "n\nm"}
+            text = {"type": "resource", "resource": {"uri": uri, "text": "```\nout of the fence\n````"}}
+            assert await editor.ends(session, link, text) == "end_turn"
+            said = w.model.requests[-1].texts()[-1]
+            assert len(said) < 10_000
+            shown_link, rest = said.split("Context from ", 1)
+            assert "\n" not in shown_link.strip()
+            head, fence, *_ = rest.split("\n")
+            assert fence.startswith("`````")
+            assert rest.count(fence) == 2, (head, rest)
+            assert "root:" not in said
 
 
 async def test_pictures_that_are_no_files_hold_up_nothing(world: MakeWorld) -> None:
@@ -282,18 +278,20 @@ async def test_pictures_that_are_no_files_hold_up_nothing(world: MakeWorld) -> N
         assert all(f"{name}.png" in said for name in ("pipe", "folder", "link"))
 
 
-@pytest.mark.parametrize(
-    "answer", [{"content": 5}, {"content": ["unsaved\n"]}, "unsaved\n", {}, {"content": "a\ud800\0"}, None]
-)
-async def test_a_text_of_the_editor_that_is_none_counts_as_absent(world: MakeWorld, answer: Json) -> None:
+async def test_a_text_of_the_editor_that_is_none_counts_as_absent(world: MakeWorld) -> None:
+    answers: tuple[Json, ...] = (
+        *({"content": 5}, {"content": ["unsaved\n"]}, "unsaved\n", {}, {"content": "a\ud800\0"}, None),
+    )
     saved = UPDATE.replace("unsaved", "saved")
-    async with world(reply(patches(saved)), reply(says("ok")), files={"open.txt": "saved\n"}, acp=True) as w:
+    replies = [each for _ in answers for each in (reply(patches(saved)), reply(says("ok")))]
+    async with world(*replies, acp=True) as w:
         editor, session = await opened(w, EVERYTHING)
-        prompt = await editor.prompt(session)
-        question = await w.client.expect("fs/read_text_file")
-        await w.client.answer(question, answer)
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
-        assert (w.workspace / "open.txt").read_text() == "patched\n"
+        for answer in answers:
+            (w.workspace / "open.txt").write_text("saved\n")
+            prompt = await editor.prompt(session)
+            await w.client.answer(await w.client.expect("fs/read_text_file"), answer)
+            assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+            assert (w.workspace / "open.txt").read_text() == "patched\n"
 
 
 async def test_an_editor_that_never_answers_holds_up_no_patch(world: MakeWorld) -> None:

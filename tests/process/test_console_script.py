@@ -18,9 +18,9 @@ import anyio
 import pytest
 
 from app_server import PROTOCOL_VERSION
-from app_server.demo.client import Client, ServerMessage, spawned
 from app_server.demo.scripted_model import Author, Reply, ScriptedModel, in_order, reply, runs, says
 from protocol.base import Json
+from tests.support.stdio_client import Client, ServerMessage, spawned
 
 pytestmark = [pytest.mark.process, pytest.mark.anyio]
 

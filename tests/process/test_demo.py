@@ -43,9 +43,9 @@ def test_everything_happens(folder: Path) -> None:
         "failed: expected 'Hello, World!'",  # the command's output
         '+echo "Hello, $1!"',  # the patch
         "The sandbox stopped me",
-        "since the server started",  # the tokens
+        "since the thread began",  # the tokens
         "rollout-",
-        "resumeConversation",
+        "thread/resume",
         "passed: Hello, World!",  # after the second server took over
     ):
         assert shown in done.stdout

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from protocol.base import Json
@@ -125,6 +129,31 @@ async def test_terminals_are_listed_by_pages_and_ended(world: MakeWorld) -> None
         assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
         assert {(await ended(w.client))["item"]["id"] for _ in range(2)} == {"c0", "c2"}
         assert (await listed(w, thread))["data"] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+@pytest.mark.parametrize("sandbox", ["danger-full-access", "workspace-write"])
+async def test_what_a_terminal_uses_is_listed(world: MakeWorld, sandbox: str) -> None:
+    command = "echo up; cat gate; exit 3"
+    script = [reply(opens(command)), reply(says("it goes on"))]
+    config = {"sandbox_mode": sandbox}
+
+    def gate(w: World) -> None:
+        w.fifo("gate")
+
+    async with world(*script, tables=UNIFIED, initialize=False, config=config, before=gate) as w:
+        thread = await start(w)
+        await turn(w.client, thread)
+        if not any(m.get("method", "").endswith("outputDelta") for m in w.client.received()):
+            await w.client.expect("item/commandExecution/outputDelta")  # it has started
+        [running] = (await listed(w, thread))["data"]
+        process = Path(f"/proc/{running['osPid']}")
+        assert command in (process / "cmdline").read_text()
+        assert os.stat(process / "cwd").st_ino == os.stat(w.workspace).st_ino
+        assert running["rssKb"] > 0
+        assert running["cpuPercent"] >= 0
+        assert await w.client.call(f"{TERMINALS}/clean", {"threadId": thread}) == {}
+        await ended(w.client)
 
 
 async def test_wrong_numbers_are_refused(world: MakeWorld) -> None:

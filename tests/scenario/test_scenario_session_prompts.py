@@ -272,29 +272,25 @@ async def test_a_tool_of_a_server_that_needs_consent(
         assert ("hello" in str(call.get("rawOutput"))) is called
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ({"action": "accept", "content": {"project": "web"}}, "accept {'project': 'web'}"),
-        ({"action": "decline"}, "decline"),
-        ({"action": "cancel"}, "cancel"),
-        ({"action": "later"}, "decline"),
-    ],
-)
-async def test_a_server_asks_the_user_by_a_form(world: MakeWorld, answer: Json, said: str) -> None:
-    replies = reply(calls("mcp__notes__ask", {}, "m1")), reply(says("ok"))
+async def test_a_server_asks_the_user_by_a_form(world: MakeWorld) -> None:
+    answers: dict[str, Json] = {
+        "accept {'project': 'web'}": {"action": "accept", "content": {"project": "web"}},
+        "decline": {"action": "decline"},
+        "cancel": {"action": "cancel"},
+        "decline None": {"action": "later"},
+    }
+    ids = [f"m{n}" for n in range(len(answers))]
+    replies = [each for id in ids for each in (reply(calls("mcp__notes__ask", {}, id)), reply(says("ok")))]
     async with world(*replies, acp=True) as w:
         editor, session = await opened(w, EVERYTHING, mcpServers=[mcp_server()])
-        w.client.decide("elicitation/create", answer)
-        assert await editor.ends(session) == "end_turn"
-        form = (await w.client.expect("elicitation/create"))["params"]
-        assert (form["sessionId"], form["mode"], form["message"]) == (
-            session,
-            "form",
-            "notes: Which project?",
-        )
-        assert form["requestedSchema"]["properties"] == {"project": {"type": "string"}}
-        assert said in w.model.requests[1].outputs()["m1"]
+        for id, (said, answer) in zip(ids, answers.items(), strict=True):
+            w.client.decide("elicitation/create", answer)
+            assert await editor.ends(session) == "end_turn"
+            form = (await w.client.expect("elicitation/create"))["params"]
+            assert form["message"] == "notes: Which project?"
+            assert (form["sessionId"], form["mode"]) == (session, "form")
+            assert form["requestedSchema"]["properties"] == {"project": {"type": "string"}}
+            assert said in w.model.requests[-1].outputs()[id]
 
 
 async def test_a_client_without_forms_is_sent_none(world: MakeWorld) -> None:
@@ -387,19 +383,19 @@ async def test_a_patch_that_does_not_fit_is_a_failed_call(world: MakeWorld) -> N
 
 
 # --- commands
-@pytest.mark.parametrize(
-    "command", ["/review", "/review look at a.py", "/review-branch main", "/review-commit abc123"]
-)
-async def test_a_review_is_a_call_and_its_findings_are_words(world: MakeWorld, command: str) -> None:
+async def test_a_review_is_a_call_and_its_findings_are_words(world: MakeWorld) -> None:
+    commands = ("/review", "/review look at a.py", "/review-branch main", "/review-commit abc123")
     found = '{"findings": [], "overall_correctness": "patch is correct", "overall_explanation": "All fine.", '
     found += '"overall_confidence_score": 0.9}'
-    async with world(reply(says(found)), git=True, acp=True) as w:
+    async with world(*(reply(says(found)) for _ in commands), git=True, acp=True) as w:
         editor, session = await opened(w)
-        assert await editor.ends(session, command) == "end_turn"
-        (review,) = editor.calls().values()
-        assert (review["kind"], review["seen"][-1]) == ("think", "completed")
-        assert review["title"].startswith("Review: ")
-        assert "All fine." in editor.text()
+        for command in commands:
+            assert await editor.ends(session, command) == "end_turn"
+        for review in editor.calls().values():
+            assert (review["kind"], review["seen"][-1]) == ("think", "completed")
+            assert review["title"].startswith("Review: ")
+        assert len(editor.calls()) == len(commands)
+        assert editor.text().count("All fine.") == len(commands)
 
 
 async def test_undo_is_a_command_where_snapshots_are_on(world: MakeWorld) -> None:
@@ -435,3 +431,46 @@ async def test_a_command_waits_for_the_turn_that_runs(world: MakeWorld) -> None:
         hold.release()
         for prompt in (first, second, third):
             assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+
+
+async def test_a_command_that_outlives_its_turn_says_nothing_until_the_next_one(world: MakeWorld) -> None:
+    arguments = {"cmd": "echo up; cat gate", "shell": "/bin/sh", "login": False, "yield_time_ms": 250}
+    wait = {"session_id": 0, "chars": "", "yield_time_ms": 60_000}
+    replies = (
+        reply(calls("exec_command", arguments)),
+        reply(says("it goes on")),
+        reply(calls("write_stdin", wait, "c2")),
+        reply(says("it has ended")),
+    )
+    async with world(*replies, tables="[features]\nunified_exec = true", acp=True) as w:
+        w.fifo("gate")
+        editor, session = await opened(w)
+        assert await editor.ends(session) == "end_turn"
+        (call,) = editor.calls().values()
+        assert call["seen"][-1] == "completed"
+        assert "up\n" in call["content"][0]["content"]["text"]
+        await w.open_gate("gate")
+        await w.client.call("session/list", {})
+        assert await editor.ends(session) == "end_turn"
+        assert "has ended with exit code 0" in editor.text("agent_thought_chunk")
+        assert len(editor.calls()) == 1
+
+
+async def test_a_file_that_a_command_changed_is_patched_on_the_disk(world: MakeWorld) -> None:
+    """The editor's text of it is from before."""
+    patch = "*** Begin Patch\n*** Update File: open.txt\n@@\n-generated\n+patched\n*** End Patch"
+    stale = "*** Begin Patch\n*** Update File: other.txt\n@@\n-saved\n+patched\n*** End Patch"
+    replies = (
+        reply(script("echo generated > open.txt")),
+        reply(patches(patch, "c2")),
+        reply(patches(stale, "c3")),
+    )
+    files = {"open.txt": "saved\n", "other.txt": "saved\n"}
+    async with world(*replies, reply(says("done")), files=files, acp=True) as w:
+        editor, session = await opened(w, EVERYTHING)
+        w.client.decide("fs/read_text_file", {"content": "quite another text\n"})
+        assert await editor.ends(session) == "end_turn"
+        assert (w.workspace / "open.txt").read_text() == "patched\n"
+        assert (w.workspace / "other.txt").read_text() == "patched\n"
+        methods = {m["method"] for m in w.client.received() if "method" in m}
+        assert "fs/write_text_file" not in methods

@@ -310,5 +310,25 @@ async def test_a_key_of_the_environment_is_a_login(world: MakeWorld) -> None:
         editor = Editor(w)
         assert [each["id"] for each in (await editor.start())["authMethods"]] == ["api-key"]
         assert await w.client.call("authenticate", {"methodId": "api-key"}) == {}
+        refused = await w.client.ask("authenticate", {"methodId": "chat-gpt"})
+        assert refused["error"]["code"] == -32602, "there is no browser"
         assert await editor.ends(await editor.session()) == "end_turn"
         assert w.model.requests[0].headers["authorization"] == "Bearer sk-environment-1"
+
+
+async def test_folders_beside_the_working_directory_do_not_come_back_by_themselves(world: MakeWorld) -> None:
+    config = {"approval_policy": "never", "sandbox_mode": "workspace-write"}
+    first, second, third = (script(f"echo > ../beside/{n}") for n in (1, 2, 3))
+    no_tmp = "[sandbox_workspace_write]\nexclude_slash_tmp = true\nexclude_tmpdir_env_var = true"
+    async with world(reply(first), reply(says("done")), config=config, tables=no_tmp, acp=True) as w:
+        beside = w.root / "beside"
+        beside.mkdir()
+        editor, session = await opened(w, additionalDirectories=[str(beside)])
+        await editor.ends(session)
+        w.model.replies += [reply(second), reply(says("done")), reply(third), reply(says("done"))]
+        await w.client.call("session/load", editor.opening(sessionId=session))
+        await editor.ends(session)
+        again = editor.opening(sessionId=session, additionalDirectories=[str(beside)])
+        await w.client.call("session/resume", again)
+        await editor.ends(session)
+        assert sorted(path.name for path in beside.iterdir()) == ["1", "3"]

@@ -455,7 +455,8 @@ async def test_a_prompt_that_was_written_meanwhile_is_a_command(world: MakeWorld
 async def test_folders_beside_the_working_directory_may_be_written(world: MakeWorld) -> None:
     replies = reply(script("echo > ../beside/made")), reply(says("done"))
     config = {"approval_policy": "never", "sandbox_mode": "workspace-write"}
-    async with world(*replies, config=config, acp=True) as w:
+    no_tmp = "[sandbox_workspace_write]\nexclude_slash_tmp = true\nexclude_tmpdir_env_var = true"
+    async with world(*replies, config=config, tables=no_tmp, acp=True) as w:
         (w.root / "beside").mkdir()
         editor = Editor(w)
         await editor.start()

@@ -142,6 +142,26 @@ async def test_a_granular_policy_that_asks_asks(world: MakeWorld) -> None:
         assert resumed["approvalPolicy"]["granular"]["rules"] is False
 
 
+async def test_a_granular_policy_of_the_settings_holds_in_every_api(world: MakeWorld) -> None:
+    escalated = calls("shell", {"command": ["touch", "a"], "with_escalated_permissions": True}, "c1")
+    replies = [reply(escalated), reply(says("ok"))] * 2
+    async with world(*replies, config={"approval_policy": granular(sandbox_approval=False)}) as w:
+        opened = await w.client.call("thread/start", {"sandbox": "read-only"})
+        shown = granular(sandbox_approval=False, skill_approval=False, request_permissions=False)
+        assert opened["approvalPolicy"] == shown
+        assert (await w.client.call("config/read", {}))["config"]["approval_policy"] == shown
+        await ended(w.client, await turn(w.client, opened["thread"]["id"]))
+        assert (await w.client.turn(await w.open(sandbox="read-only"))).last_message == "ok"
+        assert not asked(w)
+        assert not list(w.workspace.iterdir())
+        change = {"keyPath": "approval_policy.granular.rules", "mergeStrategy": "replace"}
+        await w.client.call("config/value/write", {**change, "value": False})
+        with pytest.raises(Refused, match=r"approval_policy\.granular\.rules` must be true or false"):
+            await w.client.call("config/value/write", {**change, "value": None})
+        again = await w.client.call("thread/start", {})
+        assert again["approvalPolicy"]["granular"]["rules"] is False
+
+
 async def test_a_sandbox_can_be_chosen_by_its_name(world: MakeWorld) -> None:
     async with world(reply(script("touch a")), reply(says("ok")), initialize=False) as w:
         await w.client.initialize(capabilities=EXPERIMENTAL)
@@ -187,3 +207,21 @@ async def test_a_patch_for_the_session_allows_later_changes_of_its_files(world: 
         await w.client.answer(second, {"decision": "decline"})
         await ended(w.client, id)
         assert [each.name for each in w.workspace.iterdir()] == ["a.txt"]
+
+
+async def test_an_effort_reaches_the_provider_in_the_clients_word(world: MakeWorld) -> None:
+    """Also one of models that are newer than this server; the conversation API shows the highest that it knows."""
+    config = {"model": "gpt-5.1-codex", "model_reasoning_effort": "xhigh"}
+    async with world(*(reply(says("a")) for _ in range(3)), config=config) as w:
+        thread = await start(w.client)
+        for effort in (None, "hyper", None):
+            params = {"threadId": thread, "input": words("hi"), "effort": effort}
+            started = await w.client.call("turn/start", params)
+            await ended(w.client, started["turn"]["id"])
+        sent = [request.body["reasoning"]["effort"] for request in w.model.requests]
+        assert sent == ["xhigh", "hyper", "hyper"]
+        opened = await w.client.call("newConversation", {})
+        assert opened["reasoningEffort"] == "high"
+    async with world(config=config) as w:
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert resumed["reasoningEffort"] == "xhigh"

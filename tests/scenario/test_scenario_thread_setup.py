@@ -59,7 +59,6 @@ async def test_a_login_through_the_browser_can_be_given_up(world: MakeWorld) -> 
     ("method", "params", "message", "kind"),
     [
         ("account/login/start", {"type": "apiKey", "apiKey": " "}, "not an API key", "account"),
-        ("account/login/start", {"type": "chatgptDeviceCode"}, "device code", "account"),
         ("account/login/start", {"type": "smokeSignals"}, "unknown variant", "invalid_params"),
         ("account/login/cancel", {"loginId": "x"}, "invalid login id: x", "invalid_params"),
         ("account/rateLimits/read", None, "codex account authentication required", "login_required"),

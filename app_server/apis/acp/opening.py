@@ -63,7 +63,7 @@ def plan_session(
     permissions = _permissions(source, request.cwd)
     effort = config.model.effort
     if stored is not None:
-        effort = stored.effort
+        effort = stored.chosen_effort
         begin = _stored_permissions(stored, permissions, begin)
     mode = mode_of(begin)
     offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
@@ -76,6 +76,7 @@ def plan_session(
         permissions=replace(
             config.permissions,
             approval_policy=chosen.approval_policy,
+            granular=config.permissions.granular if stored is None else stored.granular,
             sandbox_policy=chosen.sandbox_policy,
         ),
     )

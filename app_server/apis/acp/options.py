@@ -69,6 +69,7 @@ MODES: Final = (
         "danger-full-access",
     ),
 )
+_ABOUT_EFFORTS: Final[Mapping[str, str]] = {each.value: about for each, about in EFFORT_WORDS.items()}
 _ALL_EFFORTS: Final = (ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH)
 
 
@@ -97,7 +98,7 @@ class SessionOptions:
     """In the order in which they are offered; the chosen one is among them."""
     mode: str
     model: str
-    effort: ReasoningEffort | None = None
+    effort: str | None = None
 
     # --- choosing
     def with_mode(self, id: str) -> SessionOptions:
@@ -119,7 +120,7 @@ class SessionOptions:
             chosen = replace(self, model=value)
             fits = self.effort is None or self.effort in efforts_of(value)
             return chosen if fits else replace(chosen, effort=None)
-        return replace(self, effort=ReasoningEffort(value))
+        return replace(self, effort=value)
 
     def with_models(self, models: Sequence[str]) -> SessionOptions:
         """With these offered as well."""
@@ -172,20 +173,20 @@ class SessionOptions:
         return [(id, *named.get(id, own)) for id in self.permissions]
 
     def _effort_option(self) -> SessionConfigOption | None:
-        efforts = efforts_of(self.model)
+        efforts: tuple[str, ...] = efforts_of(self.model)
         if not efforts:
             return None
-        current = self.effort or default_effort_of(self.model)
+        current: str = self.effort or default_effort_of(self.model)
         if current not in efforts:
             efforts = (current, *efforts)
         return SessionConfigOption(
             id=EFFORT,
             name="Reasoning effort",
             category="thought_level",
-            current_value=current.value,
+            current_value=str(current),
             options=tuple(
                 ConfigOptionValue(
-                    value=each.value, name=each.value.capitalize(), description=EFFORT_WORDS[each]
+                    value=str(each), name=each.capitalize(), description=_ABOUT_EFFORTS.get(each)
                 )
                 for each in efforts
             ),

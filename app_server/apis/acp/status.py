@@ -9,7 +9,7 @@ from protocol.events.mcp import McpListToolsResponseEvent
 
 def status_text(session: AcpSession) -> str:
     options, usage = session.options, session.adapter.view.usage
-    effort = f" ({options.effort.value} effort)" if options.effort else ""
+    effort = f" ({options.effort} effort)" if options.effort else ""
     tokens = "none yet" if usage is None else f"{usage.used} of {usage.size}"
     lines = (
         ("Model", f"{options.model}{effort}"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from app_server import STORED_VERSION
-from app_server.apis.v2 import spelling
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
@@ -60,9 +59,7 @@ class LoadedThreads:
                 source=SessionOrigin.VSCODE,
                 forked_from=live.forked_from,
             ),
-            model=ModelInUse(
-                live.session.facts.config.provider.id, settings.model, spelling.shown_effort(settings.effort)
-            ),
+            model=ModelInUse(live.session.facts.config.provider.id, settings.model, settings.effort),
             ephemeral=live.rollout_path is None,
         )
 

@@ -89,7 +89,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         *work_routes(WorkContext(thread, services.host.git)),
         *stored_routes(StoredThreadContext(read, services.conversations, notifier, notes)),
         *setup_routes(services, notifier, once.limits),
-        *mcp_routes(services),
+        *mcp_routes(services, notifier),
         *skills_routes(services, notifier),
         *host_routes(services, notifier, thread),
     )

@@ -9,6 +9,7 @@ from app_server.apis.v2 import spelling
 from app_server.apis.v2.permissions import active_profile, profile_mode, profile_policy
 from app_server.core.config.types import Config
 from app_server.core.turn.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
+from app_server.rpc.errors import invalid_request
 from protocol import policy as engine
 from protocol.engine.events import SettingsChanged
 from protocol.v2.policy import ApprovalsReviewer
@@ -51,13 +52,13 @@ def settings_change(
         chosen = profile_policy(mode, facts.config.permissions.sandbox_policy)
     before = facts.settings.cwd
     model, effort = params.model, params.effort
-    set_effort: engine.ReasoningEffort | Literal[Unset.UNSET] | None = UNSET
+    set_effort: str | Literal[Unset.UNSET] | None = UNSET
     if effort is not None:
-        set_effort = spelling.reasoning_effort(effort)
+        set_effort = _effort(effort, "effort")
     way = params.collaboration_mode
     if way is not None:  # which names these as well, and means them
         model, effort = way.settings.model, way.settings.reasoning_effort
-        set_effort = None if effort is None else spelling.reasoning_effort(effort)
+        set_effort = None if effort is None else _effort(effort, "collaborationMode")
     return SettingsChange(
         cwd=UNSET if params.cwd is None else posixpath.normpath(posixpath.join(before, params.cwd)),
         approval_policy=or_unset(policy),
@@ -71,12 +72,23 @@ def settings_change(
     )
 
 
+def _effort(word: str, field: str) -> str:
+    """As the client says it: models have efforts of their own."""
+    if not 1 <= len(word) <= engine.MAX_EFFORT_LENGTH:
+        raise invalid_request(
+            f"a reasoning effort must have 1 to {engine.MAX_EFFORT_LENGTH} characters",
+            "invalid_params",
+            field,
+        )
+    return word
+
+
 def _mode(way: CollaborationMode) -> ModeSettings:
     return ModeSettings(_MODES[way.mode], way.settings.developer_instructions or None)
 
 
 def collaboration_mode(now: Settings) -> CollaborationMode:
-    return _shown_mode(now.mode.kind, now.mode.instructions, now.model, spelling.shown_effort(now.effort))
+    return _shown_mode(now.mode.kind, now.mode.instructions, now.model, now.effort)
 
 
 def _shown_mode(
@@ -89,7 +101,6 @@ def _shown_mode(
 
 
 def shown_settings(now: SettingsChanged) -> ThreadSettings:
-    effort = spelling.shown_effort(now.effort)
     return ThreadSettings(
         cwd=now.cwd,
         approval_policy=spelling.shown_approval_policy(now.approval_policy, now.granular),
@@ -98,7 +109,7 @@ def shown_settings(now: SettingsChanged) -> ThreadSettings:
         active_permission_profile=active_profile(now.permission_profile),
         model=now.model,
         model_provider=now.model_provider,
-        effort=effort,
+        effort=now.effort,
         summary=now.summary,
-        collaboration_mode=_shown_mode(now.mode, now.mode_instructions, now.model, effort),
+        collaboration_mode=_shown_mode(now.mode, now.mode_instructions, now.model, now.effort),
     )

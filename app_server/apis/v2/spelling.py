@@ -30,9 +30,6 @@ _APPROVAL_MODES: Final = {
     engine.AskForApproval.ON_FAILURE: wire.ApprovalMode.ON_REQUEST,
 }
 
-_HIGHEST: Final = frozenset({"xhigh", "max", "ultra"})
-"""Efforts beyond the engine's highest."""
-
 
 def approval_policy(policy: wire.AskForApproval) -> tuple[engine.AskForApproval, engine.QuestionKinds | None]:
     """The policy, and the kinds of questions that reach the user if not all do."""
@@ -87,21 +84,6 @@ def _copied(
         exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
         exclude_slash_tmp=policy.exclude_slash_tmp,
     )
-
-
-def reasoning_effort(word: str) -> engine.ReasoningEffort | None:
-    """The engine's word for an effort, its highest for what is beyond it; None, the model's default, for a word that
-    it does not know."""
-    if word in _HIGHEST:
-        return engine.ReasoningEffort.HIGH
-    try:
-        return engine.ReasoningEffort(word)
-    except ValueError:
-        return None
-
-
-def shown_effort(effort: engine.ReasoningEffort | None) -> str | None:
-    return None if effort is None else effort.value
 
 
 def thread_status(status: ConversationStatus) -> ThreadStatus:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from copy import copy
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -99,6 +100,12 @@ class AuthManager:
         self._clock = clock
         self._env_api_key = env_api_key
         self._renewal = anyio.Lock()
+
+    def under(self, settings: LoginSettings) -> AuthManager:
+        """The same logins, as far as these settings allow them."""
+        other = copy(self)
+        other.follow(settings)
+        return other
 
     def follow(self, settings: LoginSettings) -> None:
         """Allow the logins that the current settings allow."""

@@ -41,7 +41,12 @@ class LoginSecrets:
 
     @property
     def challenge(self) -> str:
-        return _base64url(hashlib.sha256(self.verifier.encode()).digest())
+        return code_challenge(self.verifier)
+
+
+def code_challenge(verifier: str) -> str:
+    """Of PKCE, by its method S256."""
+    return _base64url(hashlib.sha256(verifier.encode()).digest())
 
 
 def new_login_secrets(random: Callable[[int], bytes]) -> LoginSecrets:

@@ -28,6 +28,8 @@ class Granted:
     """The user agreed; the code can be exchanged once."""
 
     code: str = field(repr=False)
+    issuer: str | None = None
+    """Who says so (RFC 9207); most issuers do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def _login_callback(query: Mapping[str, str], state: str) -> Callback:
         return Refused(_plain(query["error"]))
     if not query.get("code"):
         return Ignored(HTTPStatus.BAD_REQUEST, "The answer holds no authorization code.")
-    return Granted(query["code"])
+    return Granted(query["code"], query.get("iss"))
 
 
 def _from_browser(header_lines: list[str]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from app_server.core.auth.authorize import (
@@ -15,13 +16,13 @@ from app_server.core.auth.authorize import (
     DEFAULT_ISSUER,
     ISSUER_VARIABLE,
     is_issuer_url,
-    redirect_uri,
 )
 from app_server.core.auth.storage import Tokens
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
+from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.auth.issuer_http import IssuerResponse, PostToIssuer
@@ -32,8 +33,33 @@ GONE = frozenset(
 """Error codes after which no later attempt can succeed."""
 
 
+DEVICE_API = "/api/accounts/deviceauth"
+MAX_USER_CODE = 64
+INTERVAL_SECONDS = 5.0
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.05, 60.0
+
+
 class LoginExpiredError(AuthError):
     """The issuer no longer accepts the refresh token: the user has to log in again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """What the user types, and by what the issuer knows this login."""
+
+    id: str = field(repr=False)
+    user_code: str = field(repr=False)
+    interval_seconds: float
+    """Between two questions whether the user has agreed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGrant:
+    """The user agreed; the code can be exchanged once. The issuer made the secrets of PKCE itself."""
+
+    code: str = field(repr=False)
+    verifier: str = field(repr=False)
+    challenge: str = field(repr=False)
 
 
 def _load_post() -> PostToIssuer:
@@ -59,13 +85,57 @@ class Issuer:
             raise AuthError(f"{ISSUER_VARIABLE} must be an https address, or an http one of this machine")
         return self._base_url
 
-    async def exchange_code(self, code: str, verifier: str, port: int) -> Tokens:
+    @property
+    def device_page(self) -> str:
+        """Where the user types the code of a device."""
+        return f"{self.base_url}/codex/device"
+
+    @property
+    def device_redirect(self) -> str:
+        return f"{self.base_url}/deviceauth/callback"
+
+    async def request_device_code(self) -> DeviceCode:
+        response = await self._post(f"{DEVICE_API}/usercode", json_fields={"client_id": CLIENT_ID})
+        if response.status == 404:
+            raise AuthError("the login server has no logins with a device code; use the browser login")
+        answer = _object(response.body)
+        if not 200 <= response.status < 300:
+            code = _error_code(answer)
+            raise AuthError(
+                f"the login server gave no device code (status {response.status}{code and f', {code}'})"
+            )
+        id, shown = _text(answer, "device_auth_id"), _text(answer, "user_code") or _text(answer, "usercode")
+        if id is None or shown is None or len(shown) > MAX_USER_CODE or not shown.isprintable():
+            raise AuthError("the login server answered without a device code")
+        return DeviceCode(id, shown, _interval(answer.get("interval")))
+
+    async def poll_device_code(self, code: DeviceCode) -> DeviceGrant | None:
+        """None while the user has not agreed. Raises AuthError if there is no sense in asking again."""
+        response = await self._post(
+            f"{DEVICE_API}/token", json_fields={"device_auth_id": code.id, "user_code": code.user_code}
+        )
+        if response.status in (403, 404):
+            return None
+        answer = _object(response.body)
+        if not 200 <= response.status < 300:
+            word = _error_code(answer)
+            raise AuthError(
+                f"the login server refused the device (status {response.status}{word and f', {word}'})"
+            )
+        granted, verifier, challenge = (
+            _text(answer, key) for key in ("authorization_code", "code_verifier", "code_challenge")
+        )
+        if granted is None or verifier is None or challenge is None:
+            raise AuthError("the login server answered without the code of a login")
+        return DeviceGrant(granted, verifier, challenge)
+
+    async def exchange_code(self, code: str, verifier: str, redirect: str) -> Tokens:
         response = await self._token_request(
             "the login code",
             form={
                 "grant_type": "authorization_code",
                 "code": code,
-                "redirect_uri": redirect_uri(port),
+                "redirect_uri": redirect,
                 "client_id": CLIENT_ID,
                 "code_verifier": verifier,
             },
@@ -159,6 +229,15 @@ def _object(body: bytes) -> Mapping[str, Json]:
 def _text(response: Mapping[str, Json], key: str) -> str | None:
     value = response.get(key)
     return value if isinstance(value, str) and value else None
+
+
+def _interval(value: Json) -> float:
+    """Seconds, which this issuer writes as a text."""
+    try:
+        seconds = float(value) if isinstance(value, str | int | float) else INTERVAL_SECONDS
+    except ValueError:
+        return INTERVAL_SECONDS
+    return min(max(seconds, SHORTEST_INTERVAL), LONGEST_INTERVAL) if seconds == seconds else INTERVAL_SECONDS
 
 
 def _error_code(response: Mapping[str, Json]) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 import httpx
 
-from app_server.core.errors import AuthError
+from app_server.core.errors import AuthError, IssuerUnreachable
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.threads import run_in_thread
@@ -64,7 +64,7 @@ async def post_to_issuer(
     except TrustUnavailable as error:
         raise AuthError(str(error)) from None
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, ImportError) as error:
-        raise AuthError(f"the login server cannot be reached ({type(error).__name__})") from None
+        raise IssuerUnreachable(f"the login server cannot be reached ({type(error).__name__})") from None
 
 
 async def _body(response: httpx.Response) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import assert_never
 
@@ -19,9 +19,9 @@ from anyio.abc import Listener, SocketAttribute, SocketStream
 from app_server.core.auth.auth_manager import AuthManager, AuthMethod
 from app_server.core.auth.authorize import (
     DEFAULT_ORIGINATOR,
-    LoginSecrets,
     authorize_url,
     new_login_secrets,
+    redirect_uri,
 )
 from app_server.core.auth.callback import (
     HEAD_END,
@@ -45,6 +45,9 @@ LIMIT_SECONDS = 600.0
 CONNECTION_SECONDS = 10.0
 """Timeout for a request; connections that a browser only keeps ready must not accumulate."""
 
+CANCELLED = "the login was cancelled"
+NOT_FINISHED = "the login was not finished in time"
+
 logger = logging.getLogger(__name__)
 
 
@@ -55,21 +58,22 @@ class LoginOutcome:
 
 
 class LoginFlow:
-    """One attempt to log in. `open_login` creates it."""
+    """One attempt to log in."""
 
     def __init__(
         self,
-        auth: AuthManager,
         listener: Listener[SocketStream],
         port: int,
-        secrets: LoginSecrets,
+        state: str,
         auth_url: str,
+        redeem: Callable[[Granted], Awaitable[None]],
     ) -> None:
+        """`redeem` makes a stored login of what the browser brings. Raises AuthError."""
         self.auth_url = auth_url
         self.port = port
-        self._auth = auth
         self._listener = listener
-        self._secrets = secrets
+        self._state = state
+        self._redeem = redeem
         self._outcome: LoginOutcome | None = None
         self._ended = anyio.Event()
         self._claimed = False
@@ -84,11 +88,11 @@ class LoginFlow:
                     connections.cancel_scope.cancel()
         finally:
             await self.close()
-        return self._outcome or LoginOutcome(False, "the login was not finished in time")
+        return self._outcome or LoginOutcome(False, NOT_FINISHED)
 
     def cancel(self) -> None:
         """Ends the flow without a login, from any task. A login that is already stored stays."""
-        self._decide(LoginOutcome(False, "the login was cancelled"))
+        self._decide(LoginOutcome(False, CANCELLED))
         self._ended.set()
 
     async def close(self) -> None:
@@ -111,28 +115,26 @@ class LoginFlow:
 
     async def _respond(self, head: bytes) -> bytes:
         """The response to one request. Records the outcome if the request decides the login."""
-        match read_callback(head, self._secrets.state):
+        match read_callback(head, self._state):
             case Ignored(status, text):
                 return page(status, text)
             case CancelRequested():
-                self._decide(LoginOutcome(False, "the login was cancelled"))
+                self._decide(LoginOutcome(False, CANCELLED))
                 return page(HTTPStatus.OK, "The login was cancelled.")
             case Refused(reason):
                 self._decide(LoginOutcome(False, f"the login was refused: {reason}"))
                 return page(HTTPStatus.OK, "The login was refused. You may close this window.")
-            case Granted(code):
-                return await self._finish(code)
+            case Granted() as granted:
+                return await self._finish(granted)
             case unexpected:
                 assert_never(unexpected)
 
-    async def _finish(self, code: str) -> bytes:
+    async def _finish(self, granted: Granted) -> bytes:
         if self._claimed:
             return page(HTTPStatus.BAD_REQUEST, "This login is already being finished.")
         self._claimed = True
-        issuer = self._auth.issuer
         try:
-            tokens = await issuer.exchange_code(code, self._secrets.verifier, self.port)
-            self._auth.store_login(tokens, await issuer.exchange_api_key(tokens.id_token))
+            await self._redeem(granted)
         except AuthError as error:
             self._decide(LoginOutcome(False, str(error)))
             return page(HTTPStatus.BAD_GATEWAY, f"The login failed: {error}")
@@ -155,13 +157,19 @@ async def open_login(
     """Opens a port and creates the URL for the browser. Raises AuthError if the settings forbid such logins."""
     auth.rules.require(AuthMethod.CHATGPT)
     issuer = auth.issuer.base_url
-    listener, port = await _listen(ports)
+    listener, port = await listen_for_browser(ports)
     secrets = new_login_secrets(random)
     url = authorize_url(issuer, port, secrets, originator=originator, workspace_id=auth.rules.workspace_id)
-    return LoginFlow(auth, listener, port, secrets, url)
+
+    async def redeem(granted: Granted) -> None:
+        tokens = await auth.issuer.exchange_code(granted.code, secrets.verifier, redirect_uri(port))
+        auth.store_login(tokens, await auth.issuer.exchange_api_key(tokens.id_token))
+
+    return LoginFlow(listener, port, secrets.state, url, redeem)
 
 
-async def _listen(ports: tuple[int, ...]) -> tuple[Listener[SocketStream], int]:
+async def listen_for_browser(ports: tuple[int, ...]) -> tuple[Listener[SocketStream], int]:
+    """On loopback, at the first of these ports that is free. Raises AuthError."""
     for port in ports:
         try:
             listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)

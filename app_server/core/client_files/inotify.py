@@ -6,6 +6,7 @@ The packages for this make an instance and a thread for each watch, of which a u
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ def parse_events(data: bytes) -> Iterator[InotifyEvent]:
 def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "inotify_init1"):
-        raise OSError(f"watching files is not supported on {os.uname().sysname}")
+        raise OSError(errno.ENOSYS, f"{os.uname().sysname} has no inotify")
     libc.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
     return libc
 

@@ -2,13 +2,17 @@
 
 A path may come and go: the nearest directory above it that exists is watched too. Changes are collected for a moment
 and told together; more of them than a client would look at one by one are told as a change of the watched path itself.
+
+Where inotify is missing or the user has no watches of it left, paths are looked at again and again, with long enough
+rests. Changes that come and go between two looks are not noticed then.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
-import stat
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 
@@ -18,6 +22,8 @@ from anyio.abc import TaskGroup
 from app_server.core.client_files import inotify
 from app_server.core.client_files.inotify import Inotify, InotifyEvent
 from app_server.core.client_files.opening import FileRefused
+from app_server.core.client_files.path_snapshot import PathSnapshot, changed_paths, take_snapshot
+from app_server.core.client_files.watch_place import NOWHERE, WatchPlace, find_place
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 
@@ -31,27 +37,14 @@ MAX_CHANGES = 512
 COLLECT_SECONDS = 0.1
 PIECE = 32 * 1024
 """Characters of paths in one notification: clients read lines of 64 KiB."""
-TRIES = 16
-"""How often a path is looked at anew that changes while it is looked at."""
+POLL_SECONDS = 1.0
+POLL_REST = 20.0
+"""Times as long as the last look at all polled paths took, if that is longer."""
+SHORT_OF_INOTIFY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENOSYS})
+"""Errors that say nothing of the path: limits of the user, or a system without inotify."""
 
 Tell = Callable[[str, Sequence[str]], Awaitable[None]]
 """Tells the client: the id of a watch, and what changed. May wait until the client has read enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class WatchPlace:
-    """Where changes of a path are noticed."""
-
-    inside: int | None = None
-    """The descriptor of the path itself, while it is a directory."""
-    above: int | None = None
-    """That of the nearest directory above it."""
-    component: str = ""
-    """The name in that directory which leads to the path."""
-    exists: bool = False
-
-
-NOWHERE = WatchPlace()
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +54,8 @@ class Watch:
     id: str
     path: str
     place: WatchPlace = NOWHERE
+    snapshot: PathSnapshot | None = None
+    """Of a path that is polled."""
     is_told: bool = False
     changed: set[str] = field(default_factory=set)
 
@@ -77,11 +72,13 @@ class Watch:
 
 
 class FileWatcher:
-    """The watches of one client. The first starts two tasks in `tasks`, which run until the client leaves."""
+    """The watches of one client. They start tasks in `tasks`, which run until the client leaves."""
 
     def __init__(self, tell: Tell, tasks: TaskGroup) -> None:
         self._tell, self._tasks = tell, tasks
         self._inotify: Inotify | None = None
+        self._reports = self._polls = False
+        """Whether these tasks run."""
         self._watches: dict[str, Watch] = {}
         self._users: dict[int, set[Watch]] = {}
         """By descriptor."""
@@ -96,13 +93,12 @@ class FileWatcher:
             raise FileRefused(f"watchId must have at most {MAX_ID} characters")
         if len(self._watches) >= MAX_WATCHES:
             raise FileRefused(f"no more than {MAX_WATCHES} paths can be watched", "too_many_watches")
-        if self._inotify is None:
-            self._inotify = Inotify()
-            self._tasks.start_soon(self._read, self._inotify, name="file watches")
+        if not self._reports:
+            self._reports = True
             self._tasks.start_soon(self._report, name="file changes")
         watch = self._watches[id] = Watch(id, "/" + os.path.normpath(path).lstrip("/"))
         try:
-            await self._place(self._inotify, watch)
+            await self._notice(watch)
         except BaseException:
             self.unwatch(id)
             raise
@@ -121,11 +117,23 @@ class FileWatcher:
             self._release(self._inotify, watch, watch.descriptors)
 
     # --- what is watched
+    async def _notice(self, watch: Watch) -> None:
+        try:
+            if self._inotify is None:
+                self._inotify = Inotify()
+                self._tasks.start_soon(self._read, self._inotify, name="file watches")
+            await self._place(self._inotify, watch)
+        except OSError as error:
+            if error.errno not in SHORT_OF_INOTIFY:
+                raise
+            log.info("fs/watch: %s is polled: %s", watch.path, error.strerror)
+            await self._poll_from_now(watch)
+
     async def _place(self, source: Inotify, watch: Watch) -> None:
         async with self._placing:
             used = watch.descriptors
             try:
-                watch.place = await run_in_thread(_find_place, source, watch.path, used)
+                watch.place = await run_in_thread(find_place, source, watch.path, used)
             finally:
                 if self._watches.get(watch.id) is not watch:
                     watch.place = NOWHERE
@@ -140,6 +148,30 @@ class FileWatcher:
             if not users:
                 self._users.pop(descriptor, None)
                 source.remove(descriptor)
+
+    # --- polling
+    async def _poll_from_now(self, watch: Watch) -> None:
+        watch.snapshot = await run_in_thread(take_snapshot, watch.path, abandon_on_cancel=True)
+        if not self._polls:
+            self._polls = True
+            self._tasks.start_soon(self._poll, name="polled files")
+
+    async def _poll(self) -> None:
+        rest = POLL_SECONDS
+        try:
+            while polled := [each for each in self._watches.values() if each.snapshot is not None]:
+                await anyio.sleep(rest)
+                begun = time.monotonic()
+                for watch in polled:
+                    before = watch.snapshot
+                    now = await run_in_thread(take_snapshot, watch.path, before, abandon_on_cancel=True)
+                    watch.snapshot = now
+                    for path in changed_paths(watch.path, before or now, now):
+                        watch.add(path)
+                        self._changed.set()
+                rest = max(POLL_SECONDS, (time.monotonic() - begun) * POLL_REST)
+        finally:
+            self._polls = False
 
     # --- events
     async def _read(self, source: Inotify) -> None:
@@ -182,7 +214,10 @@ class FileWatcher:
         try:
             await self._place(source, watch)
         except (OSError, FileRefused) as error:
-            log.warning("fs/watch: %s cannot be watched any more: %s", watch.path, error)
+            if isinstance(error, OSError) and error.errno in SHORT_OF_INOTIFY:
+                await self._poll_from_now(watch)
+            else:
+                log.warning("fs/watch: %s cannot be watched any more: %s", watch.path, error)
         if existed or watch.place.exists:
             watch.add(watch.path)
 
@@ -200,35 +235,6 @@ class FileWatcher:
                     await self._tell(watch.id, piece)
                     if self._watches.get(watch.id) is not watch:
                         break
-
-
-def _find_place(source: Inotify, path: str, used: set[int]) -> WatchPlace:
-    """Watch the path and the nearest directory above it. It may change meanwhile, so look again after watching. `used`
-    gets every descriptor that was made.
-    """
-    for _ in range(TRIES):
-        folder, component = _nearest(path)
-        above = source.add(folder) if component else None
-        inside = source.add(path) if _is_directory(path) else None
-        used |= {each for each in (above, inside) if each is not None}
-        if _nearest(path) == (folder, component) and _is_directory(path) == (inside is not None):
-            return WatchPlace(inside, above, component, os.path.lexists(path))
-    raise FileRefused(f"path `{path}` changes too quickly to be watched")
-
-
-def _nearest(path: str) -> tuple[str, str]:
-    """The nearest directory above `path`, and the name in it that leads on; no name for the root directory."""
-    folder, component = os.path.split(path)
-    while component and not _is_directory(folder):
-        folder, component = os.path.split(folder)
-    return folder, component
-
-
-def _is_directory(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 def _pieces(paths: Sequence[str]) -> list[list[str]]:

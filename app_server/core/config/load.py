@@ -50,7 +50,8 @@ def load_config(
     except RecursionError as error:
         raise derive_error("the settings are nested too deeply") from error
     notices = replace(config.notices, warnings=_placed(home, config, file, cli, request))
-    chosen = replace(config.permissions, granular=request.granular, profile=request.permission_profile)
+    granular = config.permissions.granular if request.approval_policy is None else request.granular
+    chosen = replace(config.permissions, granular=granular, profile=request.permission_profile)
     told = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
     return replace(config, permissions=chosen, instructions=told, notices=notices, request=request)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+from app_server.core.config.approval_policy import read_approval_policy
 from app_server.core.config.built_in_providers import OPENAI
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
 from app_server.core.config.layers import ABOUT_CLIENTS, Layered
@@ -42,10 +43,10 @@ from app_server.core.config.types import (
     SettingsWarning,
 )
 from protocol.policy import (
+    MAX_EFFORT_LENGTH,
     AskForApproval,
     DangerFullAccess,
     ReadOnly,
-    ReasoningEffort,
     ReasoningSummary,
     SandboxMode,
     SandboxPolicy,
@@ -103,6 +104,7 @@ def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInp
     trusted = trust_of(inputs.cwd, _trust_levels(table.table("projects"), warnings))
     features = _features(table, warnings)
     _check_without_effect(table)
+    approval_policy, granular = read_approval_policy(table)
     config = Config(
         home=inputs.home,
         cwd=inputs.cwd,
@@ -111,7 +113,8 @@ def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInp
         provider=provider,
         providers=providers,
         permissions=PermissionSettings(
-            approval_policy=table.choice("approval_policy", AskForApproval) or AskForApproval.ON_REQUEST,
+            approval_policy=approval_policy or AskForApproval.ON_REQUEST,
+            granular=granular,
             sandbox_policy=_sandbox(table, inputs, trusted),
             environment=read_shell_environment(table.table("shell_environment_policy")),
             editor_files=table.table(ABOUT_CLIENTS).flag("editor_files") is not False,
@@ -145,7 +148,7 @@ def _model(table: SettingsReader) -> ModelSettings:
         context_window=table.integer("model_context_window", minimum=1),
         max_output_tokens=table.integer("model_max_output_tokens", minimum=1),
         auto_compact_token_limit=table.integer("model_auto_compact_token_limit", minimum=1),
-        effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        effort=table.word("model_reasoning_effort", MAX_EFFORT_LENGTH),
         summary=table.choice("model_reasoning_summary", ReasoningSummary) or ReasoningSummary.AUTO,
         verbosity=table.choice("model_verbosity", Verbosity),
         supports_reasoning_summaries=table.flag("model_supports_reasoning_summaries"),

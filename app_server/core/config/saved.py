@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from app_server.core.config.approval_policy import read_approval_policy
 from app_server.core.config.resolve import LOGIN_METHODS
 from app_server.core.config.settings_reader import SettingError, SettingsReader
 from app_server.core.config.toml_file import place_in_file, read_config_file
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+from protocol.policy import (
+    MAX_EFFORT_LENGTH,
+    AskForApproval,
+    ReasoningSummary,
+    SandboxMode,
+    Verbosity,
+    known_effort,
+)
 from protocol.records import dataclass
 
 
@@ -17,7 +25,7 @@ class SavedProfile:
     model: str | None
     model_provider: str | None
     approval_policy: AskForApproval | None
-    model_reasoning_effort: ReasoningEffort | None
+    model_reasoning_effort: str | None
     model_reasoning_summary: ReasoningSummary | None
     model_verbosity: Verbosity | None
     chatgpt_base_url: str | None
@@ -47,7 +55,7 @@ class SavedConfig:
     forced_chatgpt_workspace_id: str | None
     forced_login_method: str | None
     model: str | None
-    model_reasoning_effort: ReasoningEffort | None
+    model_reasoning_effort: str | None
     model_reasoning_summary: ReasoningSummary | None
     model_verbosity: Verbosity | None
     tools: SavedTools | None
@@ -68,13 +76,13 @@ def _saved(table: SettingsReader) -> SavedConfig:
     if forced not in (None, *LOGIN_METHODS):
         raise table.invalid("forced_login_method", "must be one of `chatgpt`, `api`")
     return SavedConfig(
-        approval_policy=table.choice("approval_policy", AskForApproval),
+        approval_policy=read_approval_policy(table)[0],
         sandbox_mode=table.choice("sandbox_mode", SandboxMode),
         sandbox_settings=_sandbox_settings(table),
         forced_chatgpt_workspace_id=table.text("forced_chatgpt_workspace_id"),
         forced_login_method=forced,
         model=table.text("model"),
-        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        model_reasoning_effort=known_effort(table.word("model_reasoning_effort", MAX_EFFORT_LENGTH)),
         model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
         model_verbosity=table.choice("model_verbosity", Verbosity),
         tools=_tools(table),
@@ -110,8 +118,8 @@ def _profile(table: SettingsReader) -> SavedProfile:
     return SavedProfile(
         model=table.text("model"),
         model_provider=table.text("model_provider"),
-        approval_policy=table.choice("approval_policy", AskForApproval),
-        model_reasoning_effort=table.choice("model_reasoning_effort", ReasoningEffort),
+        approval_policy=read_approval_policy(table)[0],
+        model_reasoning_effort=known_effort(table.word("model_reasoning_effort", MAX_EFFORT_LENGTH)),
         model_reasoning_summary=table.choice("model_reasoning_summary", ReasoningSummary),
         model_verbosity=table.choice("model_verbosity", Verbosity),
         chatgpt_base_url=table.text("chatgpt_base_url"),

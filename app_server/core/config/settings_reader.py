@@ -8,7 +8,7 @@ few words, because other values may be secrets.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
@@ -59,6 +59,13 @@ class SettingsReader:
             return value
         raise self._wrong(key, "a string", value)
 
+    def word(self, key: str, most: int) -> str | None:
+        """A text of one to `most` characters."""
+        value = self.text(key)
+        if value is not None and not 1 <= len(value) <= most:
+            raise self.invalid(key, f"must have 1 to {most} characters")
+        return value
+
     def flag(self, key: str) -> bool | None:
         value = self._value(key)
         if value is None or isinstance(value, bool):
@@ -93,8 +100,12 @@ class SettingsReader:
         try:
             return kind(value)
         except ValueError:
-            words = ", ".join(f"`{member.value}`" for member in kind)
-            raise self.invalid(key, f"must be one of {words}, not {quote(value)}") from None
+            raise self._none_of(key, [member.value for member in kind], value) from None
+
+    def _none_of(self, key: str, words: Sequence[str], value: str) -> ConfigError:
+        return self.invalid(
+            key, f"must be one of {', '.join(f'`{word}`' for word in words)}, not {quote(value)}"
+        )
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         value = self._value(key)

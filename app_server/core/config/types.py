@@ -18,7 +18,6 @@ from protocol.policy import (
     AskForApproval,
     QuestionKinds,
     ReadOnly,
-    ReasoningEffort,
     ReasoningSummary,
     SandboxPolicy,
     TurnMode,
@@ -176,7 +175,7 @@ class ModelSettings:
     context_window: int | None = None
     max_output_tokens: int | None = None
     auto_compact_token_limit: int | None = None
-    effort: ReasoningEffort | None = None
+    effort: str | None = None
     summary: ReasoningSummary = ReasoningSummary.AUTO
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None

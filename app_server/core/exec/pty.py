@@ -29,6 +29,7 @@ from app_server.core.exec.report import (
     Report,
     ReportReader,
     execution_error,
+    tell_senders,
     unavailable_error,
 )
 from app_server.core.exec.run import launch_errors
@@ -55,6 +56,7 @@ class PtySession:
     channel: socket.socket
     selector: selectors.DefaultSelector
     """For the terminal and the channel."""
+    reader: ReportReader
     report: Report | None = None
     on_output: Callable[[bytes], None] | None = None
     """Is called with output as it arrives, whether or not somebody reads it. It must not block or raise."""
@@ -83,7 +85,7 @@ class PtySession:
     async def serve(self) -> None:
         """Read output until the command ends. Never raises: a terminal that cannot be polled is killed."""
         try:
-            await self._until_reported(ReportReader(self.channel))
+            await self._until_reported(self.reader)
         except OSError as error:
             log.warning("killed a terminal session that cannot be polled: %s", error.strerror)
             self.kill()
@@ -193,10 +195,11 @@ async def open_session(
         handed_on.enter_context(theirs)
         selector = kept.enter_context(selectors.DefaultSelector())
         ours.setblocking(False)
+        tell_senders(ours)
         os.set_blocking(master, False)
         selector.register(master, selectors.EVENT_READ)
         selector.register(ours, selectors.EVENT_READ)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         await launcher.submit(message, [theirs.fileno(), slave])
         kept.pop_all()
-        return PtySession(master, ours, selector)
+        return PtySession(master, ours, selector, ReportReader(ours))

@@ -7,9 +7,13 @@ import marshal
 import os
 import signal
 import socket
+import struct
+import sys
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from app_server.core.errors import SHORTAGES, retry_hint
+from app_server.core.exec.process_usage import CommandRoot
 from app_server.core.launcher import descendants, wire
 from protocol.records import dataclass
 
@@ -30,6 +34,25 @@ NEVER_STARTED = Report("failed", errno.ECHILD)
 """Used if the supervisor was killed before it had started the command."""
 
 
+SENDER_SPACE = socket.CMSG_SPACE(12)
+_SENDER = struct.Struct("iII")
+
+
+def tell_senders(channel: socket.socket) -> None:
+    """From now on, messages that arrive come with the pid of their sender, where the system has that (Linux)."""
+    if sys.platform == "linux":
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+
+def _sender(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
+    if sys.platform == "linux":
+        for level, kind, data in ancillary:
+            if (level, kind, len(data)) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS, _SENDER.size):
+                pid: int = _SENDER.unpack(data)[0]
+                return pid or None
+    return None
+
+
 class ReportReader:
     """Reads messages of a supervisor. If the channel ends without a report, the supervisor was killed, and the reader
     kills its command."""
@@ -40,6 +63,16 @@ class ReportReader:
         self._leader: int | None = None
         """The command's pid once it has started; 0 inside namespaces, where no process outlives the supervisor."""
         self._report: Report | None = None
+        self._sender: int | None = None
+        """The pid of the supervisor, where the channel tells senders."""
+
+    @property
+    def root(self) -> CommandRoot | None:
+        """Where the processes of a command that has started begin, as far as that is known."""
+        if self._leader:
+            return CommandRoot(self._leader, is_supervisor=False)
+        started_inside = self._leader == 0 and self._sender
+        return CommandRoot(self._sender or 0, is_supervisor=True) if started_inside else None
 
     @property
     def started(self) -> bool:
@@ -54,7 +87,8 @@ class ReportReader:
 
     def _read(self) -> Report | None:
         try:
-            part = self._channel.recv(4096)
+            part, ancillary, _, _ = self._channel.recvmsg(4096, SENDER_SPACE)
+            self._sender = self._sender or _sender(ancillary)
         except BlockingIOError:
             return None
         except ConnectionResetError:

@@ -13,14 +13,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import anyio
 import httpx
 
+from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.bounds import PIECE_BYTES
 from app_server.core.config.types import McpHttpTransport
+from app_server.core.errors import AuthError
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.core.mcp.failure_texts import AUTH_REQUIRED
+from app_server.core.mcp.http_login import StoredLogin
 from app_server.core.mcp.interfaces import McpError, McpFailure, OnMessage
-from app_server.core.mcp.launch_env import display_url, is_http_url, request_headers
+from app_server.core.mcp.launch_env import display_url, is_http_url, request_headers, sends_token
 from app_server.core.mcp.rpc_messages import encode, oversized, parse
 from app_server.core.mcp.server_limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
 from app_server.core.threads import run_in_thread
@@ -72,7 +75,7 @@ class HttpLink:
         self._outgoing.close()
         self._waiting.close()
         if self._session is not None and not self._over.is_set():
-            with anyio.move_on_after(FAREWELL_SECONDS), contextlib.suppress(httpx.HTTPError):
+            with anyio.move_on_after(FAREWELL_SECONDS), contextlib.suppress(httpx.HTTPError, AuthError):
                 await self._client.delete(self._url, headers=self._headers())
 
     async def _dispatch(self, on_message: OnMessage) -> None:
@@ -103,6 +106,8 @@ class HttpLink:
                     reason = await self._read_messages(response, on_message) or reason
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
             reason = f"cannot reach {display_url(self._url)}: {_error_text(error)}"
+        except AuthError as error:
+            reason = f"cannot use the login at {display_url(self._url)}: {error}"
         except _SessionOver:
             self._over.set()  # ends the link, which fails all pending requests
             return
@@ -190,9 +195,11 @@ def _error_text(error: Exception) -> str:
 
 @contextlib.asynccontextmanager
 async def open_http(
-    name: str, transport: McpHttpTransport, user: Mapping[str, str]
+    name: str, transport: McpHttpTransport, user: Mapping[str, str], tokens: McpTokenSource | None = None
 ) -> AsyncIterator[HttpLink]:
-    """Raises McpFailure if the server's settings need something that is missing, or if certificates or the proxy from
+    """`tokens`: of logins, for a server whose settings name no token of their own.
+
+    Raises McpFailure if the server's settings need something that is missing, or if certificates or the proxy from
     the user's environment are invalid.
     """
     if not is_http_url(transport.url):
@@ -208,6 +215,9 @@ async def open_http(
         client = httpx.AsyncClient(
             **options,
             headers=headers,
+            auth=None
+            if tokens is None or sends_token(transport)
+            else StoredLogin(tokens, name, transport.url),
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
         )

@@ -43,6 +43,12 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
     return found
 
 
+def sends_token(transport: McpHttpTransport) -> bool:
+    """Whether the settings of the server name what it is told about who asks."""
+    headers = {name.lower() for name in (*transport.http_headers, *transport.env_http_headers)}
+    return transport.bearer_token_env_var is not None or "authorization" in headers
+
+
 def request_headers(name: str, transport: McpHttpTransport, user: Mapping[str, str]) -> dict[str, str]:
     """The headers of every request to a server. Raises McpFailure if the configured token is missing."""
     headers = dict(transport.http_headers)

@@ -14,6 +14,7 @@ from app_server.core.bounds import nested_too_deeply
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.mcp.failure_texts import UNEXPECTED, StartFailure, tool_call_error
 from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.launch_env import sends_token
 from app_server.core.mcp.mcp_client import McpRequestFailed, entries
 from app_server.core.mcp.mcp_server import McpRuntime, McpServer
 from app_server.core.mcp.offer import McpTool, model_tools
@@ -257,12 +258,11 @@ class McpManager:
         server = self.servers.get(name)
         if server is not None and server.failure is not None and server.failure.auth_required:
             return McpAuthStatus.NOT_LOGGED_IN
-        return McpAuthStatus.BEARER_TOKEN if _sends_token(config.transport) else McpAuthStatus.UNSUPPORTED
-
-
-def _sends_token(transport: McpHttpTransport) -> bool:
-    headers = {name.lower() for name in (*transport.http_headers, *transport.env_http_headers)}
-    return transport.bearer_token_env_var is not None or "authorization" in headers
+        if sends_token(config.transport):
+            return McpAuthStatus.BEARER_TOKEN
+        tokens = self._runtime.tokens
+        logged_in = tokens is not None and tokens.has_login(name, config.transport.url)
+        return McpAuthStatus.O_AUTH if logged_in else McpAuthStatus.UNSUPPORTED
 
 
 def _kind(value: Json) -> str:

@@ -16,6 +16,7 @@ from dataclasses import field, replace
 
 import anyio
 
+from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.failure_texts import (
@@ -57,6 +58,8 @@ class McpRuntime:
     """Of this program, for the handshake."""
     elicit: Elicit | None = None
     """Sends a server's question to the user; without it, every elicitation is declined."""
+    tokens: McpTokenSource | None = None
+    """Of logins at servers."""
     on_state: OnState = _ignore
     """Called when a server starts, has started, or failed to start; not when it is started again after it died."""
 
@@ -190,7 +193,9 @@ async def _list_tools(client: McpClient) -> list[Json]:
         raise
 
 
-OpenHttp = Callable[[str, McpHttpTransport, Mapping[str, str]], AbstractAsyncContextManager[McpLink]]
+OpenHttp = Callable[
+    [str, McpHttpTransport, Mapping[str, str], McpTokenSource | None], AbstractAsyncContextManager[McpLink]
+]
 
 
 @contextlib.asynccontextmanager
@@ -204,7 +209,7 @@ async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[M
             yield stdio
     else:
         open_http = await run_in_thread(_OPEN_HTTP.get)
-        async with open_http(config.name, config.transport, runtime.environment) as http:
+        async with open_http(config.name, config.transport, runtime.environment, runtime.tokens) as http:
             yield http
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
+from protocol.policy import ReasoningSummary, Verbosity
 from protocol.records import dataclass
 
 
@@ -12,7 +12,7 @@ class RequestSettings:
 
     model: str
     conversation_id: str
-    effort: ReasoningEffort | None = None
+    effort: str | None = None
     summary: ReasoningSummary = ReasoningSummary.AUTO
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None

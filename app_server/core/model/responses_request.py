@@ -66,10 +66,10 @@ def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[st
     supported = settings.supports_reasoning_summaries
     if not (family.supports_reasoning_summaries if supported is None else supported):
         if settings.sends_chosen_effort and settings.effort is not None:
-            return {"effort": settings.effort.value}
+            return {"effort": str(settings.effort)}
         return None
     effort = settings.effort or family.default_effort
-    return {**({"effort": effort.value} if effort else {}), "summary": settings.summary.value}
+    return {**({"effort": str(effort)} if effort else {}), "summary": settings.summary.value}
 
 
 def text_options(prompt: Prompt, settings: RequestSettings, family: ModelFamily) -> dict[str, Json]:

@@ -92,7 +92,7 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
     return StoredSummary(
         conversation_id=meta["id"],
         path=path,
-        preview=_request_in(said if said is not None else shown or ""),
+        preview=request_in(said if said is not None else shown or ""),
         timestamp=meta["timestamp"],
         model_provider=_text(meta, "model_provider") or default_provider,
         cwd=meta["cwd"],
@@ -144,7 +144,7 @@ def _own_words(content: list[Json]) -> str | None:
     return None if is_injected(text) else text
 
 
-def _request_in(text: str) -> str:
+def request_in(text: str) -> str:
     _, mark, request = text.partition(_REQUEST)
     return request.strip() if mark else text
 

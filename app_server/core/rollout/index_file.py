@@ -17,7 +17,7 @@ from urllib.parse import quote
 log = logging.getLogger(__name__)
 
 FILE_NAME = "thread_index.sqlite"
-VERSION = 1
+VERSION = 2
 """Of the tables; a file of another version is replaced."""
 BUSY_SECONDS = 1.0
 
@@ -28,11 +28,19 @@ CREATE TABLE threads (
     known INTEGER NOT NULL,
     inode INTEGER NOT NULL, size INTEGER NOT NULL, changed INTEGER NOT NULL, moved INTEGER NOT NULL,
     source TEXT, provider TEXT, cwd TEXT, text TEXT,
+    has_messages INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (archived, stamp, id)
 ) WITHOUT ROWID;
 CREATE INDEX threads_by_change ON threads (archived, changed, id);
 CREATE INDEX unread_threads ON threads (archived, stamp, id) WHERE known = 0;
 CREATE INDEX hidden_threads ON threads (archived, changed) WHERE known = 2;
+CREATE INDEX threads_by_id ON threads (id);
+CREATE INDEX threads_without_messages ON threads (archived, stamp, id) WHERE has_messages = 0 AND known != 2;
+CREATE INDEX changes_without_messages ON threads (archived, changed, id) WHERE has_messages = 0 AND known != 2;
+CREATE TABLE messages (
+    archived INTEGER, stamp TEXT, id TEXT, folded TEXT NOT NULL, packed BLOB NOT NULL,
+    PRIMARY KEY (archived, stamp, id)
+);
 CREATE TABLE summaries (
     archived INTEGER, stamp TEXT, id TEXT, summary TEXT NOT NULL, PRIMARY KEY (archived, stamp, id)
 ) WITHOUT ROWID;
@@ -122,6 +130,7 @@ def _connect(uri: str) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cache_size = -8192")
+    connection.execute("PRAGMA secure_delete = ON")
     return connection
 
 

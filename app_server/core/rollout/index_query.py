@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
-from app_server.core.rollout.index_rows import SHOWN, UNREAD, clean
+from app_server.core.rollout.index_rows import SHOWN, UNREAD, clean, json_array
 from app_server.core.rollout.rollout_names import RolloutName
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart
 from app_server.core.rollout.thread_summary import FileState
@@ -26,6 +26,10 @@ class IndexedThread:
     state: FileState
     summary: str | None
 
+    def key(self, *, by_change: bool) -> ListKey:
+        id = self.name.conversation_id
+        return ListKey.of_change(self.state.changed_ns, id) if by_change else ListKey(self.name.stamp, id)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
@@ -43,25 +47,25 @@ class IndexQuery:
             parts.append(part)
             values.extend(of_it)
 
-        require("source IN (SELECT value FROM json_each(?))", _json(wanted.sources))
+        require("source IN (SELECT value FROM json_each(?))", json_array(wanted.sources))
         if wanted.providers is not None:
             require(
                 "COALESCE(NULLIF(provider, ''), ?) IN (SELECT value FROM json_each(?))",
                 clean(wanted.default_provider),
-                _json(wanted.providers),
+                json_array(wanted.providers),
             )
         if wanted.cwds is not None:
-            require("cwd IN (SELECT value FROM json_each(?))", _json(wanted.cwds))
+            require("cwd IN (SELECT value FROM json_each(?))", json_array(wanted.cwds))
         if wanted.search is not None:
             require(
                 "(instr(text, ?) > 0 OR id IN (SELECT value FROM json_each(?)))",
                 clean(wanted.search.casefold()),
-                _json(named),
+                json_array(named),
             )
         condition = f"(known = {UNREAD} OR (known = {SHOWN} AND {' AND '.join(parts)}))"
         if wanted.excluded:
             condition += " AND id NOT IN (SELECT value FROM json_each(?))"
-            values.append(_json(wanted.excluded))
+            values.append(json_array(wanted.excluded))
         return cls(
             f"archived = ? AND {condition}",
             (int(request.archived), *values),
@@ -71,22 +75,24 @@ class IndexQuery:
 
     def fetch(self, database: sqlite3.Connection, start: ListStart | None, count: int) -> list[IndexedThread]:
         """Raises `sqlite3.Error`."""
-        columns = _CHANGES if self.by_change else _STARTS
-        condition, values = self.condition, list(self.values)
-        if start is not None:
-            comparison = ("<" if self.newest_first else ">") + ("=" if start.included else "")
-            condition += f" AND ({', '.join(columns)}) {comparison} (?, ?)"
-            value = start.key.value
-            values += [min(int(value), 2**63 - 1) if self.by_change else value, start.key.thread_id]
-        direction = "DESC" if self.newest_first else "ASC"
-        order = ", ".join(f"{column} {direction}" for column in columns)
-        return _fetch(database, f"{condition} ORDER BY {order}", (*values, count))
+        order, values = page_order(start, by_change=self.by_change, newest_first=self.newest_first)
+        return _fetch(database, f"{self.condition}{order}", (*self.values, *values, count))
 
-    def key(self, entry: IndexedThread) -> ListKey:
-        id = entry.name.conversation_id
-        return (
-            ListKey.of_change(entry.state.changed_ns, id) if self.by_change else ListKey(entry.name.stamp, id)
-        )
+
+def page_order(
+    start: ListStart | None, *, by_change: bool, newest_first: bool, table: str = "threads"
+) -> tuple[str, tuple[SqlValue, ...]]:
+    """The end of a condition on rows of `table`, from this place on, and the order."""
+    columns = [f"{table}.{column}" for column in (_CHANGES if by_change else _STARTS)]
+    values: tuple[SqlValue, ...] = ()
+    condition = ""
+    if start is not None:
+        comparison = ("<" if newest_first else ">") + ("=" if start.included else "")
+        condition = f" AND ({', '.join(columns)}) {comparison} (?, ?)"
+        value = start.key.value
+        values = (min(int(value), 2**63 - 1) if by_change else value, start.key.thread_id)
+    direction = "DESC" if newest_first else "ASC"
+    return f"{condition} ORDER BY {', '.join(f'{column} {direction}' for column in columns)}", values
 
 
 def unread(database: sqlite3.Connection, count: int) -> list[IndexedThread]:
@@ -96,15 +102,16 @@ def unread(database: sqlite3.Connection, count: int) -> list[IndexedThread]:
 
 def _fetch(database: sqlite3.Connection, condition: str, values: Sequence[SqlValue]) -> list[IndexedThread]:
     rows = database.execute(
-        "SELECT stamp, id, known, inode, size, changed, moved, summary"
-        f" FROM threads LEFT JOIN summaries USING (archived, stamp, id) WHERE {condition} LIMIT ?",
+        f"SELECT {ROW} FROM threads LEFT JOIN summaries USING (archived, stamp, id) WHERE {condition} LIMIT ?",
         values,
     )
-    return [
-        IndexedThread(RolloutName(stamp, ConversationId(id)), known, FileState(*state), summary)
-        for stamp, id, known, *state, summary in rows
-    ]
+    return [indexed_thread(row) for row in rows]
 
 
-def _json(texts: Sequence[str] | frozenset[str]) -> str:
-    return json.dumps([clean(each) for each in texts])
+ROW = "threads.stamp, threads.id, known, inode, size, threads.changed, moved, summary"
+"""The columns of an `IndexedThread`."""
+
+
+def indexed_thread(row: tuple[Any, ...]) -> IndexedThread:
+    stamp, id, known, *state, summary = row
+    return IndexedThread(RolloutName(stamp, ConversationId(id)), known, FileState(*state), summary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def forget(database: sqlite3.Connection, keys: Sequence[tuple[int, str, str]]) -> None:
-    for table in ("threads", "summaries"):
+    for table in ("threads", "summaries", "messages"):
         database.executemany(f"DELETE FROM {table} WHERE archived = ? AND stamp = ? AND id = ?", keys)
 
 
@@ -48,7 +48,7 @@ def note(
     said = (None,) * 4 if stored is None else columns(stored)
     database.execute(
         "UPDATE threads SET known = ?, inode = ?, size = ?, changed = ?, moved = ?,"
-        " source = ?, provider = ?, cwd = ?, text = ? WHERE archived = ? AND stamp = ? AND id = ?",
+        " source = ?, provider = ?, cwd = ?, text = ?, has_messages = 0 WHERE archived = ? AND stamp = ? AND id = ?",
         (HIDDEN if stored is None else SHOWN, *state.values, *said, *key),
     )
     if stored is not None:
@@ -73,6 +73,11 @@ def columns(stored: StoredThread) -> tuple[str, str, str, str]:
 def clean(text: str) -> str:
     """Without what SQLite cannot hold or compare."""
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
+
+
+def json_array(texts: Iterable[str]) -> str:
+    """For `json_each`."""
+    return json.dumps([clean(each) for each in texts])
 
 
 def to_summary(stored: StoredThread) -> str:

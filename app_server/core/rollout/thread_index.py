@@ -1,4 +1,5 @@
-"""The index of stored threads: what their heads say, for searching and for the order of changes. Never the truth.
+"""The index of stored threads: what their heads say, for searching and for the order of changes, and what was said in
+them, once somebody searches that. Never the truth.
 
 Each use first compares the folders' times with those of the last time, and now and then those of all files; what
 appeared, changed or is gone is noted. Each candidate is held against its file and read again where that changed. A head
@@ -19,12 +20,16 @@ from app_server.core.rollout.index_file import IndexFile
 from app_server.core.rollout.index_query import IndexedThread, IndexQuery, unread
 from app_server.core.rollout.index_rows import SHOWN, forget, from_summary, note, transaction
 from app_server.core.rollout.listing import page_limit
+from app_server.core.rollout.message_index import Key, MessageSearch, messages_of, without_messages
+from app_server.core.rollout.message_text import read_message_text
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import stored_path
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart
 from app_server.core.rollout.thread_summary import FileState, StoredThread, read_stored_thread
 
 CHUNK = 512
+SEARCHED = 128
+"""The same where the messages of each may have to be read."""
 ATTEMPTS = 3
 REST = 10.0
 """All files are looked at again after so many times as long as the last look took."""
@@ -49,6 +54,7 @@ class ThreadIndex:
         self._mutex = threading.RLock()
         self._last_look: dict[tuple[int, bool], tuple[float, float]] = {}
         """At all files: when it ended and how long it took, by generation of the index and archive."""
+        self._search: tuple[sqlite3.Connection, MessageSearch] | None = None
 
     def retried(self, ask: Callable[[ThreadIndex], Result]) -> Result:
         """What `ask` returns. It is called again, with an empty index, where this one cannot be used."""
@@ -71,28 +77,29 @@ class ThreadIndex:
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
-        with self._mutex:
-            self._look(
-                archived=request.archived, first_page=request.cursor is None, by_change=request.by_change
-            )
-            generation = self._file.generation
-        query, count = IndexQuery.of(request, named), page_limit(request.limit) + 1
-        while True:
-            with self._mutex:
-                database = self._file.connection()
-                if self._file.generation != generation:
-                    raise IndexReplaced
-                entries = query.fetch(database, start, count)
-                found = self._hold_against_files(database, entries, archived=request.archived)
-            for entry, stored in zip(entries, found, strict=True):
-                if stored is not None:
-                    yield query.key(entry), stored
-            if len(entries) < count:
-                return
-            start, count = ListStart(query.key(entries[-1]), included=False), CHUNK
+        query = IndexQuery.of(request, named)
+        for entry, stored, _ in self._held(request, start, query.fetch, CHUNK):
+            yield entry.key(by_change=request.by_change), stored
 
-    def read_ahead(self, count: int) -> bool:
-        """Reads so many heads that nobody needed yet. False where there are no more, or where the index is in memory.
+    def with_messages(
+        self, request: ListRequest, start: ListStart | None, term: str, also: Sequence[str]
+    ) -> Iterator[tuple[ListKey, StoredThread, str]]:
+        """Threads that may have `term` in their messages, with those. `also`: ids that are looked at in any case.
+
+        Of the filter only the sources count. Raises IndexReplaced and `sqlite3.Error`.
+        """
+
+        def fetch(database: sqlite3.Connection, start: ListStart | None, count: int) -> list[IndexedThread]:
+            search = self._search_on(database)
+            search.use(term, also)
+            return search.fetch(request, start, count)
+
+        for entry, stored, messages in self._held(request, start, fetch, SEARCHED, messages=True):
+            yield entry.key(by_change=request.by_change), stored, messages
+
+    def read_ahead(self, count: int, *, messages: bool = False) -> bool:
+        """Reads so many heads that nobody needed yet, or also their messages. False where there are no more, or where
+        the index is in memory.
 
         Raises `sqlite3.Error`.
         """
@@ -102,9 +109,48 @@ class ThreadIndex:
             if (self._file.generation, False) not in self._last_look:
                 self._look(archived=False, first_page=True, by_change=False)
             database = self._file.connection()
-            entries = unread(database, count)
-            self._hold_against_files(database, entries, archived=False)
+            entries = without_messages(database, count) if messages else unread(database, count)
+            found = self._hold_against_files(database, entries, archived=False)
+            if messages:
+                self._messages(database, entries, found, archived=False)
             return len(entries) == count
+
+    def _held(
+        self,
+        request: ListRequest,
+        start: ListStart | None,
+        fetch: Callable[[sqlite3.Connection, ListStart | None, int], list[IndexedThread]],
+        chunk: int,
+        *,
+        messages: bool = False,
+    ) -> Iterator[tuple[IndexedThread, StoredThread, str]]:
+        """What `fetch` gives, as the files have it: as many as a page shows, then in chunks."""
+        with self._mutex:
+            self._look(
+                archived=request.archived,
+                first_page=request.cursor is None,
+                by_change=request.by_change and not messages,  # who searches changes filters again and again
+            )
+            generation = self._file.generation
+        count = page_limit(request.limit) + 1
+        while True:
+            with self._mutex:
+                database = self._file.connection()
+                if self._file.generation != generation:
+                    raise IndexReplaced
+                entries = fetch(database, start, count)
+                found = self._hold_against_files(database, entries, archived=request.archived)
+                said = (
+                    self._messages(database, entries, found, archived=request.archived)
+                    if messages
+                    else [""] * len(entries)
+                )
+            for entry, stored, text in zip(entries, found, said, strict=True):
+                if stored is not None:
+                    yield entry, stored, text
+            if len(entries) < count:
+                return
+            start, count = ListStart(entries[-1].key(by_change=request.by_change), included=False), chunk
 
     # --- looking at the folders, with the mutex held
     def _look(self, *, archived: bool, first_page: bool, by_change: bool) -> None:
@@ -146,6 +192,43 @@ class ThreadIndex:
                     else:
                         note(database, key, state, stored)
         return found
+
+    def _messages(
+        self,
+        database: sqlite3.Connection,
+        entries: Sequence[IndexedThread],
+        found: Sequence[StoredThread | None],
+        *,
+        archived: bool,
+    ) -> list[str]:
+        """What was said in these threads; of those that are gone nothing."""
+        said: list[str] = []
+        read: list[tuple[Key, str]] = []
+        for entry, stored in zip(entries, found, strict=True):
+            key: Key = (int(archived), entry.name.stamp, entry.name.conversation_id)
+            messages = "" if stored is None else messages_of(database, key)
+            if messages is None and stored is not None:
+                messages = _read_messages(stored.head.path)
+                read.append((key, messages))
+            said.append(messages or "")
+        if read:
+            search = self._search_on(database)
+            with transaction(database):
+                for key, messages in read:
+                    search.note(key, messages)
+        return said
+
+    def _search_on(self, database: sqlite3.Connection) -> MessageSearch:
+        if self._search is None or self._search[0] is not database:
+            self._search = (database, MessageSearch(database))
+        return self._search[1]
+
+
+def _read_messages(path: Path) -> str:
+    try:
+        return read_message_text(path)
+    except RolloutUnreadable:
+        return ""
 
 
 def _read(path: Path) -> StoredThread | None:

@@ -60,7 +60,7 @@ class ThreadLists:
 
     def __init__(self, home: Path, notes: ThreadNotes, now: Callable[[], float]) -> None:
         """`now` gives seconds since 1970."""
-        self._home, self._notes = home, notes
+        self._home, self.notes = home, notes
         self._names = FolderNames(now)
 
         def load() -> ThreadIndex:
@@ -68,9 +68,11 @@ class ThreadLists:
 
             return ThreadIndex(home, now)
 
-        self._index = Lazy(load)
+        self.index = Lazy(load)
         self.reads_ahead = False
         """Whether somebody calls `read_ahead` again and again."""
+        self.reads_messages = False
+        """Whether messages are read ahead, too."""
 
     def page(self, request: ListRequest) -> ThreadPage:
         """Raises InvalidListCursor. Files that cannot be read are left out."""
@@ -80,25 +82,27 @@ class ThreadLists:
             except TooManyPassedBy:
                 log.debug("most threads do not match; the index is asked")
         start = parse_list_cursor(request.cursor, by_change=request.by_change)
-        noted = self._notes.read()
+        noted = self.notes.read()
         named = noted.named(request.filter.is_found) if request.filter.search is not None else []
-        return self._index.get().retried(
-            lambda index: _page(request, index.candidates(request, start, named), noted)
+        return self.index.get().retried(
+            lambda index: page_of(request, index.candidates(request, start, named), noted)
         )
 
     def read_ahead(self) -> float | None:
-        """Reads some heads, so that the first search finds them read. Returns for how many seconds to rest then; None
-        where there are no more.
+        """Reads some heads or messages, so that the first search finds them read. Returns for how many seconds to rest
+        then; None where there are no more.
         """
         begun = time.monotonic()
-        if not self._index.get().retried(lambda index: index.read_ahead(HEADS_AHEAD)):
+        messages = self.reads_messages
+        more = self.index.get().retried(lambda index: index.read_ahead(HEADS_AHEAD, messages=messages))
+        if not more and messages == self.reads_messages:
             return None
         return (time.monotonic() - begun) * REST_AHEAD
 
     def page_by_names(self, request: ListRequest) -> ThreadPage:
         """Raises TooManyPassedBy, and InvalidListCursor."""
         start = parse_list_cursor(request.cursor, by_change=False)
-        return _page(request, self._by_names(request, start), self._notes.read())
+        return page_of(request, self._by_names(request, start), self.notes.read())
 
     def _by_names(
         self, request: ListRequest, start: ListStart | None
@@ -127,7 +131,8 @@ class ThreadLists:
                 raise TooManyPassedBy
 
 
-def _page(request: ListRequest, candidates: Candidates, noted: NotedNow) -> ThreadPage:
+def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> ThreadPage:
+    """The first candidates that the filter matches."""
     limit, provider = page_limit(request.limit), request.filter.default_provider
     rows: list[tuple[ListKey, StoredThread]] = []
     more = False

@@ -181,7 +181,7 @@ def _last_model(fd: int) -> tuple[str | None, str | None]:
         begin, end = tail.rfind(b"\n", 0, at) + 1, tail.find(b"\n", at)
         settings = _settings(tail[begin : end if end >= 0 else len(tail)])
         if settings is not None:
-            model, effort = settings.get("model"), settings.get("effort")
+            model, effort = settings.get("model"), settings.get("further_effort") or settings.get("effort")
             return model if isinstance(model, str) else None, effort if isinstance(effort, str) else None
         at = begin
     return None, None

@@ -15,6 +15,7 @@ import anyio
 from app_server.core.approvals.consent import Rights
 from app_server.core.exec.command import ExecResult, Stream
 from app_server.core.exec.output import HeadTail
+from app_server.core.exec.process_usage import ProcessUsage
 from app_server.core.exec.pty import SESSION_CAP, PtySession
 from app_server.core.tools.events import BegunItem, TurnEvents
 from app_server.core.tools.output_events import OutputDeltas, decode, finished_command
@@ -50,6 +51,8 @@ class Terminal:
     begun: BegunItem | None = field(init=False, default=None)
     """Set while the item continues and the call that opened it has ended."""
     end_told: bool = field(init=False, default=False)
+    last_usage: ProcessUsage | None = field(init=False, default=None)
+    """As it was when somebody last looked at it."""
     output: HeadTail = field(init=False, default_factory=lambda: HeadTail(SESSION_CAP))
     """All its output, for its end event."""
     deltas: OutputDeltas = field(init=False)

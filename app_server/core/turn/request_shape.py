@@ -10,7 +10,7 @@ from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.model.request_settings import RequestSettings
 from app_server.core.turn.settings import Settings, Turn
-from protocol.policy import TurnMode
+from protocol.policy import TurnMode, known_effort
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.rollout import TurnContextItem
@@ -82,6 +82,7 @@ def base_instructions(family: ModelFamily) -> str:
 
 def context_line(turn: Turn) -> TurnContextItem:
     settings = turn.settings
+    effort = known_effort(settings.effort)
     return TurnContextItem(
         cwd=settings.cwd,
         approval_policy=settings.approval_policy,
@@ -89,7 +90,8 @@ def context_line(turn: Turn) -> TurnContextItem:
         permission_profile=settings.permission_profile,
         sandbox_policy=settings.sandbox_policy,
         model=settings.model,
-        effort=settings.effort,
+        effort=effort,
+        further_effort=None if effort == settings.effort else settings.effort,
         summary=settings.summary,
         mode=None if settings.mode.kind is TurnMode.DEFAULT else settings.mode.kind,
         mode_instructions=settings.mode.instructions,

@@ -14,7 +14,6 @@ from protocol.base import Json
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
-    ReasoningEffort,
     ReasoningSummary,
     SandboxPolicy,
     TurnMode,
@@ -56,7 +55,7 @@ class SettingsChange:
     """Comes with a sandbox policy that was chosen by this name."""
     mode: ModeSettings | Literal[Unset.UNSET] = UNSET
     model: str | Literal[Unset.UNSET] = UNSET
-    effort: ReasoningEffort | Literal[Unset.UNSET] | None = UNSET
+    effort: str | Literal[Unset.UNSET] | None = UNSET
     summary: ReasoningSummary | Literal[Unset.UNSET] = UNSET
 
 
@@ -77,7 +76,8 @@ class Settings:
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
     model: str
-    effort: ReasoningEffort | None
+    effort: str | None
+    """Of `ReasoningEffort`, or another word that the provider is to understand."""
     summary: ReasoningSummary
     granular: QuestionKinds | None = None
     permission_profile: str | None = None

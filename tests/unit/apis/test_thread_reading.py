@@ -118,6 +118,7 @@ def test_routes(tmp_path: Path) -> None:
     served = {each.method for each in reading_routes(reader(tmp_path))}
     assert served == {
         "thread/list",
+        "thread/search",
         "thread/read",
         "thread/turns/list",
         "thread/items/list",

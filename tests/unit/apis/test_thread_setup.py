@@ -226,7 +226,7 @@ async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
         Any,
         SimpleNamespace(
             config=source(tmp_path),
-            accounts=AccountServices(auth(tmp_path, None), cast(Any, None)),
+            accounts=AccountServices(auth(tmp_path, None), cast(Any, None), cast(Any, None)),
             engine=OneMore(),
             conversations=None,
         ),

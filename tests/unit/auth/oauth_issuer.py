@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import anyio
 import anyio.to_thread
 
+from app_server.core.auth.authorize import code_challenge
 from protocol.base import Json
 
 NOW = 1_800_000_000.0
@@ -49,6 +50,12 @@ class ScriptedIssuer:
             200,
             {"id_token": id_token(), "access_token": "access-2", "refresh_token": "refresh-2"},
         )
+        self.device: tuple[int, Json] = (
+            200,
+            {"device_auth_id": "device-1", "user_code": "ABCD-1234", "interval": "0.01"},
+        )
+        self.device_polls: list[tuple[int, Json]] = []
+        """Answers to the first questions; then the user has agreed."""
         self.gate = Event()
         """Token answers wait for it; open unless a test closes it."""
         self.gate.set()
@@ -69,6 +76,14 @@ class ScriptedIssuer:
         self.gate.wait(10)
         if path == "/oauth/revoke":
             return 200, {}
+        if path.endswith("/deviceauth/usercode"):
+            return self.device
+        if path.endswith("/deviceauth/token"):
+            if self.device_polls:
+                return self.device_polls.pop(0)
+            self.challenge = self.challenge or code_challenge("the-verifier")
+            granted = {"authorization_code": "the-code", "code_verifier": "the-verifier"}
+            return 200, {**granted, "code_challenge": self.challenge}
         match fields.get("grant_type"):
             case "authorization_code":
                 digest = hashlib.sha256(fields["code_verifier"].encode()).digest()

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import struct
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import anyio
 import pytest
 
-from app_server.core.client_files import watching
-from app_server.core.client_files.inotify import InotifyEvent, parse_events
+from app_server.core.client_files import path_snapshot, watching
+from app_server.core.client_files.inotify import Inotify, InotifyEvent, parse_events
 from app_server.core.client_files.opening import FileRefused
+from app_server.core.client_files.path_snapshot import changed_paths, take_snapshot
 from app_server.core.client_files.watching import FileWatcher
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify"),
-]
+pytestmark = pytest.mark.anyio
+needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
+
+
+def exhausted() -> Inotify:
+    """The user has no instance left."""
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.fixture(params=[pytest.param("inotify", marks=needs_inotify), "polling"], autouse=True)
+def _source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test with inotify and without."""
+    if request.param == "polling":
+        monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(watching, "POLL_REST", 0.0)
+        monkeypatch.setattr(watching, "Inotify", exhausted)
 
 
 @pytest.fixture
@@ -163,6 +179,79 @@ async def test_watches_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with pytest.raises(FileRefused, match="characters"):
             await files.watch("x" * 2000, str(tmp_path))
         await watch(files, "x", tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
+async def test_the_paths_for_which_no_watch_is_left_are_polled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "Inotify", Inotify)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
+    add, left = Inotify.add, [2]
+
+    def limited(self: Inotify, directory: str) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return add(self, directory)
+
+    monkeypatch.setattr(Inotify, "add", limited)
+    folder, other = tmp_path / "d", tmp_path / "e"
+    folder.mkdir()
+    other.mkdir()
+    async with watcher() as (files, heard):
+        await watch(files, "noticed", folder)
+        await watch(files, "polled", other)
+        for _ in range(2):
+            (folder / "f").write_text("x")
+            await heard.of("noticed", folder / "f")
+            (other / "f").write_text("x")
+            await heard.of("polled", other / "f")
+        # One that moves away needs a watch for its new place, and is polled from then on.
+        folder.rename(tmp_path / "gone")
+        await heard.of("noticed", folder)
+        folder.mkdir()
+        await heard.of("noticed", folder)
+        (folder / "g").touch()
+        await heard.of("noticed", folder / "g")
+
+
+async def test_a_path_that_cannot_be_watched_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> Inotify:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(watching, "Inotify", refuse)
+    async with watcher() as (files, _):
+        for _ in range(2):
+            with pytest.raises(PermissionError):
+                await files.watch("w", str(tmp_path))
+
+
+def test_a_large_directory_changes_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_snapshot, "MAX_NAMES", 2)
+    path = str(tmp_path)
+    seen = [take_snapshot(path)]
+    for n in range(4):
+        (tmp_path / f"f{n}").touch()
+        os.utime(path, ns=(n, n))
+        seen.append(take_snapshot(path))
+    told = [changed_paths(path, before, now) for before, now in pairwise(seen)]
+    assert told == [{f"{path}/f0"}, {f"{path}/f1"}, {path}, {path}]
+
+
+def test_a_look_without_a_free_descriptor_says_nothing_of_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f").touch()
+    before = take_snapshot(str(tmp_path))
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert take_snapshot(str(tmp_path), before) == before
 
 
 def test_events_are_parsed() -> None:

@@ -200,7 +200,7 @@ def test_the_request_beats_the_command_line_for_effort(tmp_path: Path) -> None:
         CliOverrides(settings=(("model_reasoning_effort", "high"),)),
         RequestOverrides(settings={"model_reasoning_effort": "low"}),
     )
-    assert config.model.effort is ReasoningEffort.LOW
+    assert config.model.effort == ReasoningEffort.LOW
 
 
 def test_switches_that_are_written_in_an_old_way_are_named(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_is_saved_is_shown_as_written(tmp_path: Path) -> None:
     )
     saved = load_saved_config(tmp_path)
     assert (saved.model, saved.profile) == ("m", "work")
-    assert saved.model_reasoning_effort is ReasoningEffort.HIGH
+    assert saved.model_reasoning_effort == ReasoningEffort.HIGH
     assert saved.model_reasoning_summary is ReasoningSummary.DETAILED
     assert saved.model_verbosity is Verbosity.LOW
     assert (saved.approval_policy, saved.sandbox_mode) == (AskForApproval.NEVER, SandboxMode.READ_ONLY)

@@ -55,9 +55,9 @@ async def overridden(raw: dict[str, Any]) -> Settings:
 
 
 async def test_an_effort_of_null_is_the_models_default_and_none_at_all_changes_nothing() -> None:
-    assert (await overridden({"model": "n"})).effort is ReasoningEffort.HIGH
+    assert (await overridden({"model": "n"})).effort == ReasoningEffort.HIGH
     assert (await overridden({"effort": None})).effort is None
-    assert (await overridden({"effort": "low"})).effort is ReasoningEffort.LOW
+    assert (await overridden({"effort": "low"})).effort == ReasoningEffort.LOW
 
 
 async def test_null_leaves_every_other_setting() -> None:
@@ -79,6 +79,6 @@ async def test_a_user_turn_always_says_which_effort_it_wants() -> None:
     assert (actor.state.settings.effort, actor.state.settings.model) == (None, "n")
     op = UserTurnOp.model_validate({**turn, "effort": "low"})
     await perform(cast(Any, actor), PendingOperation("2", op, "t"))
-    assert actor.state.settings.effort is ReasoningEffort.LOW
+    assert actor.state.settings.effort == ReasoningEffort.LOW
     assert [submission.id for submission in actor.tasks.active.postponed] == ["1", "2"]
     assert [(each.model, each.effort) for each in actor.told] == [("n", None), ("n", ReasoningEffort.LOW)]

@@ -8,7 +8,7 @@ from dataclasses import field
 import anyio
 
 from app_server.apis.acp.browser import open_browser
-from app_server.apis.acp.client import API_KEY, CHATGPT, auth_methods, initialize_fields, parse_client
+from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields, parse_client
 from app_server.apis.acp.errors import invalid_params, login_needed
 from app_server.apis.acp.sessions import Sessions
 from app_server.apis.handshake import Handshake
@@ -76,7 +76,8 @@ def accept(context: LoginContext, params: Mapping[str, Json]) -> None:
 
 async def authenticate(context: LoginContext, params: AuthenticateRequest) -> AuthenticateResponse:
     """Answered once the login is done; at once where nothing is missing."""
-    if params.method_id not in (API_KEY, CHATGPT):
+    offered = [method["id"] for method in auth_methods(context.config.environment, needs_login=True)]
+    if params.method_id not in offered:
         raise invalid_params(f"unknown method of authentication: {params.method_id[:100]}", "methodId")
     if not await context.lacks_login():
         return AuthenticateResponse()

@@ -21,6 +21,7 @@ from app_server.core.rollout.rollout_errors import ArchiveRefused
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
+from protocol.policy import known_effort
 from protocol.records import dataclass
 from protocol.v1.conversation import (
     ArchiveConversationParams,
@@ -62,7 +63,7 @@ async def new_conversation(
     return NewConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,
-        reasoning_effort=opened.effort,
+        reasoning_effort=known_effort(opened.effort),
         rollout_path=str(live.rollout_path),
     )
 
@@ -108,7 +109,7 @@ async def _notify_configured(
     notification = SessionConfiguredNotification(
         session_id=opened.conversation_id,
         model=opened.model,
-        reasoning_effort=opened.effort,
+        reasoning_effort=known_effort(opened.effort),
         history_log_id=log_id,
         history_entry_count=count,
         initial_messages=opened.initial_messages,

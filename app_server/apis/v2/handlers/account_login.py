@@ -30,6 +30,7 @@ from protocol.v2.account import (
     CancelLoginAccountResponse,
     CancelLoginAccountStatus,
     ChatgptDeviceCodeLoginAccountParams,
+    ChatgptDeviceCodeLoginAccountResponse,
     ChatgptLoginAccountParams,
     ChatgptLoginAccountResponse,
     LoginAccountParams,
@@ -76,7 +77,7 @@ async def account_login_start(
             case ChatgptLoginAccountParams():
                 return await _open_browser_login(context)
             case ChatgptDeviceCodeLoginAccountParams():
-                raise account_error("a login with a device code is not supported; use `chatgpt` or `apiKey`")
+                return await _open_device_login(context)
             case _:
                 assert_never(params.root)
     except AuthError as error:
@@ -127,3 +128,18 @@ async def _open_browser_login(context: LoginContext) -> HandlerResult[LoginAccou
 
     started = ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
     return HandlerResult(LoginAccountResponse(started), wait_for_browser)
+
+
+async def _open_device_login(context: LoginContext) -> HandlerResult[LoginAccountResponse]:
+    login = await context.logins.open_device()
+
+    def ended(outcome: LoginOutcome) -> None:
+        context.completed(outcome, AuthMethod.CHATGPT, login.id)
+
+    async def wait_for_user() -> None:
+        context.logins.await_in_background(login, ended)
+
+    started = ChatgptDeviceCodeLoginAccountResponse(
+        login_id=login.id, verification_url=login.flow.verification_url, user_code=login.flow.user_code
+    )
+    return HandlerResult(LoginAccountResponse(started), wait_for_user)

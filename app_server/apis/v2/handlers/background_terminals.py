@@ -6,6 +6,8 @@ What they print and how they end is told as it comes, whoever ends them.
 from __future__ import annotations
 
 from app_server.apis.v2.handlers.threads import ThreadContext, loaded
+from app_server.core.threads import run_in_thread
+from app_server.core.tools.terminal_usage import TerminalUsage, look_at_terminals
 from app_server.core.tools.terminals import Terminal
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.v2.thread_work import (
@@ -30,8 +32,12 @@ async def terminals_list(
     rest = [each for each in live.session.terminals.running_on() if each.number > after]
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
     adapter = context.loaded.adapter(live)
+    usages = await run_in_thread(look_at_terminals, page, abandon_on_cancel=True)
     return ThreadBackgroundTerminalsListResponse(
-        data=tuple(_shown(each, adapter.item_id(each.turn_id, each.item.id)) for each in page),
+        data=tuple(
+            _shown(each, adapter.item_id(each.turn_id, each.item.id), usage)
+            for each, usage in zip(page, usages, strict=True)
+        ),
         next_cursor=str(page[-1].number) if len(page) < len(rest) else None,
     )
 
@@ -51,9 +57,15 @@ async def terminals_clean(
     return ThreadBackgroundTerminalsCleanResponse()
 
 
-def _shown(terminal: Terminal, item_id: str) -> ThreadBackgroundTerminal:
+def _shown(terminal: Terminal, item_id: str, usage: TerminalUsage | None) -> ThreadBackgroundTerminal:
     return ThreadBackgroundTerminal.model_construct(
-        item_id=item_id, process_id=str(terminal.number), command=terminal.line, cwd=terminal.cwd
+        item_id=item_id,
+        process_id=str(terminal.number),
+        command=terminal.line,
+        cwd=terminal.cwd,
+        os_pid=None if usage is None else usage.pid,
+        cpu_percent=None if usage is None else usage.cpu_percent,
+        rss_kb=None if usage is None else usage.rss_kb,
     )
 
 

@@ -6,7 +6,7 @@ long as it takes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,11 +17,11 @@ from app_server.apis.v2.positions import page_by_position
 from app_server.apis.v2.thread_ids import parse_thread_id, thread_not_found
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
-from app_server.core.config.types import Config, McpHttpTransport
+from app_server.core.config.types import Config, McpServerConfig
 from app_server.core.mcp.client_access import call_tool, read_resource, running, server_statuses
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.rpc.errors import RpcError, internal_error, invalid_request
+from app_server.rpc.errors import RpcError, internal_error
 from protocol.records import dataclass
 from protocol.table import NoParams
 from protocol.v2.mcp import (
@@ -29,8 +29,6 @@ from protocol.v2.mcp import (
     ListMcpServerStatusResponse,
     McpResourceReadParams,
     McpResourceReadResponse,
-    McpServerOauthLoginParams,
-    McpServerOauthLoginResponse,
     McpServerRefreshResponse,
     McpServerStatusDetail,
     McpServerToolCallParams,
@@ -60,11 +58,12 @@ class McpContext:
         async with running(alone) as manager:
             yield manager
 
+    def configured(self, thread_id: str | None) -> Mapping[str, McpServerConfig]:
+        """Those of the thread, or else those of the configuration."""
+        return self.config.load().mcp_servers if thread_id is None else self.of_thread(thread_id).configs
+
     def names(self, thread_id: str | None) -> list[str]:
-        configured = (
-            self.config.load().mcp_servers if thread_id is None else self.of_thread(thread_id).configs
-        )
-        return sorted(configured)
+        return sorted(self.configured(thread_id))
 
     def _thread(self, thread_id: str) -> LiveConversation:
         live = self.conversations.find(parse_thread_id(thread_id))
@@ -120,24 +119,6 @@ async def config_mcp_server_reload(context: McpContext, params: NoParams) -> Mcp
     for each, config in zip(live, configs, strict=True):
         each.session.servers.reload(config.mcp_servers)
     return McpServerRefreshResponse()
-
-
-async def mcp_server_oauth_login(
-    context: McpContext, params: McpServerOauthLoginParams
-) -> McpServerOauthLoginResponse:
-    """Refused, with what can be done instead."""
-    server = context.config.load().mcp_servers.get(params.name)
-    if server is None:
-        message = f"No MCP server named '{params.name[:200]}' found."
-        raise invalid_request(message, "mcp_server_not_found", "name")
-    if not isinstance(server.transport, McpHttpTransport):
-        message = "OAuth login is only supported for streamable HTTP servers."
-        raise invalid_request(message, "unsupported", "name")
-    raise invalid_request(
-        "OAuth logins are not supported; name a variable that holds a token in "
-        f"`mcp_servers.{params.name}.bearer_token_env_var`.",
-        "unsupported",
-    )
 
 
 def _failed(failure: McpFailure) -> RpcError:

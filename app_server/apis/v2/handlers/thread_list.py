@@ -47,7 +47,7 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
     request = ListRequest(
         filter=ThreadFilter(
-            sources=frozenset(s for kind in params.source_kinds or INTERACTIVE for s in SOURCES[kind]),
+            sources=list_sources(params.source_kinds),
             default_provider=(provider := context.config.load().provider.id),
             providers=frozenset((provider,) if params.model_providers is None else params.model_providers)
             or None,
@@ -74,14 +74,21 @@ async def thread_list(context: ReadingContext, params: ThreadListParams) -> Hand
     )
 
     async def read_ahead() -> None:
-        if page.next_cursor is not None and not context.lists.reads_ahead:
-            await _read_ahead(context.lists)
+        if page.next_cursor is not None:
+            await read_lists_ahead(context.lists)
 
     return HandlerResult(response, read_ahead)
 
 
-async def _read_ahead(lists: ThreadLists) -> None:
-    """Whoever looks at a long list will search in it."""
+def list_sources(kinds: tuple[ThreadSourceKind, ...] | None) -> frozenset[str]:
+    """The stored sources of these kinds, or of the usual ones."""
+    return frozenset(source for kind in kinds or INTERACTIVE for source in SOURCES[kind])
+
+
+async def read_lists_ahead(lists: ThreadLists) -> None:
+    """Whoever looks at a long list will search in it. Returns at once where this goes on already."""
+    if lists.reads_ahead:
+        return
     lists.reads_ahead = True
     try:
         while True:

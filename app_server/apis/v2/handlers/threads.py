@@ -45,7 +45,7 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
-from protocol.policy import SandboxPolicy, WorkspaceWrite
+from protocol.policy import MAX_EFFORT_LENGTH, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
 from protocol.v2.notifications import (
     THREAD_GOAL_UPDATED,
@@ -181,6 +181,10 @@ async def _reopen(
     return live, turns
 
 
+ASKS = "approval_policy"
+"""The setting, and the beginning of its parts."""
+
+
 def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
     """What the request leaves open is as it was in the thread's last turn."""
     last = last_turn_context(path)
@@ -191,7 +195,9 @@ def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
     if sandbox is None and "sandbox_mode" not in settings:
         sandbox, profile = last.sandbox_policy.mode, last.permission_profile
         settings |= _workspace_settings(last.sandbox_policy)
-    asks_as_before = given.approval_policy is None
+    if given.model is None and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
+        settings.setdefault("model_reasoning_effort", last.chosen_effort)
+    asks_as_before = given.approval_policy is None and not any(key.startswith(ASKS) for key in settings)
     return replace(
         given,
         settings=settings,
@@ -258,7 +264,7 @@ def in_force(live: LiveConversation) -> dict[str, object]:
         "active_permission_profile": active_profile(settings.permission_profile),
         "approvals_reviewer": ApprovalsReviewer.USER,
         "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
-        "reasoning_effort": spelling.shown_effort(settings.effort),
+        "reasoning_effort": settings.effort,
         "instruction_sources": live.session.facts.instruction_sources,
         "runtime_workspace_roots": (settings.cwd,),
     }

@@ -256,10 +256,10 @@ def test_no_sandbox_gives_more_than_was_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("word", "effort"),
-    [("none", "none"), ("high", "high"), ("xhigh", "high"), ("ultra", "high"), ("a lot", None)],
+    [("none", "none"), ("high", "high"), ("xhigh", "high"), ("ultra", "high"), ("a lot", None), (None, None)],
 )
-def test_efforts(word: str, effort: str | None) -> None:
-    assert spelling.shown_effort(spelling.reasoning_effort(word)) == effort
+def test_efforts_in_words_of_the_conversation_api(word: str | None, effort: str | None) -> None:
+    assert engine.known_effort(word) == effort
 
 
 # --- input

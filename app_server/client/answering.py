@@ -1,0 +1,116 @@
+"""Answers the requests of the server: each is handled by a task of its own, so that no handler delays another.
+
+Every request is answered: what nobody handles is declined, an unknown one refused. When the server withdraws a
+request, its handler is cancelled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from pydantic import ValidationError
+
+from app_server.client.approval_requests import ApprovalReply, ApprovalRequest, parse_request, reply_of
+from app_server.client.failures import HandlerFailed
+from app_server.rpc.errors import RpcError
+from protocol.base import Json
+from protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, RequestId
+from protocol.validation import describe_validation_error, unknown_method
+
+log = logging.getLogger(__name__)
+
+MOST_OPEN = 256
+"""Requests that may be open at once; the server is told to decline the others."""
+
+METHOD_NOT_FOUND = -32601
+
+ApprovalAnswer: TypeAlias = ApprovalReply | bool | None
+"""What a handler returns: a method's return value of the request; True to accept; False or None to decline."""
+
+ApprovalHandler: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaitable[ApprovalAnswer]]
+"""A coroutine function runs in the event loop; a plain function in a worker thread, where it may wait for a person."""
+
+
+class Responder(Protocol):
+    """Sends the answers."""
+
+    def respond(self, id: RequestId, result: Json) -> None: ...
+
+    def refuse(self, id: RequestId, error: RpcError) -> None: ...
+
+
+class RequestAnswerer:
+    """Runs handlers."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._open: dict[RequestId, anyio.CancelScope] = {}
+
+    def answer(
+        self,
+        asked: tuple[RequestId, str, Json],
+        responder: Responder,
+        handler: ApprovalHandler | None,
+        item: object,
+        failed: Callable[[HandlerFailed], None],
+    ) -> None:
+        """Starts a task that answers. `failed` receives a handler's exception."""
+        id, method, params = asked
+        try:
+            request = parse_request(method, params, item)
+        except ValidationError as error:
+            what = describe_validation_error(error)[0]
+            responder.refuse(id, RpcError(INVALID_PARAMS, f"{method}: {what}"))
+            return
+        if request is None:
+            responder.refuse(id, RpcError(METHOD_NOT_FOUND, unknown_method(method)))
+        elif len(self._open) >= MOST_OPEN:
+            responder.refuse(id, RpcError(OVERLOADED, f"{len(self._open)} requests are open already"))
+        elif handler is None:
+            responder.respond(id, request.decline().result)
+        else:
+            self._open[id] = anyio.CancelScope()
+            self._group.start_soon(self._handle, id, request, responder, handler, failed)
+
+    async def _handle(
+        self,
+        id: RequestId,
+        request: ApprovalRequest,
+        responder: Responder,
+        handler: ApprovalHandler,
+        failed: Callable[[HandlerFailed], None],
+    ) -> None:
+        with self._open[id]:
+            try:
+                reply = reply_of(request, await call_handler(handler, request))
+            except Exception as error:
+                log.exception("the handler of a %s failed; it is declined", type(request).__name__)
+                reply = request.decline()
+                failure = HandlerFailed(f"on_approval failed for a {type(request).__name__}: {error!r}")
+                failure.__cause__ = error
+                failed(failure)
+            finally:
+                self._open.pop(id, None)
+            responder.respond(id, reply.result)
+
+    def withdraw(self, id: RequestId) -> None:
+        """The request needs no answer any more."""
+        if (scope := self._open.get(id)) is not None:
+            scope.cancel()
+
+
+async def call_handler(handler: ApprovalHandler, request: ApprovalRequest) -> ApprovalAnswer:
+    answer: ApprovalAnswer | Awaitable[ApprovalAnswer]
+    in_this_loop: bool = inspect.iscoroutinefunction(handler)
+    if in_this_loop:
+        answer = handler(request)
+    else:
+        # Abandoned if the request is withdrawn: a thread that waits for a person cannot be ended.
+        answer = await anyio.to_thread.run_sync(handler, request, abandon_on_cancel=True)
+    return await answer if isinstance(answer, Awaitable) else answer

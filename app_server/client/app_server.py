@@ -1,0 +1,195 @@
+"""`AppServer`: one server with its threads, in a process of its own or behind any other connector."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar, Unpack
+
+import anyio
+
+from app_server import __version__
+from app_server.client.answering import ApprovalHandler, RequestAnswerer
+from app_server.client.connection import ServerConnection
+from app_server.client.event_queue import EventQueue
+from app_server.client.event_stream import EventSubscription
+from app_server.client.events import ServerEvent
+from app_server.client.failures import ServerEnded
+from app_server.client.feeds import ServerFeeds
+from app_server.client.link import Connector
+from app_server.client.options import ListOptions, OpenOptions, StartOptions, as_parameters
+from app_server.client.subprocess_link import OWN_COMMAND, SubprocessConnector
+from app_server.client.thread_handle import ThreadHandle
+from protocol.base import Json, WireModel
+from protocol.names import INITIALIZED
+from protocol.table import ClientRequest
+from protocol.v2.initialize import ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse
+from protocol.v2.models import ListedModel, ModelListParams
+from protocol.v2.setup_methods import INITIALIZE, MODEL_LIST
+from protocol.v2.thread import Thread
+from protocol.v2.thread_methods import THREAD_LIST, THREAD_RESUME, THREAD_START
+from protocol.v2.thread_open import OpenedThread, ThreadResumeParams, ThreadStartParams
+from protocol.v2.thread_store import ThreadListParams
+
+P = TypeVar("P", bound=WireModel)
+R = TypeVar("R", bound=WireModel)
+Opened = TypeVar("Opened", bound=OpenedThread)
+
+STARTS_WITHIN = 60.0
+"""Seconds for a server to answer its first request; it takes a fraction of one."""
+
+CLOSES_WITHIN = 5.0
+"""Seconds for a server to end after its input has ended; then its connector ends it."""
+
+
+class AppServer:
+    """A server that is connected. `info` is what it said about itself."""
+
+    def __init__(self, connection: ServerConnection, feeds: ServerFeeds, info: InitializeResponse) -> None:
+        """Use `spawn` or `connect`."""
+        self._connection, self._feeds, self.info = connection, feeds, info
+
+    # --- connecting
+    @classmethod
+    @asynccontextmanager
+    async def spawn(
+        cls,
+        command: Sequence[str] = OWN_COMMAND,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        on_stderr: Callable[[str], None] | None = None,
+        on_exit: Callable[[int], None] | None = None,
+        on_approval: ApprovalHandler | None = None,
+        client: ClientInfo | None = None,
+    ) -> AsyncIterator[AppServer]:
+        """A server in a process of its own, until the block is left. Without a command it is this installation's.
+
+        `environment` None: that of this process. `on_stderr` receives every line that the server logs, `on_exit` its
+        exit status. `on_approval` answers what the server asks, for threads without a handler of their own; without one
+        everything is declined.
+        Raises ServerEnded if the server cannot be started.
+        """
+        connector = SubprocessConnector(
+            command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
+        )
+        async with cls.connect(connector, on_approval=on_approval, client=client) as server:
+            yield server
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        connector: Connector,
+        *,
+        on_approval: ApprovalHandler | None = None,
+        client: ClientInfo | None = None,
+    ) -> AsyncIterator[AppServer]:
+        """A server behind any connector; `app_server.in_process.InProcessConnector` has it in this process."""
+        failure: BaseException | None = None
+        async with connector.open() as link, anyio.create_task_group() as group:
+            feeds = ServerFeeds(RequestAnswerer(group), on_approval)
+            connection = ServerConnection(link, feeds)
+            feeds.answer_with(connection)
+            group.start_soon(connection.read, name="reader")
+            group.start_soon(connection.write, name="writer")
+            try:
+                yield cls(connection, feeds, await _initialize(connection, client))
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:
+                failure = error  # raised outside of the group, which would put it into an exception group
+            finally:
+                with anyio.move_on_after(CLOSES_WITHIN, shield=True):
+                    await connection.close()
+                group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    # --- threads
+    async def start_thread(
+        self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
+    ) -> ThreadHandle:
+        """A new thread. What is not given comes from the server's configuration."""
+        params = ThreadStartParams.model_validate(as_parameters(options))
+        return await self._open(THREAD_START, params, on_approval)
+
+    async def resume_thread(
+        self,
+        thread_id: str,
+        *,
+        on_approval: ApprovalHandler | None = None,
+        turns: bool = False,
+        **options: Unpack[OpenOptions],
+    ) -> ThreadHandle:
+        """A stored thread, or one that is open already. With `turns`, `handle.opened.thread.turns` has its history.
+
+        Requests that are still open are asked again.
+        """
+        given = {**as_parameters(options), "thread_id": thread_id, "exclude_turns": not turns}
+        return await self._open(THREAD_RESUME, ThreadResumeParams.model_validate(given), on_approval)
+
+    async def _open(
+        self, row: ClientRequest[P, Opened], params: P, on_approval: ApprovalHandler | None
+    ) -> ThreadHandle:
+        made: list[ThreadHandle] = []
+
+        def opened(response: Opened) -> None:
+            made.append(ThreadHandle(self._connection, self._feeds, response, on_approval))
+
+        await self._connection.request(row, params, received=opened)
+        return made[0]
+
+    async def threads(self, **options: Unpack[ListOptions]) -> AsyncIterator[Thread]:
+        """Stored threads, the newest first unless told otherwise, fetched page by page."""
+        given = as_parameters(options)
+        given |= {name: given.pop(old) for old, name in _LIST_NAMES.items() if old in given}
+        params = ThreadListParams.model_validate(given)
+        while True:
+            page = await self._connection.request(THREAD_LIST, params)
+            for thread in page.data:
+                yield thread
+            if page.next_cursor is None:
+                return
+            params = params.model_copy(update={"cursor": page.next_cursor})
+
+    # --- everything else
+    async def models(self, *, provider: str | None = None, hidden: bool = False) -> tuple[ListedModel, ...]:
+        """The models that can be chosen."""
+        found: list[ListedModel] = []
+        params = ModelListParams(model_provider=provider, include_hidden=hidden)
+        while True:
+            page = await self._connection.request(MODEL_LIST, params)
+            found += page.data
+            if page.next_cursor is None:
+                return tuple(found)
+            params = params.model_copy(update={"cursor": page.next_cursor})
+
+    def events(self) -> EventSubscription[ServerEvent]:
+        """All notifications from now on, of every thread and of none: warnings, the account, skills, watched files."""
+        queue = EventQueue()
+        self._feeds.subscribe(queue)
+        return EventSubscription(queue, self._feeds.unsubscribe)
+
+    async def request(self, row: ClientRequest[P, R], params: P) -> R:
+        """Any method of the protocol, by its row in `protocol.v2`. Fields that are not set are not sent."""
+        return await self._connection.request(row, params)
+
+    async def request_raw(self, method: str, params: Json = None) -> Json:
+        """Any method by its name, with plain JSON."""
+        return await self._connection.request_raw(method, params)
+
+
+_LIST_NAMES = {"search": "search_term", "page_size": "limit"}
+
+
+async def _initialize(connection: ServerConnection, client: ClientInfo | None) -> InitializeResponse:
+    info = client or ClientInfo(name="app-server-client", version=__version__)
+    capabilities = InitializeCapabilities(experimental_api=True)
+    params = InitializeParams(client_info=info, capabilities=capabilities)
+    with anyio.move_on_after(STARTS_WITHIN):
+        response = await connection.request(INITIALIZE, params)
+        connection.notify(INITIALIZED)
+        return response
+    raise ServerEnded(f"the server did not answer within {STARTS_WITHIN:g} s")

@@ -1,0 +1,339 @@
+"""What the server asks the client, one class for each kind of request, each with the answers that it can have.
+
+Pure. An `on_approval` handler gets one of these and returns what one of its methods returned, or True or False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from protocol.base import Json, WireModel
+from protocol.records import dataclass
+from protocol.v2.approval import (
+    AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
+    CommandExecutionApprovalDecision,
+    CommandExecutionRequestApprovalParams,
+    CommandExecutionRequestApprovalResponse,
+    ExecpolicyAmendment,
+    FileChangeApprovalDecision,
+    FileChangeRequestApprovalParams,
+    FileChangeRequestApprovalResponse,
+)
+from protocol.v2.item_parts import (
+    DynamicToolCallOutputContentItem,
+    FileUpdateChange,
+    InputTextDynamicToolCallOutputContentItem,
+)
+from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
+from protocol.v2.methods import (
+    ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
+    ITEM_FILE_CHANGE_REQUEST_APPROVAL,
+    ITEM_PERMISSIONS_REQUEST_APPROVAL,
+    ITEM_TOOL_CALL,
+    ITEM_TOOL_REQUEST_USER_INPUT,
+    MCP_SERVER_ELICITATION_REQUEST,
+)
+from protocol.v2.permission import (
+    GrantedPermissionProfile,
+    PermissionGrantScope,
+    PermissionsRequestApprovalParams,
+    PermissionsRequestApprovalResponse,
+)
+from protocol.v2.question import (
+    DynamicToolCallParams,
+    DynamicToolCallResponse,
+    FormElicitation,
+    McpServerElicitation,
+    McpServerElicitationAction,
+    McpServerElicitationRequestParams,
+    McpServerElicitationRequestResponse,
+    ToolRequestUserInputAnswer,
+    ToolRequestUserInputParams,
+    ToolRequestUserInputQuestion,
+    ToolRequestUserInputResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalReply:
+    """The answer to a request of the server; the methods of the requests make it."""
+
+    result: WireModel
+
+
+@dataclass(frozen=True, slots=True)
+class CommandApprovalRequest:
+    """May a command run? `command` is one line, quoted for a shell; `item` is the command as it was started."""
+
+    params: CommandExecutionRequestApprovalParams
+    item: CommandExecutionThreadItem | None = None
+
+    @property
+    def thread_id(self) -> str:
+        return self.params.thread_id
+
+    @property
+    def command(self) -> str:
+        return self.params.command or (self.item.command if self.item else "")
+
+    @property
+    def cwd(self) -> str | None:
+        return self.params.cwd or (self.item.cwd if self.item else None)
+
+    @property
+    def reason(self) -> str | None:
+        return self.params.reason
+
+    @property
+    def proposed_rule(self) -> tuple[str, ...] | None:
+        """The first words of the commands that `accept_with_rule` would allow."""
+        return self.params.proposed_execpolicy_amendment
+
+    def accept(self) -> ApprovalReply:
+        return self._decided(FileChangeApprovalDecision.ACCEPT)
+
+    def accept_for_thread(self) -> ApprovalReply:
+        """Accept, and do not ask for the same again in this thread."""
+        return self._decided(FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
+
+    def accept_with_rule(self) -> ApprovalReply:
+        """Accept, and store the proposed rule. Raises ValueError where none was proposed."""
+        if not self.proposed_rule:
+            raise ValueError("the server proposed no rule for this command")
+        amendment = ExecpolicyAmendment(execpolicy_amendment=self.proposed_rule)
+        return self._decided(
+            AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision(
+                accept_with_execpolicy_amendment=amendment
+            )
+        )
+
+    def decline(self) -> ApprovalReply:
+        """Not this command; the turn goes on."""
+        return self._decided(FileChangeApprovalDecision.DECLINE)
+
+    def cancel(self) -> ApprovalReply:
+        """Not this command, and the turn ends."""
+        return self._decided(FileChangeApprovalDecision.CANCEL)
+
+    def _decided(self, decision: CommandExecutionApprovalDecision) -> ApprovalReply:
+        return ApprovalReply(CommandExecutionRequestApprovalResponse(decision=decision))
+
+
+@dataclass(frozen=True, slots=True)
+class PatchApprovalRequest:
+    """May files change? `item` is the patch as it was started."""
+
+    params: FileChangeRequestApprovalParams
+    item: FileChangeThreadItem | None = None
+
+    @property
+    def thread_id(self) -> str:
+        return self.params.thread_id
+
+    @property
+    def changes(self) -> tuple[FileUpdateChange, ...]:
+        return self.item.changes if self.item else ()
+
+    @property
+    def reason(self) -> str | None:
+        return self.params.reason
+
+    def accept(self) -> ApprovalReply:
+        return self._decided(FileChangeApprovalDecision.ACCEPT)
+
+    def accept_for_thread(self) -> ApprovalReply:
+        """Accept, and do not ask for the same again in this thread."""
+        return self._decided(FileChangeApprovalDecision.ACCEPT_FOR_SESSION)
+
+    def decline(self) -> ApprovalReply:
+        """Not this patch; the turn goes on."""
+        return self._decided(FileChangeApprovalDecision.DECLINE)
+
+    def cancel(self) -> ApprovalReply:
+        """Not this patch, and the turn ends."""
+        return self._decided(FileChangeApprovalDecision.CANCEL)
+
+    def _decided(self, decision: FileChangeApprovalDecision) -> ApprovalReply:
+        return ApprovalReply(FileChangeRequestApprovalResponse(decision=decision))
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionsApprovalRequest:
+    """May a turn have more than its sandbox gives? `params.permissions` says what."""
+
+    params: PermissionsRequestApprovalParams
+
+    @property
+    def thread_id(self) -> str:
+        return self.params.thread_id
+
+    @property
+    def reason(self) -> str | None:
+        return self.params.reason
+
+    def accept(self) -> ApprovalReply:
+        """Grant all of it for this turn."""
+        return self._granted(PermissionGrantScope.TURN)
+
+    def accept_for_thread(self) -> ApprovalReply:
+        return self._granted(PermissionGrantScope.SESSION)
+
+    def decline(self) -> ApprovalReply:
+        nothing = GrantedPermissionProfile()
+        return ApprovalReply(PermissionsRequestApprovalResponse(permissions=nothing))
+
+    def _granted(self, scope: PermissionGrantScope) -> ApprovalReply:
+        asked = self.params.permissions
+        granted = GrantedPermissionProfile(network=asked.network, file_system=asked.file_system)
+        return ApprovalReply(PermissionsRequestApprovalResponse(permissions=granted, scope=scope))
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuestionsRequest:
+    """The model asks the user."""
+
+    params: ToolRequestUserInputParams
+
+    @property
+    def thread_id(self) -> str:
+        return self.params.thread_id
+
+    @property
+    def questions(self) -> tuple[ToolRequestUserInputQuestion, ...]:
+        return self.params.questions
+
+    def answer(self, answers: Mapping[str, str | Sequence[str]]) -> ApprovalReply:
+        """The answers by the ids of the questions: a label of an option, or free text; several as a sequence."""
+        given = {
+            id: ToolRequestUserInputAnswer(answers=(text,) if isinstance(text, str) else tuple(text))
+            for id, text in answers.items()
+        }
+        return ApprovalReply(ToolRequestUserInputResponse(answers=given))
+
+    def decline(self) -> ApprovalReply:
+        return self.answer({})
+
+
+@dataclass(frozen=True, slots=True)
+class McpElicitationRequest:
+    """An MCP server asks the user for values or to visit a page, or one of its tools wants to run."""
+
+    params: McpServerElicitation
+
+    @property
+    def thread_id(self) -> str:
+        return self.params.thread_id
+
+    @property
+    def message(self) -> str:
+        return self.params.message
+
+    @property
+    def schema(self) -> Json:
+        """The JSON Schema of the values that are asked for; None for a page to visit."""
+        return self.params.requested_schema if isinstance(self.params, FormElicitation) else None
+
+    def accept(self, content: Json = None) -> ApprovalReply:
+        """`content` are the values, by the schema."""
+        return self._acted(McpServerElicitationAction.ACCEPT, content)
+
+    def decline(self) -> ApprovalReply:
+        return self._acted(McpServerElicitationAction.DECLINE)
+
+    def cancel(self) -> ApprovalReply:
+        return self._acted(McpServerElicitationAction.CANCEL)
+
+    def _acted(self, action: McpServerElicitationAction, content: Json = None) -> ApprovalReply:
+        return ApprovalReply(McpServerElicitationRequestResponse(action=action, content=content))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientToolRequest:
+    """The model calls a tool of the client (`dynamic_tools` of a thread)."""
+
+    params: DynamicToolCallParams
+
+    @property
+    def thread_id(self) -> str:
+        return self.params.thread_id
+
+    @property
+    def tool(self) -> str:
+        return self.params.tool
+
+    @property
+    def arguments(self) -> Json:
+        return self.params.arguments
+
+    def succeed(self, *content: str | DynamicToolCallOutputContentItem) -> ApprovalReply:
+        """The result for the model: texts and images."""
+        return self._ended(content, success=True)
+
+    def fail(self, reason: str) -> ApprovalReply:
+        return self._ended((reason,), success=False)
+
+    def decline(self) -> ApprovalReply:
+        return self.fail(f"the client does not run the tool {self.tool}")
+
+    def _ended(
+        self, content: Sequence[str | DynamicToolCallOutputContentItem], *, success: bool
+    ) -> ApprovalReply:
+        items = tuple(
+            InputTextDynamicToolCallOutputContentItem(text=each) if isinstance(each, str) else each
+            for each in content
+        )
+        return ApprovalReply(DynamicToolCallResponse(content_items=items, success=success))
+
+
+ApprovalRequest: TypeAlias = (
+    CommandApprovalRequest
+    | PatchApprovalRequest
+    | PermissionsApprovalRequest
+    | UserQuestionsRequest
+    | McpElicitationRequest
+    | ClientToolRequest
+)
+"""Everything that the server asks."""
+
+
+def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | None:
+    """None for a method that is not known. `item` is the one that the request names, as far as it is known.
+
+    Raises pydantic's ValidationError.
+    """
+    match method:
+        case ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL.method:
+            command = CommandExecutionRequestApprovalParams.model_validate(params)
+            return CommandApprovalRequest(
+                command, item if isinstance(item, CommandExecutionThreadItem) else None
+            )
+        case ITEM_FILE_CHANGE_REQUEST_APPROVAL.method:
+            patch = FileChangeRequestApprovalParams.model_validate(params)
+            return PatchApprovalRequest(patch, item if isinstance(item, FileChangeThreadItem) else None)
+        case ITEM_PERMISSIONS_REQUEST_APPROVAL.method:
+            return PermissionsApprovalRequest(PermissionsRequestApprovalParams.model_validate(params))
+        case ITEM_TOOL_REQUEST_USER_INPUT.method:
+            return UserQuestionsRequest(ToolRequestUserInputParams.model_validate(params))
+        case MCP_SERVER_ELICITATION_REQUEST.method:
+            return McpElicitationRequest(McpServerElicitationRequestParams.model_validate(params).root)
+        case ITEM_TOOL_CALL.method:
+            return ClientToolRequest(DynamicToolCallParams.model_validate(params))
+        case _:
+            return None
+
+
+def reply_of(request: ApprovalRequest, answer: object) -> ApprovalReply:
+    """The reply that a handler's return value stands for. Raises TypeError where it stands for none."""
+    match answer:
+        case ApprovalReply():
+            return answer
+        case None | False:
+            return request.decline()
+        case True if not isinstance(request, UserQuestionsRequest | ClientToolRequest):
+            return request.accept()
+        case _:
+            expected = "what a method of the request returns, or True or False"
+            raise TypeError(
+                f"the handler returned {answer!r} for a {type(request).__name__}; expected {expected}"
+            )

@@ -1,0 +1,246 @@
+"""The client's half of JSON-RPC: requests with their answers, and what the server sends by itself.
+
+One task reads and never waits for anybody: answers settle requests, everything else goes to the `Receiver`. One task
+writes (`rpc.outgoing`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import field
+from typing import Protocol, TypeVar
+
+import anyio
+from pydantic import ValidationError
+
+from app_server.client.failures import AppServerError, RequestRefused, ServerEnded, UnexpectedAnswer
+from app_server.client.link import ServerLink
+from app_server.rpc.errors import RpcError
+from app_server.rpc.outgoing import Outgoing
+from app_server.transport.contract import TransportClosed
+from app_server.transport.framing import Oversized
+from protocol.base import Json, WireModel
+from protocol.jsonrpc import (
+    ErrorAnswer,
+    Message,
+    Notification,
+    ParseError,
+    Request,
+    RequestId,
+    Response,
+    dump_notification,
+    dump_request,
+    parse_message,
+)
+from protocol.records import dataclass
+from protocol.table import ClientRequest
+from protocol.validation import describe_validation_error
+
+log = logging.getLogger(__name__)
+
+P = TypeVar("P", bound=WireModel)
+R = TypeVar("R", bound=WireModel)
+
+UNSENT_BYTES = 1 << 20
+"""Above this, requests wait before they are sent."""
+
+LINES_AT_ONCE = 64
+"""Lines that are read before other tasks run."""
+
+
+class Receiver(Protocol):
+    """Takes what the server sends by itself. No method waits or raises."""
+
+    def notified(self, method: str, params: Json) -> None: ...
+
+    def asked(self, id: RequestId, method: str, params: Json) -> None:
+        """A request of the server. Whoever takes it answers it."""
+        ...
+
+    def ended(self, error: ServerEnded) -> None: ...
+
+
+@dataclass(slots=True)
+class SentRequest:
+    """A request without an answer yet."""
+
+    method: str
+    on_result: Callable[[Json], None]
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    error: AppServerError | None = None
+
+
+class ServerConnection:
+    """One open connection. `read` and `write` run for as long as it lives."""
+
+    def __init__(self, link: ServerLink, receiver: Receiver) -> None:
+        self._link, self._receiver = link, receiver
+        self._outgoing = Outgoing(link.write, UNSENT_BYTES)
+        self._next_id = 0
+        self._sent: dict[RequestId, SentRequest] = {}
+        self._error: ServerEnded | None = None
+        self._ended = anyio.Event()
+
+    # --- requests
+    async def request(
+        self,
+        row: ClientRequest[P, R],
+        params: P,
+        *,
+        received: Callable[[R], None] | None = None,
+        late: Callable[[R], None] | None = None,
+    ) -> R:
+        """The result. Raises RequestRefused, ServerEnded, UnexpectedAnswer.
+
+        `received` is called as soon as the answer is read, before anything that the server sent after it. `late` is
+        called with an answer that this method cannot return, because its caller was cancelled. Neither may wait.
+        """
+        results: list[R] = []
+        abandoned = False
+
+        def on_result(raw: Json) -> None:
+            try:
+                result = row.result.model_validate(raw)
+            except ValidationError as error:
+                where = describe_validation_error(error)[0]
+                raise UnexpectedAnswer(f"{row.method}: unexpected answer: {where}") from error
+            if abandoned:
+                if late is not None:
+                    late(result)
+                return
+            results.append(result)
+            if received is not None:
+                received(result)
+
+        try:
+            await self._exchange(row.method, chosen_fields(params), on_result)
+        except BaseException:
+            abandoned = True
+            if results and late is not None:
+                late(results[0])  # the answer and the cancellation came at the same time
+            raise
+        return results[0]
+
+    async def request_raw(self, method: str, params: Json = None) -> Json:
+        """The result of a method that need not be known here, as plain JSON. Raises RequestRefused, ServerEnded."""
+        results: list[Json] = []
+        await self._exchange(method, params, results.append)
+        return results[0]
+
+    async def _exchange(self, method: str, params: Json, on_result: Callable[[Json], None]) -> None:
+        await self._outgoing.wait_for_capacity()
+        sent = self._send(method, params, on_result)
+        await sent.answered.wait()
+        if sent.error is not None:
+            raise sent.error
+
+    def _send(self, method: str, params: Json, on_result: Callable[[Json], None]) -> SentRequest:
+        if self._error is not None:
+            raise self._error
+        id = self._next_id
+        self._next_id += 1
+        sent = self._sent[id] = SentRequest(method, on_result)
+        self._outgoing.send(dump_request(id, method, _dumped(params)))
+        return sent
+
+    def send_and_forget(self, method: str, params: Json) -> None:
+        """A request whose answer nobody waits for; nothing happens if the server is gone."""
+        if self._error is None:
+            self._send(method, params, lambda _: None)
+
+    def notify(self, method: str) -> None:
+        self._outgoing.send(dump_notification(method))
+
+    def respond(self, id: RequestId, result: WireModel) -> None:
+        self._outgoing.respond(id, result.to_json())
+
+    def refuse(self, id: RequestId, error: RpcError) -> None:
+        self._outgoing.fail(id, error)
+
+    # --- the two tasks
+    async def read(self) -> None:
+        """Until the server closes its end."""
+        try:
+            async for batch in self._link.lines():
+                for number, line in enumerate(batch, 1):
+                    self._receive(line)
+                    if number % LINES_AT_ONCE == 0:
+                        await anyio.lowlevel.checkpoint()
+        finally:
+            with anyio.CancelScope(shield=True):
+                self._end(await self._link.cause_of_end())
+
+    async def write(self) -> None:
+        try:
+            await self._outgoing.write_queued()
+        except TransportClosed:
+            self._outgoing.close()  # the reader finds out why
+
+    async def close(self) -> None:
+        """End the server's input, after everything that was sent; returns once the server has closed its output."""
+        await self._outgoing.finish()
+        await self._link.close()
+        await self._ended.wait()
+
+    def _end(self, cause: str) -> None:
+        self._error = ServerEnded(cause)
+        self._outgoing.close()
+        for sent in self._sent.values():
+            sent.error = self._error
+            sent.answered.set()
+        self._sent.clear()
+        self._receiver.ended(self._error)
+        self._ended.set()
+
+    def _receive(self, line: bytes | Oversized) -> None:
+        if isinstance(line, Oversized):
+            log.warning("the server sent a line of %d bytes, which is over the limit", line.size)
+            return
+        if not line or line.isspace():
+            return
+        try:
+            self._dispatch(parse_message(line))
+        except ParseError as error:
+            log.warning("the server sent a line that is no message: %s", error.message)
+
+    def _dispatch(self, message: Message) -> None:
+        match message:
+            case Notification(method, params):
+                self._receiver.notified(method, params)
+            case Request(id, method, params):
+                self._receiver.asked(id, method, params)
+            case Response(id, result):
+                self._settle(id, lambda sent: sent.on_result(result))
+            case ErrorAnswer(id, code, text, data):
+
+                def refuse(sent: SentRequest) -> None:
+                    sent.error = RequestRefused(sent.method, code, text, data)
+
+                self._settle(id, refuse)
+
+    def _settle(self, id: RequestId, answer: Callable[[SentRequest], None]) -> None:
+        sent = self._sent.pop(id, None)
+        if sent is None:
+            log.info("the server answered a request that is not open: id %s", id)
+            return
+        try:
+            answer(sent)
+        except AppServerError as error:
+            sent.error = error
+        sent.answered.set()
+
+
+def chosen_fields(params: WireModel) -> Json:
+    """The parameters as JSON, without those that the caller left to the server."""
+    value = params.to_value()
+    if not isinstance(value, dict) or params.__pydantic_root_model__:
+        return value
+    fields, chosen = type(params).model_fields, params.model_fields_set
+    names = {field.alias or name for name, field in fields.items() if name in chosen}
+    return {name: each for name, each in value.items() if name in names}
+
+
+def _dumped(params: Json) -> bytes | None:
+    return None if params is None else json.dumps(params, separators=(",", ":")).encode()

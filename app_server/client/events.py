@@ -1,0 +1,171 @@
+"""What a stream yields: the notifications of the protocol as models, and all others as they came.
+
+Pure. The classes are those of `protocol.v2`; this module only chooses and joins them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from pydantic import ValidationError
+
+from protocol.base import Json, WireModel
+from protocol.records import dataclass
+from protocol.v2.errors import ErrorNotification, WarningNotification
+from protocol.v2.item_events import (
+    AgentMessageDeltaNotification,
+    CommandExecutionOutputDeltaNotification,
+    ContextCompactedNotification,
+    FileChangeOutputDeltaNotification,
+    FileChangePatchUpdatedNotification,
+    ItemCompletedNotification,
+    ItemStartedNotification,
+    McpToolCallProgressNotification,
+    PlanDeltaNotification,
+    ReasoningSummaryPartAddedNotification,
+    ReasoningSummaryTextDeltaNotification,
+    ReasoningTextDeltaNotification,
+    ServerRequestResolvedNotification,
+    TerminalInteractionNotification,
+)
+from protocol.v2.methods import TABLE
+from protocol.v2.settings import ThreadSettingsUpdatedNotification
+from protocol.v2.thread_events import (
+    ThreadArchivedNotification,
+    ThreadClosedNotification,
+    ThreadDeletedNotification,
+    ThreadGoalClearedNotification,
+    ThreadGoalUpdatedNotification,
+    ThreadNameUpdatedNotification,
+    ThreadRevertedNotification,
+    ThreadStartedNotification,
+    ThreadStatusChangedNotification,
+    ThreadTokenUsageUpdatedNotification,
+    ThreadUnarchivedNotification,
+)
+from protocol.v2.turn import (
+    TurnCompletedNotification,
+    TurnDiffUpdatedNotification,
+    TurnPlanUpdatedNotification,
+    TurnStartedNotification,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RawNotification:
+    """A notification that this version of the library does not know, with its parameters as JSON."""
+
+    method: str
+    params: Json
+
+
+@dataclass(frozen=True, slots=True)
+class DeltasDropped:
+    """The stream was read too slowly, and so many deltas were left out here. `item/completed` has the whole item."""
+
+    count: int
+
+
+Delta: TypeAlias = (
+    AgentMessageDeltaNotification
+    | PlanDeltaNotification
+    | ReasoningSummaryTextDeltaNotification
+    | ReasoningTextDeltaNotification
+    | CommandExecutionOutputDeltaNotification
+    | FileChangeOutputDeltaNotification
+)
+"""A piece of text of an item."""
+
+DELTAS = (
+    AgentMessageDeltaNotification,
+    PlanDeltaNotification,
+    ReasoningSummaryTextDeltaNotification,
+    ReasoningTextDeltaNotification,
+    CommandExecutionOutputDeltaNotification,
+    FileChangeOutputDeltaNotification,
+)
+
+ThreadEvent: TypeAlias = (
+    Delta
+    | ItemStartedNotification
+    | ItemCompletedNotification
+    | ReasoningSummaryPartAddedNotification
+    | FileChangePatchUpdatedNotification
+    | TerminalInteractionNotification
+    | McpToolCallProgressNotification
+    | ServerRequestResolvedNotification
+    | TurnStartedNotification
+    | TurnCompletedNotification
+    | TurnDiffUpdatedNotification
+    | TurnPlanUpdatedNotification
+    | ContextCompactedNotification
+    | ErrorNotification
+    | WarningNotification
+    | ThreadStartedNotification
+    | ThreadStatusChangedNotification
+    | ThreadTokenUsageUpdatedNotification
+    | ThreadSettingsUpdatedNotification
+    | ThreadNameUpdatedNotification
+    | ThreadGoalUpdatedNotification
+    | ThreadGoalClearedNotification
+    | ThreadArchivedNotification
+    | ThreadUnarchivedNotification
+    | ThreadRevertedNotification
+    | ThreadClosedNotification
+    | ThreadDeletedNotification
+    | RawNotification
+    | DeltasDropped
+)
+"""Everything that a stream of a thread or of a turn yields."""
+
+ServerEvent: TypeAlias = WireModel | RawNotification | DeltasDropped
+"""A notification that concerns no single thread: warnings, the account, skills, watched files, searches."""
+
+
+def parse_event(method: str, params: Json) -> ServerEvent:
+    """A model where the method and the shape are known, else the notification as it came."""
+    row = TABLE.server_notifications.get(method)
+    if row is None:
+        return RawNotification(method, params)
+    try:
+        event: WireModel = row.params.model_validate(params)
+    except ValidationError:
+        return RawNotification(method, params)
+    return event
+
+
+def thread_of(params: Json) -> str | None:
+    """The id of the thread that a notification or a request concerns."""
+    match params:
+        case {"threadId": str(id)} | {"thread": {"id": str(id)}}:
+            return id
+        case _:
+            return None
+
+
+def turn_of(event: object) -> str | None:
+    """The id of the turn that an event belongs to."""
+    match event:
+        case TurnStartedNotification(turn=turn) | TurnCompletedNotification(turn=turn):
+            return turn.id
+        case RawNotification(params={"turnId": str(id)}):
+            return id
+        case WireModel():
+            named = vars(event).get("turn_id")
+            return named if isinstance(named, str) else None
+        case _:
+            return None
+
+
+def continues(first: Delta, second: Delta) -> bool:
+    """Whether the second is the next piece of the same text."""
+    return type(first) is type(second) and _place(first) == _place(second)
+
+
+def joined(first: Delta, pieces: list[str]) -> Delta:
+    """One delta in place of several that continue one another."""
+    return first if len(pieces) == 1 else first.model_copy(update={"delta": "".join(pieces)})
+
+
+def _place(delta: Delta) -> tuple[object, ...]:
+    return tuple(value for name, value in vars(delta).items() if name != "delta")

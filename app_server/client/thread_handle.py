@@ -1,0 +1,201 @@
+"""A thread that this client has open: turns, what they may ask, and changes to the thread itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar, Unpack, overload
+
+from pydantic import BaseModel
+
+from app_server.client.answering import ApprovalHandler
+from app_server.client.connection import ServerConnection, chosen_fields
+from app_server.client.event_queue import EventQueue
+from app_server.client.event_stream import EventSubscription, TurnStream
+from app_server.client.events import ThreadEvent
+from app_server.client.feeds import ServerFeeds
+from app_server.client.options import ForkOptions, TurnOptions, as_parameters
+from app_server.client.output_schema import OutputModel, parsed_json
+from app_server.client.prompt import Prompt, parts_of
+from app_server.client.turn_handle import TurnHandle
+from app_server.client.turn_progress import TurnResult
+from protocol.base import Json
+from protocol.v2.thread import Thread
+from protocol.v2.thread_edit import ThreadArchiveParams, ThreadSetNameParams
+from protocol.v2.thread_methods import (
+    THREAD_ARCHIVE,
+    THREAD_COMPACT_START,
+    THREAD_FORK,
+    THREAD_NAME_SET,
+    THREAD_READ,
+    THREAD_UNSUBSCRIBE,
+)
+from protocol.v2.thread_open import (
+    OpenedThread,
+    ThreadForkParams,
+    ThreadForkResponse,
+    ThreadUnsubscribeParams,
+)
+from protocol.v2.thread_store import ThreadReadParams
+from protocol.v2.thread_work import ThreadCompactStartParams
+from protocol.v2.turn import TurnInterruptParams, TurnStartParams, TurnStartResponse, TurnSteerParams
+from protocol.v2.turn_methods import TURN_INTERRUPT, TURN_START, TURN_STEER
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class ThreadHandle:
+    """An open thread. `opened` has the settings that it was opened with."""
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        feeds: ServerFeeds,
+        opened: OpenedThread,
+        on_approval: ApprovalHandler | None,
+    ) -> None:
+        """Made while the answer that opened the thread is received, so that no event is missed."""
+        self._connection, self._feeds, self.opened = connection, feeds, opened
+        self._feed = feeds.open(opened.thread.id, on_approval)
+
+    @property
+    def id(self) -> str:
+        return self.opened.thread.id
+
+    # --- turns
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[TurnOptions]
+    ) -> TurnResult[None]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: type[M], **options: Unpack[TurnOptions]
+    ) -> TurnResult[M]: ...
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: Mapping[str, Json], **options: Unpack[TurnOptions]
+    ) -> TurnResult[Json]: ...
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[M] | Mapping[str, Json] | None = None,
+        **options: Unpack[TurnOptions],
+    ) -> TurnResult[M] | TurnResult[Json] | TurnResult[None]:
+        """One whole turn. A failed turn is a result, too. Cancelling this interrupts the turn.
+
+        `output`: a pydantic model or a JSON Schema that the final message has to match; `result.output` is the
+        instance. Raises ServerEnded, RequestRefused, HandlerFailed.
+        """
+        expected = None if output is None or isinstance(output, Mapping) else OutputModel(output)
+        schema = expected.schema() if expected is not None else output
+        if schema is not None:
+            options["output_schema"] = schema
+        result = await _whole(await self._begin(prompt, options, None))
+        if expected is not None:
+            return expected.parsed(result)
+        return result if output is None else parsed_json(result)
+
+    def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> TurnStream:
+        """One turn as its events, from `turn/started` to `turn/completed`: `async for event in thread.stream("…")`."""
+        return TurnStream(lambda queue: self._begin(prompt, options, queue))
+
+    async def start_turn(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> TurnHandle:
+        """Begin a turn without waiting for it. Its events are among those of `events()`.
+
+        While a turn runs, the prompt joins that turn.
+        """
+        return await self._begin(prompt, options, None)
+
+    async def _begin(self, prompt: Prompt, options: TurnOptions, queue: EventQueue | None) -> TurnHandle:
+        given = {**as_parameters(options), "thread_id": self.id, "input": parts_of(prompt)}
+        params = TurnStartParams.model_validate(given)
+        made: list[TurnHandle] = []
+
+        def begun(response: TurnStartResponse) -> None:
+            progress = self._feed.follow(response.turn.id, queue)
+            made.append(TurnHandle(self._connection, self.id, progress))
+
+        def unwanted(response: TurnStartResponse) -> None:
+            end = TurnInterruptParams(thread_id=self.id, turn_id=response.turn.id)
+            self._connection.send_and_forget(TURN_INTERRUPT.method, chosen_fields(end))
+
+        await self._connection.request(TURN_START, params, received=begun, late=unwanted)
+        return made[0]
+
+    def turn(self, turn_id: str) -> TurnHandle:
+        """A turn that runs already: one that `resume_thread` found, or that the server began by itself.
+
+        Its result has the items from now on.
+        """
+        return TurnHandle(self._connection, self.id, self._feed.follow(turn_id))
+
+    def events(self) -> EventSubscription[ThreadEvent]:
+        """All events of the thread from now on, of every turn, until the stream or the thread is closed."""
+        queue = EventQueue()
+        self._feed.subscribe(queue)
+        return EventSubscription(queue, self._feed.unsubscribe)
+
+    async def steer(self, prompt: Prompt) -> None:
+        """Say something to the turn that runs. Raises RequestRefused if none does."""
+        params = TurnSteerParams(
+            thread_id=self.id,
+            input=parts_of(prompt),
+            expected_turn_id=self._feed.running_turn or "",
+        )
+        await self._connection.request(TURN_STEER, params)
+
+    async def interrupt(self) -> None:
+        """End the turn that runs, if there is one."""
+        if (turn_id := self._feed.running_turn) is not None:
+            await self.turn(turn_id).interrupt()
+
+    # --- the thread itself
+    async def fork(
+        self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
+    ) -> ThreadHandle:
+        """A thread that begins as a copy of this one."""
+        params = ThreadForkParams.model_validate(
+            {**as_parameters(options), "thread_id": self.id, "exclude_turns": True}
+        )
+        made: list[ThreadHandle] = []
+
+        def opened(response: ThreadForkResponse) -> None:
+            handler = on_approval or self._feed.on_approval
+            made.append(ThreadHandle(self._connection, self._feeds, response, handler))
+
+        await self._connection.request(THREAD_FORK, params, received=opened)
+        return made[0]
+
+    async def compact(self) -> TurnResult[None]:
+        """Replace the model's history by a summary, which is a turn of its own. Cancelling this interrupts it."""
+        coming = self._feed.next_turn()
+        await self._connection.request(THREAD_COMPACT_START, ThreadCompactStartParams(thread_id=self.id))
+        progress = await coming.wait()
+        return await _whole(TurnHandle(self._connection, self.id, progress))
+
+    async def read(self, *, turns: bool = True) -> Thread:
+        """The thread as it is stored, with its turns."""
+        params = ThreadReadParams(thread_id=self.id, include_turns=turns)
+        return (await self._connection.request(THREAD_READ, params)).thread
+
+    async def set_name(self, name: str) -> None:
+        await self._connection.request(THREAD_NAME_SET, ThreadSetNameParams(thread_id=self.id, name=name))
+
+    async def archive(self) -> None:
+        """End the thread and take it out of the list."""
+        await self._connection.request(THREAD_ARCHIVE, ThreadArchiveParams(thread_id=self.id))
+        self._feeds.drop(self.id)
+
+    async def close(self) -> None:
+        """Receive nothing more of the thread. It stays stored; a turn of it goes on."""
+        await self._connection.request(THREAD_UNSUBSCRIBE, ThreadUnsubscribeParams(thread_id=self.id))
+        self._feeds.drop(self.id)
+
+
+async def _whole(turn: TurnHandle) -> TurnResult[None]:
+    """The result of a turn that ends with its caller."""
+    try:
+        return await turn.result()
+    except BaseException:
+        await turn.abandon()
+        raise

@@ -1,0 +1,78 @@
+"""What the user and the agent said in a stored conversation, as one text for a search, and the words around a match.
+
+Output of commands, tool calls and reasoning are not searched. Turns that were taken back are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.head import request_in
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.turn_lines import counting_lines, turn_line
+
+SEARCHED_CHARACTERS: Final = 256 * 1024
+"""Of one conversation; what was said later is not found."""
+BEFORE, AFTER = 48, 96
+"""Characters of a snippet around a match."""
+_MESSAGE: Final = b'_message"'
+
+
+def read_message_text(path: Path) -> str:
+    """The messages in their order, a line end between two. Raises `RolloutUnreadable`."""
+    try:
+        fd = open_for_reading(path)
+        try:
+            return _messages(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+    except ValueError:
+        raise RolloutUnreadable("the path cannot be one of a file") from None
+
+
+def snippet(text: str, term: str) -> str | None:
+    """The words around the first place where `text` has `term`, in whatever case; None where it is nowhere."""
+    wanted = term.casefold()
+    folded = text.casefold()
+    at = folded.find(wanted)
+    if at < 0:
+        return None
+    begin, end = at, at + len(wanted)
+    if len(folded) != len(text):
+        begin, end = _place(text, begin), _place(text, end)
+    first, last = max(0, begin - BEFORE), min(len(text), end + AFTER)
+    words = " ".join(text[first:last].split())
+    return f"{'…' if first > 0 else ''}{words}{'…' if last < len(text) else ''}"
+
+
+def _messages(fd: int) -> str:
+    said, length = list[str](), 0
+    for raw in counting_lines(fd):
+        if _MESSAGE not in raw.data or (line := turn_line(raw)) is None:
+            continue
+        match line:
+            case (_, "event_msg", {"type": "user_message", "message": str(words)}):
+                said.append(request_in(words))
+            case (_, "event_msg", {"type": "agent_message", "message": str(words)}):
+                said.append(words)
+            case _:
+                continue
+        length += len(said[-1]) + 1
+        if length >= SEARCHED_CHARACTERS:
+            break
+    return "\n".join(said)[:SEARCHED_CHARACTERS]
+
+
+def _place(text: str, folded_place: int) -> int:
+    """Where a place in `text.casefold()` is in `text`: some characters fold to several."""
+    folded = 0
+    for place, character in enumerate(text):
+        if folded >= folded_place:
+            return place
+        folded += len(character.casefold())
+    return len(text)

@@ -1,0 +1,99 @@
+"""The server in this process, as a connector for the client library (`app_server.client`): no subprocess, no pipes.
+
+A composition root of its own: it reads the environment and the working directory where they are not given. Commands
+still run in processes of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from app_server.core.config.types import CliOverrides
+from app_server.limits import limits_of
+from app_server.server import ServerSettings, serve
+from app_server.startup.launch import server_home, working_directory
+from app_server.transport.framing import Oversized
+from app_server.transport.memory import MemoryTransport, memory_pair
+from protocol.records import dataclass
+
+log = logging.getLogger(__name__)
+
+UNREAD_WRITES = 16
+"""Writes of one side that the other has not read; then the writer waits."""
+
+ENDS_WITHIN = 5.0
+"""Seconds for the server to store everything after its client has left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcessConnector:
+    """`AppServer.connect(InProcessConnector())` serves the user's own home with the process's environment."""
+
+    home: Path | None = None
+    """Where settings, logins and threads are; None: `$CODEX_HOME`, or `.codex` in the user's home."""
+    cwd: Path | None = None
+    environment: Mapping[str, str] | None = None
+    overrides: CliOverrides = CliOverrides()
+    """What the command line would set."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[MemoryLink]:
+        server_end, client_end = memory_pair(buffered=UNREAD_WRITES)
+        link = MemoryLink(client_end)
+        async with anyio.create_task_group() as group:
+            group.start_soon(link.serve, server_end, self._settings(), name="server")
+            try:
+                yield link
+            finally:
+                await link.close()
+                with anyio.move_on_after(ENDS_WITHIN, shield=True):
+                    await link.ended.wait()
+                group.cancel_scope.cancel()
+
+    def _settings(self) -> ServerSettings:
+        environment = dict(os.environ if self.environment is None else self.environment)
+        return ServerSettings(
+            home=self.home or server_home(environment),
+            cwd=self.cwd or working_directory(),
+            environment=environment,
+            cli=self.overrides,
+            limits=limits_of(environment),
+        )
+
+
+class MemoryLink:
+    """The client's end, and the server behind it (`app_server.client.link.ServerLink`)."""
+
+    def __init__(self, end: MemoryTransport) -> None:
+        self._end = end
+        self._cause = "the server has ended"
+        self.ended = anyio.Event()
+
+    async def serve(self, server_end: MemoryTransport, settings: ServerSettings) -> None:
+        """The server until its client leaves. Its failure ends the connection and not the program."""
+        try:
+            await serve(server_end, settings)
+        except Exception as error:
+            log.exception("the server in this process failed")
+            self._cause = f"the server failed: {error!r}"
+        finally:
+            server_end.close()
+            self.ended.set()
+
+    def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        return self._end.lines()
+
+    async def write(self, data: bytes) -> None:
+        await self._end.write(data)
+
+    async def close(self) -> None:
+        self._end.close()
+
+    async def cause_of_end(self) -> str:
+        return self._cause

@@ -1,0 +1,13 @@
+local command = vim.api.nvim_create_user_command
+
+command("AppServer", function()
+  require("app_server").start()
+end, { desc = "Begin a thread in this directory" })
+
+command("AppServerResume", function(options)
+  require("app_server").resume(options.args)
+end, { nargs = 1, desc = "Go on with a stored thread, by its id" })
+
+command("AppServerSay", function(options)
+  require("app_server").say(options.args)
+end, { nargs = "+", desc = "Say something to the agent" })

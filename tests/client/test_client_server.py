@@ -1,0 +1,159 @@
+"""The server as a whole: threads that are listed, resumed, forked, compacted; and servers that end badly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from app_server.client import (
+    AppServer,
+    RequestRefused,
+    ServerEnded,
+    ServerLink,
+    SubprocessConnector,
+)
+from app_server.client.subprocess_link import ProcessLink
+from protocol.v2.initialize import ClientInfo
+from protocol.v2.items import AgentMessageThreadItem
+from tests.support.library import MakeLibraryWorld, serving_model
+from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_threads_are_listed_by_pages_and_found_by_a_text(library: MakeLibraryWorld) -> None:
+    async with library(*(reply(says("ok")) for _ in range(3))) as w:
+        made = []
+        for name in ("red", "green", "blue"):
+            thread = await w.server.start_thread()
+            await thread.run(f"Paint it {name}.")
+            made.append(thread.id)
+        listed = [thread.id async for thread in w.server.threads(page_size=1, sort_direction="asc")]
+        assert listed == made
+        assert [thread.id async for thread in w.server.threads(search="green")] == [made[1]]
+        assert [thread.id async for thread in w.server.threads(cwd=w.root / "elsewhere")] == []
+        await thread.archive()
+        assert [each.id async for each in w.server.threads(sort_direction="asc")] == made[:2]
+        assert [each.id async for each in w.server.threads(archived=True)] == [thread.id]
+        with pytest.raises(RequestRefused):
+            await thread.run("Too late.")
+
+
+async def test_a_thread_is_shared_forked_and_compacted(library: MakeLibraryWorld) -> None:
+    replies = [reply(says(text)) for text in ("One.", "Two.", "Other two.", "They count.", "Three.")]
+    async with library(*replies) as w:
+        thread = await w.server.start_thread()
+        same = await w.server.resume_thread(thread.id)
+        turn = await thread.start_turn("First.")
+        assert (await same.turn(turn.id).result()).final_message == "One."
+        copy = await thread.fork()
+        assert (await thread.run("Second.")).final_message == "Two."
+        assert (await copy.run("Second, again.")).final_message == "Other two."
+        assert "Second." not in str(w.model.requests[-1].input)
+        assert copy.opened.thread.forked_from_id == thread.id
+        result = await thread.compact()
+        assert result.completed
+        assert "contextCompaction" in [item.type for item in result.items]
+        await thread.run("What did I miss?")
+        assert "They count." in str(w.model.requests[-1].body)
+
+
+async def test_a_thread_is_resumed_by_another_server(library: MakeLibraryWorld) -> None:
+    async with library(reply(says("I am Ada."))) as w:
+        id = (thread := await w.server.start_thread(developer_instructions="You are Ada.")).id
+        await thread.run("Who are you?")
+    async with library(reply(says("Still Ada."))) as w:
+        thread = await w.server.resume_thread(id, turns=True)
+        [turn] = thread.opened.thread.turns
+        assert [item.text for item in turn.items if isinstance(item, AgentMessageThreadItem)] == ["I am Ada."]
+        assert (await thread.run("And now?")).final_message == "Still Ada."
+        assert "I am Ada." in str(w.model.requests[-1].body)
+        assert len((await thread.read()).turns) == 2
+
+
+async def test_a_client_may_say_who_it_is(tmp_path: Path) -> None:
+    bot = ClientInfo(name="bot", version="7")
+    async with in_home(tmp_path) as connector, AppServer.connect(connector, client=bot) as server:
+        assert server.info.user_agent.startswith("bot/")
+        assert [model.model for model in await server.models()]
+
+
+@asynccontextmanager
+async def in_home(root: Path, *replies: Reply) -> AsyncIterator[KnownProcess]:
+    for folder in ("home", "workspace", "user"):
+        (root / folder).mkdir()
+    async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
+        yield KnownProcess(SubprocessConnector(environment=environment, cwd=root / "workspace"))
+
+
+class KnownProcess:
+    """A connector that tells the process of its server."""
+
+    def __init__(self, connector: SubprocessConnector) -> None:
+        self._connector = connector
+        self.pid = 0
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ServerLink]:
+        async with self._connector.open() as link:
+            assert isinstance(link, ProcessLink)
+            self.pid = link.pid
+            yield link
+
+
+@pytest.mark.process
+async def test_a_server_that_is_killed_ends_the_run_with_its_signal(tmp_path: Path) -> None:
+    hold = Hold()
+    replies = (reply(begins_to_say(), word("a"), hold),)
+    async with in_home(tmp_path, *replies) as connector, AppServer.connect(connector) as server:
+        thread = await server.start_thread()
+
+        async def kill() -> None:
+            await hold.reached.wait()
+            os.kill(connector.pid, signal.SIGKILL)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill)
+            with pytest.raises(ServerEnded, match="signal 9"):
+                await thread.run("Go on.")
+        with pytest.raises(ServerEnded):
+            await server.start_thread()
+
+
+STUBBORN = """
+import json, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for line in sys.stdin:
+    id = json.loads(line).get("id")
+    if id is not None:
+        result = {"userAgent": "x/1", "codexHome": "/", "platformFamily": "unix", "platformOs": "linux"}
+        print(json.dumps({"id": id, "result": result}), flush=True)
+print("I stay", file=sys.stderr, flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.process
+async def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("app_server.CLOSES_WITHIN", "subprocess_link.ENDS_WITHIN"):
+        monkeypatch.setattr(f"app_server.client.{name}", 0.1)
+    lines: list[str] = []
+    statuses: list[int] = []
+    command = [sys.executable, "-c", STUBBORN]
+    async with AppServer.spawn(command, on_stderr=lines.append, on_exit=statuses.append):
+        pass
+    assert statuses == [-signal.SIGKILL]
+
+
+async def test_a_command_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ServerEnded, match="cannot start the server"):
+        async with AppServer.spawn([str(tmp_path / "nothing")]):
+            pass

@@ -1,0 +1,149 @@
+"""A world for the client library: a home, a workspace, a scripted model, and a connector to a server in it.
+
+The same scenario runs with the server in a subprocess and in this process. What goes over the wire is recorded, and
+held against the invariants of every conversation when the world ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, TypedDict, Unpack
+
+import anyio
+
+from app_server.client import ApprovalHandler, AppServer, Connector, ServerLink, SubprocessConnector
+from app_server.in_process import InProcessConnector
+from app_server.transport.framing import Oversized
+from app_server.transport.memory import memory_pair
+from protocol.base import Json
+from tests.support.client import Client, Logged
+from tests.support.invariants import violated_invariants
+from tests.support.leftovers import leaks, look
+from tests.support.scripted_model import Reply, ScriptedModel
+from tests.support.transcript import client_lines
+from tests.support.wires import MemoryWire
+from tests.support.world import MARK, PATH, WHOLE_SCENARIO, Plan
+
+Way = Literal["subprocess", "in_process"]
+WAYS: tuple[Way, ...] = ("subprocess", "in_process")
+
+
+@dataclass(slots=True)
+class LibraryWorld:
+    root: Path
+    model: ScriptedModel
+    server: AppServer
+    record: Client
+    """Every message of the connection, in order; it sends none itself."""
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+
+class WorldOptions(TypedDict, total=False):
+    config: Mapping[str, Json]
+    on_approval: ApprovalHandler
+    before: Callable[[Path], None]
+
+
+class MakeLibraryWorld(Protocol):
+    def __call__(
+        self, *replies: Reply, **options: Unpack[WorldOptions]
+    ) -> AbstractAsyncContextManager[LibraryWorld]: ...
+
+
+def library_worlds(root: Path, way: Way) -> MakeLibraryWorld:
+    """Makes worlds in that folder, one after another over the same home."""
+
+    @asynccontextmanager
+    async def world(*replies: Reply, **options: Unpack[WorldOptions]) -> AsyncIterator[LibraryWorld]:
+        for folder in ("home", "workspace", "user"):
+            (root / folder).mkdir(exist_ok=True)
+        if (before := options.get("before")) is not None:
+            before(root)
+        seen = look()
+        model = ScriptedModel(list(replies))
+        with anyio.fail_after(WHOLE_SCENARIO):
+            async with serving_model(model, root, options.get("config", {})) as environment:
+                connector = RecordingConnector(connector_to(way, root, environment))
+                async with AppServer.connect(connector, on_approval=options.get("on_approval")) as server:
+                    yield LibraryWorld(root, model, server, connector.record)
+        rollouts = sorted((root / "home").glob("sessions/**/rollout-*.jsonl"))
+        broken = violated_invariants(connector.record, model.requests, rollouts)
+        broken += await leaks(seen, f"{MARK}={root}")
+        assert not broken, "\n".join([*broken, *client_lines(connector.record.log, root)])
+
+    return world
+
+
+@asynccontextmanager
+async def serving_model(
+    model: ScriptedModel, root: Path, config: Mapping[str, Json]
+) -> AsyncIterator[Mapping[str, str]]:
+    """The model, and the environment of a server that asks it. Exceptions of the block come out as they are."""
+    failure: BaseException | None = None
+    async with model.serving() as url:
+        Plan(root, (), "memory", config, {}, "", {}, False, False).write_config(url)
+        try:
+            yield {
+                "PATH": PATH,
+                "HOME": str(root / "user"),
+                "LANG": "C.UTF-8",
+                "NO_PROXY": "127.0.0.1",
+                "CODEX_HOME": str(root / "home"),
+                MARK: str(root),
+            }
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            failure = error
+    if failure is not None:
+        raise failure
+
+
+class RecordingConnector:
+    """Records what goes over the links that another connector opens."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self.record = Client(MemoryWire(memory_pair()[0]))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ServerLink]:
+        async with self._connector.open() as link:
+            yield RecordedLink(link, self.record)
+
+
+class RecordedLink:
+    def __init__(self, link: ServerLink, record: Client) -> None:
+        self._link, self._record = link, record
+
+    async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        async for batch in self._link.lines():
+            for line in batch:
+                assert isinstance(line, bytes), "the server wrote a line over the limit"
+                self._record.log.append(Logged(False, json.loads(line)))
+            yield batch
+
+    async def write(self, data: bytes) -> None:
+        for line in data.splitlines():
+            self._record.log.append(Logged(True, json.loads(line)))
+        await self._link.write(data)
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def cause_of_end(self) -> str:
+        return await self._link.cause_of_end()
+
+
+def connector_to(way: Way, root: Path, environment: Mapping[str, str]) -> Connector:
+    cwd = root / "workspace"
+    if way == "subprocess":
+        return SubprocessConnector(environment=environment, cwd=cwd)
+    return InProcessConnector(home=root / "home", cwd=cwd, environment=environment)

@@ -1,0 +1,173 @@
+"""An MCP server on loopback that wants a login, and the authorization server that it names. Both remember what they
+were asked. It runs in threads of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+from protocol.base import Json
+
+Answer = tuple[int, Json]
+
+
+class ProtectedMcpServer:
+    def __init__(self) -> None:
+        self.url = ""
+        """Of this machine, without a path."""
+        self.requests: list[tuple[str, Json]] = []
+        self.good_tokens: set[str] = set()
+        self.refresh_tokens: dict[str, str] = {}
+        self.expires_in: Json = 3600
+        self.count = 0
+        self.resource_metadata: Json = None
+        """None: what is right."""
+        self.server_metadata: dict[str, Json] = {}
+        """Over what is right; a None takes the field away."""
+        self.tells_metadata = True
+        """In the challenge of a 401."""
+        self.challenge = ""
+        """Of PKCE, as the browser brought it."""
+        self.overrides: dict[str, Callable[[Json], Answer]] = {}
+        """Answers of paths that a test makes itself."""
+
+    @property
+    def mcp_url(self) -> str:
+        return f"{self.url}/mcp"
+
+    def asked(self, path: str) -> list[Json]:
+        return [fields for asked, fields in self.requests if asked == path]
+
+    def browser(self, authorization_url: str, **over: str) -> str:
+        """Where the user who agrees is sent."""
+        parts = urlsplit(authorization_url)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{self.url}/authorize"
+        assert (query["response_type"], query["code_challenge_method"]) == ("code", "S256")
+        self.challenge = query["code_challenge"]
+        back = {"code": "the-code", "state": query["state"], "iss": self.url} | over
+        return f"{query['redirect_uri']}?{urlencode(back)}"
+
+    def answer(self, method: str, path: str, fields: Json, bearer: str) -> Answer:
+        self.requests.append((path, fields))
+        if path in self.overrides:
+            return self.overrides[path](fields)
+        match path:
+            case "/mcp":
+                return self._mcp(method, fields) if bearer in self.good_tokens else (401, {})
+            case "/.well-known/oauth-protected-resource/mcp" | "/.well-known/oauth-protected-resource":
+                right = {
+                    "resource": self.mcp_url,
+                    "authorization_servers": [self.url],
+                    "scopes_supported": ["read"],
+                }
+                return 200, self.resource_metadata if self.resource_metadata is not None else right
+            case "/.well-known/oauth-authorization-server":
+                return 200, {
+                    key: value for key, value in (self._server() | self.server_metadata).items() if value
+                }
+            case "/register":
+                return 201, {"client_id": "client-1", **fields}
+            case "/token":
+                return self._token(fields)
+            case _:
+                return 404, {}
+
+    def _server(self) -> dict[str, Json]:
+        return {
+            "issuer": self.url,
+            "authorization_endpoint": f"{self.url}/authorize",
+            "token_endpoint": f"{self.url}/token",
+            "registration_endpoint": f"{self.url}/register",
+            "code_challenge_methods_supported": ["S256"],
+        }
+
+    def _token(self, fields: Json) -> Answer:
+        if fields.get("resource") != self.mcp_url or fields.get("client_id") != "client-1":
+            return 400, {"error": "invalid_target"}
+        if fields["grant_type"] == "authorization_code":
+            digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
+            if base64.urlsafe_b64encode(digest).decode().rstrip("=") != self.challenge:
+                return 400, {"error": "invalid_grant"}
+        elif self.refresh_tokens.pop(fields["refresh_token"], None) is None:
+            return 400, {"error": "invalid_grant"}
+        self.count += 1
+        access, refresh = f"secret-access-{self.count}", f"secret-refresh-{self.count}"
+        self.good_tokens = {access}
+        self.refresh_tokens[refresh] = access
+        return 200, {
+            "access_token": access,
+            "token_type": "Bearer",
+            "refresh_token": refresh,
+            "expires_in": self.expires_in,
+        }
+
+    def _mcp(self, method: str, message: Json) -> Answer:
+        if method != "POST" or "id" not in message:
+            return 202 if method == "POST" else 405, None
+        results: dict[str, Json] = {
+            "initialize": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "protected", "version": "1"},
+            },
+            "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "called"}]},
+        }
+        result = results.get(message["method"], {})
+        return 200, {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+@contextmanager
+def protected_mcp_server() -> Iterator[ProtectedMcpServer]:
+    played = ProtectedMcpServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._serve("GET")
+
+        def do_POST(self) -> None:
+            self._serve("POST")
+
+        def do_DELETE(self) -> None:
+            self._serve("DELETE")
+
+        def _serve(self, method: str) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            is_json = "json" in (self.headers.get("Content-Type") or "")
+            fields = (json.loads(body) if is_json else dict(parse_qsl(body))) if body else {}
+            bearer = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+            status, answer = played.answer(method, self.path.partition("?")[0], fields, bearer)
+            data = b"" if answer is None else json.dumps(answer).encode()
+            with suppress(ConnectionError):
+                self.send_response(status)
+                if status == 401:
+                    place = f"{played.url}/.well-known/oauth-protected-resource/mcp"
+                    told = f' resource_metadata="{place}"' if played.tells_metadata else ""
+                    self.send_header("WWW-Authenticate", f"Bearer{told}")
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    played.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield played
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

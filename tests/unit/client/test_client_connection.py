@@ -1,0 +1,316 @@
+"""The library against a peer that misbehaves: odd lines, unknown messages, late answers, a sudden end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import pytest
+
+from app_server.client import (
+    ApprovalRequest,
+    AppServer,
+    RawNotification,
+    RequestRefused,
+    ServerEnded,
+    ThreadClosed,
+    ThreadHandle,
+    UnexpectedAnswer,
+    UserQuestionsRequest,
+)
+from protocol.base import Json
+from protocol.v2.errors import WarningNotification
+from protocol.v2.turn import TurnStartParams, TurnStatus
+from protocol.v2.turn_methods import TURN_START
+from tests.unit.client.peer import Refusal, ScriptedPeer, opened, turn
+
+pytestmark = pytest.mark.anyio
+
+COMMAND = "item/commandExecution/requestApproval"
+ASKED: Json = {"threadId": "t1", "turnId": "u1", "itemId": "c1", "startedAtMs": 1, "command": "ls"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def with_thread(peer: ScriptedPeer) -> AsyncIterator[tuple[AppServer, ThreadHandle]]:
+    with anyio.fail_after(30):
+        async with AppServer.connect(peer) as server:
+            yield server, await server.start_thread()
+
+
+async def test_an_error_in_the_callers_block_comes_out_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with AppServer.connect(ScriptedPeer()):
+            raise ZeroDivisionError
+
+
+async def test_only_what_was_given_is_sent() -> None:
+    peer = ScriptedPeer()
+    async with AppServer.connect(peer) as server:
+        await server.start_thread(model="m", sandbox="read-only")
+    assert (await peer.request("thread/start"))["params"] == {"model": "m", "sandbox": "read-only"}
+
+
+async def test_unknown_notifications_and_unknown_shapes_pass_through() -> None:
+    peer = ScriptedPeer()
+    async with with_thread(peer) as (server, thread), thread.events() as of_thread, server.events() as of_all:
+        await peer.notify("thread/sparkled", threadId="t1", how="brightly")
+        await peer.notify("turn/started", threadId="t1", turn={"id": 5})
+        await peer.notify("weather/changed", sun=True)
+        await peer.notify("warning", message="careful")
+        sparkled = RawNotification("thread/sparkled", {"threadId": "t1", "how": "brightly"})
+        malformed = RawNotification("turn/started", {"threadId": "t1", "turn": {"id": 5}})
+        weather = RawNotification("weather/changed", {"sun": True})
+        assert [await anext(of_thread), await anext(of_thread)] == [sparkled, malformed]
+        seen = [await anext(of_all) for _ in range(4)]
+        assert seen == [sparkled, malformed, weather, WarningNotification(message="careful")]
+
+
+async def test_lines_that_are_no_messages_are_skipped() -> None:
+    peer = ScriptedPeer()
+    async with with_thread(peer) as (server, _):
+        await peer.send_bytes(b'Welcome!\n\n[1]\n{"id":99,"result":{}}\n{"jsonrpc":"2.0"}\n\xff\n')
+        assert (await server.start_thread()).id == "t1"
+
+
+async def test_an_answer_of_another_shape_is_an_error_of_its_request_only() -> None:
+    peer = ScriptedPeer()
+    peer.answers["model/list"] = lambda _: {"data": 5}
+    async with with_thread(peer) as (server, _):
+        with pytest.raises(UnexpectedAnswer, match="model/list"):
+            await server.models()
+        await server.start_thread()
+
+
+async def test_a_refusal_has_its_code_and_kind() -> None:
+    peer = ScriptedPeer()
+    refusal = Refusal(code=-32001, message="try again", data={"kind": "overloaded"})
+    peer.answers["turn/start"] = lambda _: refusal
+    async with with_thread(peer) as (_, thread):
+        with pytest.raises(RequestRefused, match="try again") as refused:
+            await thread.run("hi")
+        assert (refused.value.code, refused.value.kind) == (-32001, "overloaded")
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "result"),
+    [
+        (COMMAND, ASKED, {"decision": "decline"}),
+        ("item/fileChange/requestApproval", ASKED, {"decision": "decline"}),
+        (
+            "item/permissions/requestApproval",
+            {**ASKED, "cwd": "/w", "permissions": {}},
+            {"permissions": {}, "scope": "turn", "strictAutoReview": None},
+        ),
+        ("item/tool/requestUserInput", {**ASKED, "questions": [], "isBlocking": True}, {"answers": {}}),
+        (
+            "mcpServer/elicitation/request",
+            {"threadId": "t1", "serverName": "s", "mode": "form", "message": "?", "requestedSchema": {}},
+            {"action": "decline", "content": None, "_meta": None},
+        ),
+    ],
+)
+async def test_what_nobody_handles_is_declined(method: str, params: Json, result: Json) -> None:
+    peer = ScriptedPeer()
+    async with with_thread(peer):
+        await peer.send({"id": "q", "method": method, "params": params})
+        assert (await peer.answer_to("q"))["result"] == result
+
+
+@pytest.mark.parametrize(("method", "code"), [("item/unheardOf/ask", -32601), (COMMAND, -32602)])
+async def test_what_nobody_understands_is_refused(method: str, code: int) -> None:
+    peer = ScriptedPeer()
+    async with with_thread(peer):
+        await peer.send({"id": 7, "method": method, "params": {"threadId": "t1"}})
+        assert (await peer.answer_to(7))["error"]["code"] == code
+
+
+async def test_an_answer_that_fits_no_question_declines_and_is_told() -> None:
+    peer = ScriptedPeer()
+    async with AppServer.connect(peer, on_approval=lambda _: True) as server:
+        await server.start_thread()
+        params = {**ASKED, "questions": [], "isBlocking": True}
+        await peer.send({"id": 1, "method": "item/tool/requestUserInput", "params": params})
+        assert (await peer.answer_to(1))["result"] == {"answers": {}}
+
+
+async def test_answers_to_questions_are_texts_by_id() -> None:
+    def decide(request: ApprovalRequest) -> object:
+        assert isinstance(request, UserQuestionsRequest)
+        return request.answer({"colour": "Red", "sizes": ["S", "L"]})
+
+    peer = ScriptedPeer()
+    async with AppServer.connect(peer, on_approval=decide) as server:  # type: ignore[arg-type]
+        await server.start_thread()
+        params = {**ASKED, "questions": [], "isBlocking": True}
+        await peer.send({"id": 1, "method": "item/tool/requestUserInput", "params": params})
+        answers = {"colour": {"answers": ["Red"]}, "sizes": {"answers": ["S", "L"]}}
+        assert (await peer.answer_to(1))["result"] == {"answers": answers}
+
+
+async def test_a_withdrawn_request_cancels_its_handler_and_needs_no_answer() -> None:
+    cancelled = anyio.Event()
+    begun = anyio.Event()
+
+    async def decide(_: ApprovalRequest) -> bool:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+        return True
+
+    peer = ScriptedPeer()
+    async with AppServer.connect(peer, on_approval=decide) as server:
+        await server.start_thread()
+        await peer.send({"id": 3, "method": COMMAND, "params": ASKED})
+        await begun.wait()
+        await peer.notify("serverRequest/resolved", threadId="t1", requestId=3)
+        await cancelled.wait()
+        await server.start_thread()
+    assert not [message for message in peer.received if message.get("id") == 3 and "method" not in message]
+
+
+async def test_a_waiting_handler_and_an_unread_stream_delay_no_other_thread() -> None:
+    async def decide(request: ApprovalRequest) -> bool:
+        if request.thread_id == "t1":
+            await anyio.sleep_forever()
+        return True
+
+    ids = iter(("t1", "t2"))
+    peer = ScriptedPeer()
+    peer.answers["thread/start"] = lambda _: opened(next(ids))
+    async with AppServer.connect(peer, on_approval=decide) as server:
+        first, _ = await server.start_thread(), await server.start_thread()
+        async with first.stream("hi") as stream:
+            for number in range(6000):  # more than a stream holds, and nobody reads it
+                await peer.notify("item/x", threadId="t1", turnId="u1", n=number)
+            await peer.send({"id": 1, "method": COMMAND, "params": ASKED})
+            await peer.send({"id": 2, "method": COMMAND, "params": {**ASKED, "threadId": "t2"}})
+            assert (await peer.answer_to(2))["result"] == {"decision": "accept"}
+            await peer.notify("turn/completed", threadId="t1", turn=turn(status="completed"))
+            assert (await stream.result()).status is TurnStatus.COMPLETED
+
+
+async def test_the_end_of_the_server_ends_everything_that_waits_with_its_cause() -> None:
+    peer = ScriptedPeer()
+    peer.cause = "the server ended with exit status 3\ndisk full"
+    raised: list[str] = []
+
+    async def expect_end(wait: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await wait()
+        except ServerEnded as ended:
+            raised.append(str(ended))
+
+    async with with_thread(peer) as (server, thread):
+        running, events = await thread.start_turn("hi"), thread.events()
+        async with thread.stream("hi") as stream, anyio.create_task_group() as group:
+            waiting = (running.result, partial(anext, stream), partial(anext, events), server.models)
+            for wait in waiting:
+                group.start_soon(expect_end, wait)
+            await peer.request("model/list")
+            peer.leave()
+        with pytest.raises(ServerEnded, match="disk full"):
+            await server.models()
+    assert raised == [peer.cause] * len(waiting)
+
+
+async def test_a_server_that_ends_before_it_is_ready_is_an_error() -> None:
+    peer = ScriptedPeer()
+    del peer.answers["initialize"]
+    peer.cause = "no home"
+    async with anyio.create_task_group() as group:
+
+        async def connect() -> None:
+            with pytest.raises(ServerEnded, match="no home"):
+                async with AppServer.connect(peer):
+                    raise AssertionError("it is not connected")
+
+        group.start_soon(connect)
+        await peer.request("initialize")
+        peer.leave()
+
+
+async def test_a_turn_whose_caller_left_before_the_answer_is_interrupted() -> None:
+    peer = ScriptedPeer()
+    del peer.answers["turn/start"]
+    async with with_thread(peer) as (_, thread):
+        async with anyio.create_task_group() as group:
+            group.start_soon(thread.run, "hi")
+            asked = await peer.request("turn/start")
+            group.cancel_scope.cancel()
+        await peer.send({"id": asked["id"], "result": {"turn": turn("u9")}})
+        interrupt = await peer.request("turn/interrupt")
+        assert interrupt["params"] == {"threadId": "t1", "turnId": "u9"}
+
+
+async def test_an_answer_that_comes_together_with_the_cancellation_is_late() -> None:
+    peer = ScriptedPeer()
+    late: list[str] = []
+    async with AppServer.connect(peer) as server, anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            await server._connection.request(
+                TURN_START,
+                TurnStartParams(thread_id="t1", input=()),
+                received=lambda _: group.cancel_scope.cancel(),
+                late=lambda response: late.append(response.turn.id),
+            )
+
+        group.start_soon(ask)
+    assert late == ["u1"]
+
+
+async def test_a_turn_that_ended_before_it_was_asked_for_has_its_end() -> None:
+    peer = ScriptedPeer()
+    async with with_thread(peer) as (_, thread):
+        for number in range(20):
+            ended = turn(f"u{number}", "completed" if number % 2 else "interrupted")
+            await peer.notify("turn/completed", threadId="t1", turn=ended)
+        async with thread.events() as events:
+            await peer.notify("warning", threadId="t1", message="now")
+            await anext(events)
+        assert (await thread.turn("u19").result()).status is TurnStatus.COMPLETED
+        assert (await thread.turn("u18").result()).status is TurnStatus.INTERRUPTED
+
+
+async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app_server.client.app_server.STARTS_WITHIN", 0.05)
+    peer = ScriptedPeer()
+    del peer.answers["initialize"]
+    with pytest.raises(ServerEnded, match="did not answer"):
+        async with AppServer.connect(peer):
+            raise AssertionError("it is not connected")
+
+
+async def test_a_closed_thread_ends_who_waits_for_it() -> None:
+    peer = ScriptedPeer()
+    async with with_thread(peer) as (_, thread):
+        running = await thread.start_turn("hi")
+        await peer.notify("thread/closed", threadId="t1")
+        with pytest.raises(ThreadClosed):
+            await running.result()
+
+
+async def test_what_the_server_says_right_behind_an_answer_is_not_missed() -> None:
+    peer = ScriptedPeer(buffered=64)
+    del peer.answers["turn/start"]
+    async with with_thread(peer) as (_, thread), anyio.create_task_group() as group:
+
+        async def answer() -> None:
+            asked = await peer.request("turn/start")
+            await peer.send(
+                {"id": asked["id"], "result": {"turn": turn()}},
+                {"method": "turn/started", "params": {"threadId": "t1", "turn": turn()}},
+                {"method": "turn/completed", "params": {"threadId": "t1", "turn": turn(status="completed")}},
+            )
+
+        group.start_soon(answer)
+        assert (await thread.run("hi")).completed
