@@ -61,8 +61,9 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-# Dependency groups are why pip has to be 25.1 or newer. The extra is tested, too.
+# Dependency groups are why pip has to be 25.1 or newer. The extras are tested, too.
 $(INSTALLED_DEV): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable '.[otel]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[otel,inspect]' --group dev
 	@$(BIN)/python -m pip install --quiet --no-deps --group clients || echo 'no openai-codex: its tests are skipped'
+	@$(BIN)/python -m pip install --quiet --group browser || echo 'no playwright: tests of the inspector in a browser are skipped'
 	@touch $@

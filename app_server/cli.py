@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         case "generate-json-schema" | "generate-ts":
             return _generate(args.command, Path(args.out), experimental=args.experimental)
         case "inspect":
-            from app_server.inspector.command import run_inspector  # noqa: PLC0415  a server needs none of it
+            from app_server.inspector.inspect_command import run_inspector  # noqa: PLC0415  a server needs none of it
 
             return run_inspector(args)
         case "login":
@@ -85,6 +85,10 @@ def parser() -> argparse.ArgumentParser:
         "--record", metavar="FILE", help="record the session; no page, unless --page is given"
     )
     inspect.add_argument("--page", action="store_true", help="show the page, though the session is recorded")
+    inspect.add_argument("--open", metavar="FILE", help="show a session that was saved, until interrupted")
+    inspect.add_argument(
+        "--replay", metavar="FILE", help="play the client of a session that was saved; no page"
+    )
     inspect.add_argument("--url-file", metavar="FILE", help="write the address of the page there, too")
     inspect.add_argument("server", nargs="*", metavar="-- SERVER ARG", help="the server, and its arguments")
     login = commands.add_parser("login", help="say whether there is a login")

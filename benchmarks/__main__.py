@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import chart, growing, report, soak
+from benchmarks import chart, growing, inspecting, report, soak
 from benchmarks.aggregate import functions_table, parts_table
 from benchmarks.commands import COMMAND_BENCHMARKS
 from benchmarks.compare import OURS, REFERENCE, REFERENCE_VARIABLE, measure, rows, sides
@@ -31,6 +31,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--growth", action="store_true", help="what more of everything costs")
     what.add_argument("--soak", type=int, nargs="?", const=10_000, metavar="N", help="N turns; what stays")
+    what.add_argument("--inspect", action="store_true", help="what the inspector costs a stream")
     what.add_argument("--profile", choices=tuple(SUBJECTS), help="where the time goes")
     parser.add_argument("--only", default="", metavar="WORD", help="benchmarks with this in their name")
     parser.add_argument("--rounds", type=int, metavar="N", help="default 5; 1 of --growth")
@@ -47,6 +48,8 @@ async def main(args: argparse.Namespace) -> None:
         await _soak(args)
     elif args.profile:
         await _profile(args)
+    elif args.inspect:
+        await _inspect(args)
     else:
         await _compare(args)
 
@@ -77,6 +80,11 @@ async def _growth(args: argparse.Namespace) -> None:
 async def _soak(args: argparse.Namespace) -> None:
     where = surroundings(None)
     _show(args, "soak", soak.table(await soak.soak(sides()[OURS], args.soak, say)), said(where))
+
+
+async def _inspect(args: argparse.Namespace) -> None:
+    found = await inspecting.table(args.only, args.rounds or 3, partial(say, "inspect"))
+    _show(args, "inspect", found, said(surroundings(None)))
 
 
 async def _profile(args: argparse.Namespace) -> None:

@@ -60,7 +60,7 @@ WIRE = (*(f"protocol.{api}" for api in APIS), "protocol.jsonrpc", "protocol.name
 
 EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
 
-PURE_FOLDERS = {"protocol", "app_server.core.shell"}
+PURE_FOLDERS = {"protocol", "app_server.core.shell", "app_server.inspector.rules"}
 
 PURE_MODULES = {
     "app_server": {"identity", "limits"},
@@ -87,7 +87,19 @@ PURE_MODULES = {
     },
     "app_server.client": {"approval_requests", "events", "failures", "options", "prompt"},
     "app_server.conversations": {"adapter"},
-    "app_server.inspector": {"frames", "masking", "records", "stream"},
+    "app_server.inspector": {
+        *(
+            "analysis",
+            "frame_reader",
+            "frames",
+            "guard",
+            "masking",
+            "scenario",
+            "session_records",
+            "shapes",
+            "subjects",
+        ),
+    },
     "app_server.transport": {"framing"},
     "app_server.doctor": {"report"},
     "app_server.core": {"bounds", "errors", "injected_messages", "lazy", "remedies"},
@@ -152,7 +164,7 @@ LATE_IMPORTS = {
     "app_server.core.telemetry.otlp_grpc": "not always installed",
     "app_server.core.telemetry.otlp_http": "imports httpx",
     "app_server.demo": "a command of its own",
-    "app_server.inspector.command": "a command of its own",
+    "app_server.inspector": "a command of its own, whose page is an extra",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "hashlib": "OpenSSL, which the first lists do without",

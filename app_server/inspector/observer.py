@@ -1,10 +1,11 @@
 """The other process of `inspect`: takes frames from a pipe, records them, and serves the page.
 
-It ends when the pipe does. It has a lower priority than the server and its client: what it does can wait.
+It ends when the pipe does. A page has a lower priority than the server and its client: it can wait.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -13,33 +14,52 @@ from datetime import datetime
 import anyio
 
 from app_server.inspector.frames import FrameDecoder
+from app_server.inspector.intake import Intake
 from app_server.inspector.session_file import Recorder, SessionHead
-from app_server.inspector.stream import StreamReader
+from app_server.inspector.store import EntryStore
 
-NICE = 10
-READ_SIZE = 1 << 18
+NICE = 15
+"""Of a process that only serves a page, once it does. A recording is awaited at the end, and costs little."""
+READ_SIZE = 1 << 16
+"""Bytes that are analysed before others get a turn."""
 
 
-async def observe(fd: int, recorder: Recorder | None) -> None:
+async def take_all(fd: int, intake: Intake) -> None:
     """Until the pipe ends. Raises OSError where the recording cannot be written."""
-    decoder, reader = FrameDecoder(), StreamReader()
+    decoder = FrameDecoder()
     os.set_blocking(fd, False)
     while True:
         await anyio.wait_readable(fd)
         data = os.read(fd, READ_SIZE)
         if not data:
-            break
-        records = [record for frame in decoder.feed(data) for record, _ in reader.feed(frame)]
-        if recorder is not None:
-            recorder.write(records)
+            return
+        intake.take(decoder.feed(data))
+
+
+async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, url_file: str) -> None:
+    intake = Intake(store, recorder)
+    if store is None:
+        await take_all(fd, intake)
+        return
+
+    async def until() -> None:
+        if recorder is None:
+            os.nice(NICE)
+        await take_all(fd, intake)
+        store.end()
+
+    # What serves the page is an extra.
+    sessions = importlib.import_module("app_server.inspector.shown_sessions")
+    serving = importlib.import_module("app_server.inspector.serving")
+    await serving.serve_page(sessions.ShownSessions(store, store.head.server, None), url_file, until)
 
 
 def main(argv: Sequence[str]) -> int:
-    fd, record = argv[:2]
+    fd, record, page, url_file = argv[:4]
     head = SessionHead(argv[5:], datetime.now().astimezone().isoformat(timespec="milliseconds"))
-    os.nice(NICE)
     try:
-        anyio.run(observe, int(fd), Recorder(record, head) if record else None)
+        recorder = Recorder(record, head) if record else None
+        anyio.run(observe, int(fd), EntryStore(head) if page else None, recorder, url_file)
     except OSError as error:
         print(f"app-server inspect: the recording failed: {error}", file=sys.stderr)  # noqa: T201
         return 1

@@ -44,8 +44,9 @@ def pass_through(command: Sequence[str], environment: Mapping[str, str], tap: Ta
         else:
             pending.append(number)
 
+    ignored = [name for name in FORWARDED if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN]
     for name in FORWARDED:
-        if signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
+        if name not in ignored:  # the server inherits which signals are ignored
             signal.signal(getattr(signal, name), forward)
     pipe = subprocess.PIPE
     server = subprocess.Popen(
@@ -58,6 +59,8 @@ def pass_through(command: Sequence[str], environment: Mapping[str, str], tap: Ta
         env=environment,
     )
     started.append(server)
+    for name in ignored:
+        signal.signal(getattr(signal, name), forward)
     for number in pending:
         server.send_signal(number)
     assert server.stdin is not None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from app_server.inspector.masking import masked_text
-from app_server.inspector.records import NotASession, Record, compact, from_line, to_line
+from app_server.inspector.session_records import NotASession, Record, compact, from_line, to_line
 from protocol.base import Json
 from protocol.records import dataclass
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from app_server.inspector.backlog import Backlog
 from app_server.inspector.frames import Source, encode_frame
-from protocol.base import Json
 
 
 class Tap:
@@ -38,21 +37,19 @@ class Tap:
 
     def put(self, source: Source, data: bytes) -> None:
         with self._lock:
-            if not self._gone:
-                self._tell_gap()
-                if not self._write(encode_frame(source, self._clock(), data)):
-                    self._dropped[0] += 1
-                    self._dropped[1] += len(data)
+            if not self._gone and not self._write(self._gap() + encode_frame(source, self._clock(), data)):
+                self._dropped[0] += 1
+                self._dropped[1] += len(data)
 
-    def event(self, event: str, **details: Json) -> None:
+    def event(self, event: str, **details: str | int) -> None:
         """Tell something about the connection."""
         self.put(Source.INSPECTOR, json.dumps({"event": event, **details}).encode())
 
     def close(self, within: float | None) -> None:
         """Hand over what waits, for at most so many seconds, or for as long as it takes."""
         with self._lock:
-            if not self._gone:
-                self._tell_gap()
+            if gap := self._gap():
+                self._backlog.add(gap, begun=True)
             self._closing = True
             self._waiting.set()
         self._flusher.join(within)
@@ -60,23 +57,27 @@ class Tap:
             self._gone = True
             os.close(self._fd)
 
-    def _tell_gap(self) -> None:
+    def _gap(self) -> bytes:
+        """What was dropped since the last frame, as a frame; it goes with the next one."""
         frames, size = self._dropped
-        if frames:
-            told = json.dumps({"event": "gap", "frames": frames, "bytes": size}).encode()
-            if self._write(encode_frame(Source.INSPECTOR, self._clock(), told)):
-                self._dropped = [0, 0]
+        if not frames:
+            return b""
+        told = json.dumps({"event": "gap", "frames": frames, "bytes": size}).encode()
+        return encode_frame(Source.INSPECTOR, self._clock(), told)
 
     def _write(self, frame: bytes) -> bool:
-        """False: dropped."""
+        """False: dropped, and the gap before it is still to be told."""
         sent = 0
         if not self._backlog:
             sent = self._try_write(frame)
             if sent == len(frame) or self._gone:
+                self._dropped = [0, 0]
                 return True
         kept = self._backlog.add(frame[sent:], begun=sent > 0)
         if sent and not kept:
             self._gone = True  # half a frame cannot be followed by anything
+        if kept:
+            self._dropped = [0, 0]
         self._waiting.set()
         return kept
 

@@ -13,7 +13,10 @@ from typing import IO
 
 import pytest
 
+from app_server.cli import main
+from app_server.inspector import inspect_command
 from protocol.base import Json
+from tests.support.inspected import BROKEN
 from tests.support.world import SCRIPT
 
 pytestmark = pytest.mark.process
@@ -147,6 +150,41 @@ def test_a_server_that_reads_no_more_is_noticed_by_the_client(tmp_path: Path) ->
     process.stdin.close()
     process.stdout.close()
     assert process.wait(PATIENCE) == 0
+
+
+def test_a_recorded_client_is_played_again(tmp_path: Path) -> None:
+    """The server breaks order rules, which the replay says."""
+    server = (sys.executable, BROKEN)
+    asked = {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "x", "version": "1"}}}
+    run(tmp_path / "record", *server, given=json.dumps(asked).encode() + b"\n")
+    command = (SCRIPT, "inspect", "--replay", str(tmp_path / "record"), "--record", str(tmp_path / "again"))
+    done = subprocess.run((*command, "--", *server), capture_output=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"rule_10_nothing_follows_the_end_of_a_turn" in done.stderr
+    first, again = (
+        [line.get("message") for line in of(recorded(tmp_path / name)[1], "server")]
+        for name in ("record", "again")
+    )
+    assert first == again
+
+
+def test_a_file_that_is_no_session_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("hello\n")
+    for name, complaint in (("file", b"the first line must be"), ("missing", b"cannot open")):
+        command = (SCRIPT, "inspect", "--replay", str(tmp_path / name), "--", "server")
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 2
+        assert complaint in done.stderr
+
+
+def test_a_page_without_its_extra_is_refused_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(inspect_command, "page_is_installed", lambda: False)
+    assert main(["inspect", "--", "server"]) == 2
+    assert "pip install 'app-server[inspect]'" in capsys.readouterr().err
+    assert main(["inspect"]) == 2
+    assert "no server was named" in capsys.readouterr().err
 
 
 def write_until_it_fails(pipe: IO[bytes]) -> None:

@@ -107,9 +107,9 @@ async def test_a_recorded_conversation_is_listed_shown_and_goes_on(tmp_path: Pat
         }
 
 
-async def test_lines_are_spelled_as_codex_spells_them(tmp_path: Path) -> None:
+async def test_lines_are_spelled_as_codex_spells_them(unversioned: Path) -> None:
     """The same turns, recorded here, have the same kinds of lines with the same fields."""
-    async with place_in(tmp_path) as place:
+    async with place_in(unversioned) as place:
         async with place.server() as server:
             conversation = await place.open(server.client)
             place.model.replies[:] = [

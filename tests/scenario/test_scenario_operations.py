@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from app_server.core.rollout.locks import history_lock
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, Reply, failure, patches, reply, says, script
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, worlds_in
 
 pytestmark = pytest.mark.anyio
 
@@ -184,8 +185,8 @@ async def test_undo_takes_back_a_turn_whose_reply_broke_off(world: MakeWorld, en
         assert (w.workspace / "a.txt").read_text() == "one\n"
 
 
-async def test_without_a_repository_there_is_nothing_to_undo(world: MakeWorld) -> None:
-    async with world(
+async def test_without_a_repository_there_is_nothing_to_undo(unversioned: Path) -> None:
+    async with worlds_in(unversioned)(
         reply(patches("*** Begin Patch\n*** Add File: a\n+a\n*** End Patch")), reply(says("ok"))
     ) as w:
         conversation = await w.open()

@@ -53,10 +53,10 @@ class Lines:
     def _head(self, anchor: int, levels: int) -> int:
         head, climbed = anchor, 0
         for n in self._code(range(anchor - 1, -1, -1)):
-            if self._depths[n] < self._depths[head]:
+            if self._texts[head] in OPENERS and self._depths[n] <= self._depths[head]:
+                head = n  # no level of its own
+            elif self._depths[n] < self._depths[head]:
                 head, climbed = n, climbed + 1
-            elif self._texts[head] in OPENERS and self._depths[n] == self._depths[head]:
-                head = n
             elif self._depths[n] == self._depths[head] == 0:
                 break
             if levels and climbed == levels and self._texts[head] not in OPENERS:

@@ -90,7 +90,10 @@ class IndexFile:
                 connection = _connect(f"file:{quote(str(self._path))}?mode=rw")
             except (OSError, sqlite3.Error) as error:
                 log.info("the index of threads cannot be opened: %s", error)
-                return None
+                if type(error) is not sqlite3.DatabaseError:
+                    return None
+                _remove(self._path)  # it is damaged
+                continue
             try:
                 if _has_tables(connection):
                     self.generation += 1

@@ -66,11 +66,13 @@ class RolloutJournal:
             self._fd = open_for_append(self._disk, self._path, create=True)
         size = os.fstat(self._fd).st_size
         end = end_of_text(self._fd, size)
+        if end < size:
+            self._disk.ftruncate(self._fd, end)  # a line behind NULs could not be read
         lead = b"\n" if end and os.pread(self._fd, 1, end - 1) != b"\n" else b""
         head = f'{{"timestamp":"{stamp}","type":"response_item","after":{rollout_size},"payload":'
         data = lead + b"".join(head.encode() + item.to_json() + b"}\n" for item in items)
         if self._disk.write(self._fd, memoryview(data)) < len(data):
-            self._disk.ftruncate(self._fd, size)
+            self._disk.ftruncate(self._fd, end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _empty(self) -> None:

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, RolloutName, parse_rollout_name
@@ -97,7 +98,7 @@ def find(home: Path, conversation_id: ConversationId, *, archived: bool = False)
     sessions = str(home / SESSIONS)
     likely = [f"{sessions}/{day:%Y/%m/%d}" for day in _days_of(conversation_id)]
     others = (folder.path for folder in folders(home) if folder.path not in likely)
-    for folder in (*likely, *others, sessions):
+    for folder in chain(likely, others, [sessions]):
         if (path := _ending(folder, end)) is not None:
             return path
     return None

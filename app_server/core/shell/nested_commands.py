@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from app_server.core.shell.quote import word_set
@@ -28,6 +28,8 @@ MAX_NODES = 20_000
 MAX_STAGES_BEFORE = 8
 
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
+_ENDING_IN_COMMAND = ("pipeline", "list", "negated_command")
+"""What the parser takes for the body of a redirection of its last command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def commands_in(script: str) -> FoundScript | None:
         "".join(reader.words(child))
         for node in nodes
         if node.type == "file_redirect" and any(">" in part.type for part in node.children)
-        for child in node.children_by_field_name("destination")
+        for child in node.children_by_field_name("destination")[:1]
     )
     return FoundScript(commands, targets, not root.has_error)
 
@@ -108,6 +110,9 @@ class _Words:
                 "file_redirect",
             ):
                 yield from self.words(child)
+        for redirection in _redirections(node):
+            for child in _arguments_behind(redirection):
+                yield from self.words(child)
 
     def words(self, node: Node) -> list[str]:
         text = self._text(node)
@@ -136,7 +141,8 @@ class _Words:
                 return text
 
     def _feeders(self, node: Node) -> Iterator[tuple[str, ...]]:
-        for source in (*_substitutions_in(node), *_stages_before(node)):
+        substitutions = chain.from_iterable(map(_substitutions_in, (node, *_redirections(node))))
+        for source in (*substitutions, *_stages_before(node)):
             for found in _descendants(source):
                 if found.type == "command":
                     yield tuple(self._argv(found))
@@ -144,16 +150,35 @@ class _Words:
     def _fed_text(self, node: Node) -> str:
         here_strings = [child for child in node.children if child.type == "herestring_redirect"]
         parts = ["".join(self.words(child.children[-1])) for child in here_strings]
+        bodies = [body for redirection in _redirections(node) for body in redirection.children]
         parent = node.parent
         if parent is not None and parent.type == "redirected_statement":
-            bodies = [body for redirect in parent.children for body in redirect.children]
-        elif parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
-            bodies = parent.parent.children
-        else:
-            bodies = []
+            parent = parent.parent
+        # The parser places the rest of a pipeline that begins with the reader of a here-document inside of that.
+        if parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
+            bodies += parent.parent.children
         return "\n".join(
             (*parts, *(text_of(body, self._source) for body in bodies if body.type == "heredoc_body"))
         )
+
+
+def _redirections(command: Node) -> list[Node]:
+    node, parent = command, command.parent
+    while parent is not None and parent.type in _ENDING_IN_COMMAND and node == parent.named_children[-1]:
+        node, parent = parent, parent.parent
+    if parent is None or parent.type != "redirected_statement":
+        return []
+    return parent.children_by_field_name("redirect")
+
+
+def _arguments_behind(redirection: Node) -> Iterator[Node]:
+    """`-rf d` in `rm 2>/dev/null -rf d`, which the parser takes for more targets of the redirection."""
+    if redirection.type == "file_redirect":
+        yield from redirection.children_by_field_name("destination")[1:]
+    elif redirection.type == "heredoc_redirect":
+        yield from redirection.children_by_field_name("argument")
+        for inner in redirection.children_by_field_name("redirect"):
+            yield from _arguments_behind(inner)
 
 
 def _substitutions_in(node: Node) -> Iterator[Node]:

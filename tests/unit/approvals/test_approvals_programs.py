@@ -31,7 +31,7 @@ def search(top: Path, *folders: str | Path, home: Path | None = None, **more: st
     return ProgramSearch(environment, exposed_folders(str(top / "ws"), ()))
 
 
-def test_the_first_hit_decides(top: Path) -> None:
+def test_the_first_match_on_the_path_is_the_program(top: Path) -> None:
     assert search(top, top / "tools").trusts("ls")
     assert search(top, top / "ws/bin", top / "tools").trusts("ls"), (
         "an environment of the workspace without ls"

@@ -82,7 +82,7 @@ def test_a_bare_repository_between_the_folder_and_the_root_is_what_git_would_fin
     assert not git_is_plain(str(inner))
 
 
-def test_no_repository_at_all_is_not_plain(unversioned: Path) -> None:
+def test_a_folder_outside_of_repositories_is_not_a_plain_repository(unversioned: Path) -> None:
     assert not git_is_plain(str(unversioned / "nowhere"))
 
 

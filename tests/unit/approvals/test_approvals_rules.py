@@ -137,7 +137,7 @@ def test_a_damaged_file_allows_nothing_and_still_forbids(damage: str, told: str)
 
 
 @given(st.text())
-def test_any_text_is_rules_or_damage(text: str) -> None:
+def test_any_text_parses_as_rules_or_as_a_syntax_error(text: str) -> None:
     found = parse_rules(text)
     assert found.damage is None or all(rule.decision is not ALLOW for rule in found.rules)
 

@@ -274,7 +274,7 @@ async def tolerant_visit(one: Attempt) -> None:
         ("GET /cancel HTTP/1.1", CancelRequested()),
     ],
 )
-def test_heads_that_mean_something(head: str, meaning: Granted | Refused | CancelRequested) -> None:
+def test_login_callback_requests_are_parsed(head: str, meaning: Granted | Refused | CancelRequested) -> None:
     assert read_callback(head.encode() + b"\r\nHost: localhost\r\n\r\n", "s") == meaning
 
 
@@ -293,7 +293,7 @@ def test_heads_that_mean_something(head: str, meaning: Granted | Refused | Cance
         (b"", 400),
     ],
 )
-def test_heads_that_mean_nothing(head: bytes, status: int) -> None:
+def test_other_requests_to_the_login_callback_are_ignored(head: bytes, status: int) -> None:
     meaning = read_callback(head + b"\r\n\r\n", "s")
     assert isinstance(meaning, Ignored)
     assert meaning.status == status

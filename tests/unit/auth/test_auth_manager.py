@@ -306,7 +306,7 @@ async def test_a_stored_key_comes_before_a_login_unless_forbidden(auth: AuthMana
     assert credentials.method is AuthMethod.CHATGPT
 
 
-async def test_settings_forbid_a_way_in(auth: AuthManager) -> None:
+async def test_settings_can_forbid_a_login_method(auth: AuthManager) -> None:
     auth.rules = LoginRules("chatgpt")
     with pytest.raises(AuthError, match="use ChatGPT login"):
         auth.login_with_api_key("sk")

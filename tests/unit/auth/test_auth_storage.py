@@ -148,5 +148,5 @@ def test_what_is_no_token_has_no_claims(token: str) -> None:
     ("exp", "end"),
     [(5, 5.0), (5.5, 5.5), ("5", None), (True, None), (None, None), (1e300, None), (float("nan"), None)],
 )
-def test_expiry(exp: Json, end: float | None) -> None:
+def test_the_expiry_of_a_token_is_read_from_its_claims(exp: Json, end: float | None) -> None:
     assert expires_at(jwt(exp=exp)) == end

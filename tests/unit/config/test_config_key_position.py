@@ -116,7 +116,7 @@ def problem(home: Path, text: str, cli: CliOverrides | None = None, **request: J
         ("profile = 3\n", "HOME/config.toml:1:1: `profile` must be a string"),
     ],
 )
-def test_the_place_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_config_error_names_file_line_and_column(tmp_path: Path, text: str, said: str) -> None:
     assert problem(tmp_path, text) == f"error deriving config: {said}"
 
 

@@ -48,7 +48,7 @@ def test_a_repository_inside_a_trusted_one_speaks_for_itself(tmp_path: Path) -> 
     assert trust_of(tmp_path / "vendor", {str(tmp_path): "trusted"}) is None
 
 
-def test_the_nearer_word_counts(tmp_path: Path) -> None:
+def test_the_trust_level_of_the_nearest_folder_applies(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "sub").mkdir()
     levels = {str(tmp_path): "trusted", str(tmp_path / "sub"): "untrusted"}

@@ -62,7 +62,7 @@ def test_only_what_changed_is_told() -> None:
 
 
 # --- opening
-def test_the_opening_comes_in_its_order() -> None:
+def test_the_first_messages_of_a_conversation_are_in_order() -> None:
     opening = opening_messages(HERE, developer="be brief", agents="use tabs")
     assert [item.role for item in opening if isinstance(item, MessageItem)] == ["developer", "user", "user"]
     texts = [message_text(item) for item in opening if isinstance(item, MessageItem)]

@@ -43,7 +43,7 @@ def test_the_hint_is_also_known_with_an_underscore() -> None:
 @pytest.mark.parametrize(
     "text", ["", "plain", "---\ndescription: x\nno end", "--- x\na: b\n---\n", "\n---\na: b\n---\n"]
 )
-def test_without_both_fences_all_is_content(text: str) -> None:
+def test_without_both_delimiters_there_is_no_front_matter(text: str) -> None:
     assert split_front_matter(text) == ({}, text)
 
 

@@ -55,7 +55,7 @@ def test_nor_where_it_is_given_up_while_it_is_confined(tmp_path: Path) -> None:
     assert not (tmp_path / "late").exists()
 
 
-def test_one_that_is_wanted_runs(tmp_path: Path) -> None:
+def test_a_command_whose_server_is_alive_runs(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         stdio = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]

@@ -34,7 +34,7 @@ def test_everything_but_secrets_and_hijackers_is_inherited() -> None:
     assert made(ShellEnvironmentPolicy()) == {"HOME", "PATH", "LANG", "EDITOR", "ACME_CREDENTIAL"}
 
 
-def test_core_and_none() -> None:
+def test_inherit_core_keeps_basic_variables_and_inherit_none_keeps_no_variable() -> None:
     assert made(ShellEnvironmentPolicy(inherit=EnvInherit.CORE)) == {"HOME", "PATH"}
     assert made(ShellEnvironmentPolicy(inherit=EnvInherit.NONE)) == set()
 

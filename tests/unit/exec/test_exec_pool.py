@@ -74,7 +74,7 @@ def test_one_is_forked_ahead_where_nobody_waits(pool: SupervisorPool, forks: For
     assert pool.wanting
 
 
-def test_those_that_ended_are_passed_over(pool: SupervisorPool, forks: Forks) -> None:
+def test_the_pool_skips_processes_that_have_ended(pool: SupervisorPool, forks: Forks) -> None:
     pool.hand_over("left something behind", [])
     pool.replace()
     for end in forks.theirs:

@@ -138,7 +138,7 @@ async def test_what_is_left_behind_does_not_hold_the_call(bench: Bench, marked: 
     assert not marked(number)
 
 
-async def test_many_at_once(bench: Bench) -> None:
+async def test_many_commands_run_concurrently(bench: Bench) -> None:
     codes: list[int] = []
 
     async def one(code: int) -> None:

@@ -68,7 +68,9 @@ async def level(launcher: LauncherProcess, home: Path) -> str:
 )
 @pytest.mark.parametrize("before", [[], [NO_NAMESPACES]])
 @pytest.mark.anyio
-async def test_a_shortage_decides_nothing(answer: Answer, before: list[Answer], tmp_path: Path) -> None:
+async def test_a_probe_that_ran_out_of_resources_is_inconclusive(
+    answer: Answer, before: list[Answer], tmp_path: Path
+) -> None:
     """Neither for the full sandbox nor for the one without namespaces."""
     launcher = ScriptedLauncher(*before, answer, said=b"see\n")
     with pytest.raises(SandboxShortage, match="try again"):

@@ -70,7 +70,7 @@ def block(
         ("import os", 0, ("import os", "import os")),
     ],
 )
-def test_levels_go_up(anchor: str, levels: int, ends: tuple[str, str]) -> None:
+def test_each_level_selects_the_next_enclosing_block(anchor: str, levels: int, ends: tuple[str, str]) -> None:
     assert block(PYTHON, anchor, levels=levels) == ends
 
 
@@ -84,6 +84,25 @@ def test_braces_belong_to_what_they_enclose() -> None:
     assert block(C, "return 1;", levels=1) == ("if (a) {", "}")
     assert block(C, "*b;", levels=1) == ("int f(int a,", "}")
     assert block(C, "*b;", header=True) == ("/* the", "}")
+
+
+GNU = """
+void
+f (int a)
+{
+  while (a)
+    {
+      g ();
+    }
+}
+""".splitlines()
+
+
+def test_a_brace_that_is_deeper_than_its_line_is_no_level_of_its_own() -> None:
+    assert block(GNU, "g ();", levels=1) == ("while (a)", "}")
+    assert block(GNU, "g ();", levels=2) == ("f (int a)", "}")
+    at = Lines(GNU).block(6, levels=1, siblings=False, header=False)
+    assert (at.start, at.stop) == (4, 8)
 
 
 INDENTS = ["", "  ", "\t", "\t\t", "      "]

@@ -114,7 +114,7 @@ def test_matches_come_best_first_and_equals_by_path(tmp_path: Path) -> None:
     assert find(tmp_path, "") == []
 
 
-def test_a_capital_must_be_met(tmp_path: Path) -> None:
+def test_a_capital_in_the_query_matches_a_capital_only(tmp_path: Path) -> None:
     plant(tmp_path, "Alpha", "alpha")
     assert paths(find(tmp_path, "alp")) == ["Alpha", "alpha"]
     assert paths(find(tmp_path, "Alp")) == ["Alpha"]

@@ -83,7 +83,7 @@ def executed(pit: Sandpit) -> str:
     return witness.read_text() if witness.exists() else ""
 
 
-async def test_the_trap_works(hostile: Sandpit) -> None:
+async def test_git_itself_executes_the_planted_programs(hostile: Sandpit) -> None:
     hostile.run("status")
     assert "evil" in executed(hostile) or "fsmonitor" in executed(hostile)
 

@@ -56,7 +56,7 @@ async def test_head_and_body_leave_together_when_an_answer_is_waited_for() -> No
     assert len(wire.written) == 1
 
 
-async def test_much_is_not_held_back() -> None:
+async def test_a_large_write_is_not_buffered() -> None:
     wire = Wire()
     stream = GatheringStream(wire)
     await stream.write(b"head", 1)

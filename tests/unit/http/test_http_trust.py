@@ -82,6 +82,6 @@ def test_a_proxy_that_is_spoken_to_in_secret_is_verified_the_same(one: Path) -> 
 
 
 @pytest.mark.parametrize("proxy", ["http://[bad", "nonsense://x", "http://h:99999999"])
-def test_a_proxy_that_is_none(proxy: str) -> None:
+def test_an_invalid_proxy_url_is_rejected(proxy: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  any of the libraries' own
         httpx_options("http://h.test/", {"all_proxy": proxy})

@@ -287,7 +287,7 @@ async def test_a_server_sees_nothing_of_the_users_secrets(rig: Rig) -> None:
     assert start["cwd"] == str(rig.folder)
 
 
-async def test_who_does_not_listen_is_killed(rig: Rig) -> None:
+async def test_an_mcp_server_that_ignores_its_end_is_killed(rig: Rig) -> None:
     async with rig.fake("deaf") as mcp:
         assert not (await mcp.call(ECHO, {})).is_error
     assert await gone(rig.pids())

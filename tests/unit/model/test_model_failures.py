@@ -85,7 +85,7 @@ def test_an_odd_reset_time_is_left_out(resets_at: Json) -> None:
     assert "later" in str(error)
 
 
-def test_the_limits_come_along() -> None:
+def test_a_usage_limit_error_has_the_rate_limits() -> None:
     error = told(429, {"type": "usage_limit_reached"}, x_codex_primary_used_percent="100").error
     assert isinstance(error, UsageLimitReached)
     assert error.rate_limits == RateLimitSnapshot(primary=RateLimitWindow(used_percent=100))
@@ -104,12 +104,12 @@ def test_a_gateway_that_blocks_is_named() -> None:
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b"\xff", b"null", b'{"error": "text"}', b'{"error": {"type": 3}}']
 )
-def test_any_body_will_do(body: bytes) -> None:
+def test_an_error_response_may_have_any_body(body: bytes) -> None:
     for status in (400, 401, 429, 500):
         assert isinstance(request_failure(status, {}, body).error, ModelError)
 
 
-def test_patience_has_a_limit() -> None:
+def test_a_long_retry_after_ends_the_retries() -> None:
     assert told(429, retry_after="3").delay == 3
     refused = told(429, retry_after="3600")
     assert isinstance(refused.error, WaitTooLong)

@@ -33,14 +33,16 @@ from protocol.policy import ReasoningEffort, Verbosity
         ("", None, False),
     ],
 )
-def test_facts_by_name(slug: str, window: int | None, reasons: bool) -> None:
+def test_a_model_name_selects_its_context_window_and_reasoning(
+    slug: str, window: int | None, reasons: bool
+) -> None:
     family = find_family(slug)
     assert family.context_window == window
     assert family.supports_reasoning_summaries is reasons
     assert family.auto_compact_token_limit == (None if window is None else window * 9 // 10)
 
 
-def test_what_sets_families_apart() -> None:
+def test_model_families_have_their_own_defaults_and_tools() -> None:
     assert find_family("gpt-5.1").default_effort is ReasoningEffort.MEDIUM
     assert find_family("gpt-5.1").default_verbosity is Verbosity.LOW
     assert find_family("gpt-5").default_verbosity is None

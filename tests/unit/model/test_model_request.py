@@ -171,7 +171,7 @@ def test_all_kinds_of_tools() -> None:
     assert [tool["function"]["name"] for tool in chat(prompt(tools=tools))["tools"]] == ["shell"]
 
 
-def test_what_is_ours_alone_is_not_sent() -> None:
+def test_internal_items_are_not_sent_to_the_model() -> None:
     items: list[ResponseItem] = [
         user("a"),
         GhostSnapshot(ghost_commit=GhostCommit(id="x")),

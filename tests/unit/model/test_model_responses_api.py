@@ -106,7 +106,7 @@ def test_the_type_in_the_data_is_enough_and_so_is_the_name_of_the_event() -> Non
         b"data: " + b"[" * 100_000 + b"\n\n",
     ],
 )
-def test_what_means_nothing_is_skipped(frame: bytes) -> None:
+def test_frames_without_content_are_skipped(frame: bytes) -> None:
     assert read(frame, text_delta("on")) == [OutputTextDelta("on")]
 
 
@@ -158,7 +158,7 @@ def test_completed_is_completed_whatever_it_holds(response: Json) -> None:
     assert read(event("response.completed", response=response), end=True) == [Completed(None, None)]
 
 
-def test_nothing_counts_after_completed() -> None:
+def test_events_after_response_completed_are_ignored() -> None:
     late = item_done(type="function_call", name="shell", arguments="{}", call_id="late")
     failed = event("response.failed", response={"error": {"message": "late"}})
     assert read(CREATED, COMPLETED, late, COMPLETED, failed, end=True) == [

@@ -114,7 +114,7 @@ async def test_a_stream_that_falls_silent(provider: ProviderServer, http: LazyHt
         await asked(provider, http, stream_idle_timeout_ms=100)
 
 
-async def test_headers_that_do_not_come(provider: ProviderServer, http: LazyHttp) -> None:
+async def test_waiting_for_response_headers_times_out(provider: ProviderServer, http: LazyHttp) -> None:
     provider.answer(Wait(anyio.Event()))
     with pytest.raises(HeadersTimedOut):
         await asked(provider, http, stream_idle_timeout_ms=100)
@@ -165,7 +165,7 @@ async def test_a_new_connection_that_is_closed_is_a_failure(provider: ProviderSe
     assert len(provider.asked) == 1
 
 
-async def test_nobody_listens(http: LazyHttp) -> None:
+async def test_a_refused_connection_is_an_error(http: LazyHttp) -> None:
     async with ProviderServer() as gone:
         pass
     with pytest.raises(ConnectionFailed, match="Connection refused"):

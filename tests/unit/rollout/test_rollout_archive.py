@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from app_server.core.errors import ConversationError
-from app_server.core.rollout.archive import archive_rollout, delete_rollout, unarchive_rollout
+from app_server.core.rollout.archive import archive_rollout, delete_rollout, require_unused, unarchive_rollout
 from app_server.core.rollout.listing import list_conversations
 from app_server.core.rollout.rollout_errors import ArchiveRefused, RolloutBusy
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.writer import RolloutWriter
+from protocol.ids import ConversationId
 from tests.unit.rollout.stored import conversation, conversation_id, now, store
 
 
@@ -83,3 +84,66 @@ def test_a_conversation_that_is_written_stays_where_it_is(tmp_path: Path) -> Non
     writer.close()
     delete_rollout(path)
     assert list(path.parent.iterdir()) == []
+
+
+def test_a_conversation_that_nobody_writes_is_unused(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    require_unused(path)
+    writer = RolloutWriter.resume(path, now)
+    with pytest.raises(
+        RolloutBusy, match=rf"^conversation {conversation_id(1)} already has an active writer$"
+    ):
+        require_unused(path)
+    writer.close()
+    require_unused(path)
+    assert path.exists()
+    with pytest.raises(
+        ConversationError, match=r"^failed to change conversation: no such file or directory$"
+    ):
+        require_unused(tmp_path / "none")
+
+
+def test_errors_say_what_failed(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    with pytest.raises(
+        ConversationError, match=r"^failed to delete conversation: no such file or directory$"
+    ):
+        delete_rollout(tmp_path / "none")
+    with pytest.raises(
+        ConversationError, match=r"^failed to unarchive conversation: x is not the name of a rollout$"
+    ):
+        unarchive_rollout(tmp_path, tmp_path / "x")
+    archived = archive_rollout(tmp_path, conversation_id(1), path)
+    path.mkdir(parents=True)
+    with pytest.raises(
+        ConversationError, match=rf"^failed to unarchive conversation: {path} exists already$"
+    ):
+        unarchive_rollout(tmp_path, archived)
+    odd = tmp_path / "odd"
+    odd.write_text("")
+    writer = RolloutWriter.resume(odd, now)
+    with pytest.raises(RolloutBusy, match=rf"^conversation {odd} already has an active writer$"):
+        delete_rollout(odd)
+    writer.close()
+
+
+def test_a_rollout_may_be_named_from_the_home(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    upper = conversation_id(1).upper()
+    moved = archive_rollout(tmp_path, ConversationId(upper), path.relative_to(tmp_path))
+    assert moved.exists()
+
+
+def test_a_deleted_conversation_leaves_no_journal(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    journal_path(path).write_bytes(b"x")
+    delete_rollout(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_who_archives_lets_go_of_the_file(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    moved = archive_rollout(tmp_path, conversation_id(1), path)
+    writer = RolloutWriter.resume(moved, now)
+    assert writer.problem is None
+    writer.close()

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from app_server.core.rollout import reader
+from app_server.core.rollout.batches import MESSAGE_NAMES, array_of
+from app_server.core.rollout.persistence_policy import PERSISTED_EVENTS, is_persisted
 from app_server.core.rollout.reader import StoredConversation, read_lines, read_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
+from protocol.events.notices import BackgroundEventEvent
 from protocol.responses import MessageItem
 from protocol.rollout import CompactedItem, TurnContextItem
-from tests.unit.rollout.stored import assistant, conversation, raw_line, store, texts, user
+from tests.unit.rollout.stored import assistant, conversation, meta, raw_line, store, texts, user
 
 
 @pytest.fixture
@@ -169,3 +175,119 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
             read_rollout(path)
     with pytest.raises(RolloutUnreadable):
         read_rollout(Path("/etc/passwd\0.jsonl"))
+
+
+def test_lines_are_validated_in_batches_in_their_order(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "BATCH", 3)
+    validated: list[int] = []
+    all_of = reader._all_of
+
+    def counted(adapter: TypeAdapter[list[Json]], payloads: list[bytes]) -> list[Json] | None:
+        validated.append(len(payloads))
+        return all_of(adapter, payloads)
+
+    monkeypatch.setattr(reader, "_all_of", counted)
+    found = read_rollout(stored)
+    assert texts(found.items) == ALL
+    assert [type(event) for event in found.initial_messages] == [UserMessageEvent, AgentMessageEvent] * 2
+    assert max(validated) == 3
+
+
+def test_a_batch_with_a_damaged_line_has_its_other_lines(stored: Path) -> None:
+    first, *lines = stored.read_bytes().splitlines(keepends=True)
+    broken = [
+        line.replace(b'"message":"q1"', b'"message":5').replace(b'"text":"a0"', b'"text":5') for line in lines
+    ]
+    found = read(stored, first + b"".join(broken))
+    assert found.skipped == 2
+    assert texts(found.items) == ["q0", "q1", "a1"]
+    assert [getattr(event, "message", None) for event in found.initial_messages] == ["q0", "a0", "a1"]
+
+
+def test_the_first_lines_are_read_alone(stored: Path) -> None:
+    found = read_rollout(stored, 4)
+    assert (texts(found.items), found.lines) == (["q0"], 4)
+    assert len(found.initial_messages) == 2
+    assert read_rollout(stored, 100).lines == len(stored.read_bytes().splitlines())
+
+
+def test_events_of_turns_and_items_are_passed_over(stored: Path) -> None:
+    more = [
+        raw_line("event_msg", {"type": "task_started"}),
+        raw_line("event_msg", {"type": "task_started"}).replace(b": ", b":").replace(b", ", b","),
+        raw_line("event_msg", {"type": "turn_item"}).replace(b": ", b":").replace(b", ", b","),
+        raw_line("event_msg", {"type": "exec_command_end"}).replace(b": ", b":").replace(b", ", b","),
+    ]
+    found = read(stored, stored.read_bytes() + b"".join(more))
+    assert texts(found.items) == ALL
+    assert len(found.initial_messages) == 4
+    assert found.skipped == 0
+
+
+def test_messages_in_another_form_are_read_in_their_place(stored: Path) -> None:
+    first, *lines = stored.read_bytes().splitlines(keepends=True)
+    spaced = raw_line("event_msg", {"type": "user_message", "message": "spaced"})
+    deltas = raw_line("event_msg", {"type": "agent_message_delta", "delta": "x"})
+    found = read(stored, first + b"".join(lines[:2]) + spaced + deltas + b"".join(lines[2:]))
+    assert [getattr(event, "message", None) for event in found.initial_messages] == [
+        "q0",
+        "spaced",
+        "a0",
+        "q1",
+        "a1",
+    ]
+    assert found.skipped == 0
+
+
+def test_the_first_metadata_counts(stored: Path) -> None:
+    second = raw_line("session_meta", {**meta(5).to_value(), "cwd": "/second"})
+    assert read(stored, stored.read_bytes() + second).meta.cwd == "/work"
+
+
+@pytest.mark.parametrize("form", [b"", b" "])
+def test_settings_are_read_in_any_form(stored: Path, form: bytes) -> None:
+    fields = {
+        "cwd": "/",
+        "approval_policy": "never",
+        "sandbox_policy": {"type": "read-only"},
+        "model": "m",
+        "summary": "auto",
+    }
+    line = raw_line("turn_context", fields).replace(b": ", b":" + form).replace(b", ", b"," + form)
+    assert read(stored, stored.read_bytes() + line).last_model == "m"
+
+
+def test_settings_without_a_model_say_none(stored: Path) -> None:
+    content = stored.read_bytes()
+    for payload in (b"{}", b'{"model":5}', b"{x}"):
+        line = b'{"timestamp":"t","type":"turn_context","payload":' + payload + b"}\n"
+        assert read(stored, content + line).last_model is None
+
+
+def test_a_file_that_is_too_large_is_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = stored.stat().st_size
+    monkeypatch.setattr(reader, "MAX_ROLLOUT_BYTES", size)
+    assert texts(read_rollout(stored).items) == ALL
+    monkeypatch.setattr(reader, "MAX_ROLLOUT_BYTES", size - 1)
+    with pytest.raises(RolloutUnreadable, match=rf"is too large to be read \({size} bytes\)"):
+        read_rollout(stored)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_as_it_was_after_reading(stored: Path, enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        read_rollout(stored)
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_only_stored_kinds_of_events_are_messages() -> None:
+    for name in MESSAGE_NAMES:
+        assert name.decode() in PERSISTED_EVENTS
+    assert is_persisted(AgentMessageEvent(message="x"))
+    assert not is_persisted(BackgroundEventEvent(message="x"))
+    assert array_of([b"1", b"2"]) == b"[1,2]"
+    assert array_of([]) == b"[]"

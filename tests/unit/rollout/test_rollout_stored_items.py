@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.stored_events import OUTPUT_CAP
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
 from protocol.base import Json
+from protocol.engine.codec import item_to_value
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
     FileChange,
+    ImageView,
+    Item,
     ItemStatus,
     McpToolCall,
     Reasoning,
     UserMessage,
     WebSearch,
 )
+from protocol.engine.turns import EndedItem
 from protocol.events.patches import AddFileChange, UpdateFileChange
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
@@ -138,3 +145,204 @@ def test_repeated_ids_are_distinguished(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_read_is_left_out(tmp_path: Path, payload: Json) -> None:
     assert stored(tmp_path, payload).items == ()
+
+
+# --- order, ids and what counts twice
+def turn_item(item: Item, **more: Json) -> Json:
+    return {"type": "turn_item", "turn_id": "t", "item": item_to_value(item), **more}
+
+
+def written(folder: Path, *lines: tuple[str, Json] | bytes) -> Path:
+    """A rollout of lines by kind and payload; bytes are a line as it is."""
+    path = folder / "rollout.jsonl"
+    parts = [
+        line
+        if isinstance(line, bytes)
+        else json.dumps(
+            {"timestamp": "t", "type": line[0], "payload": line[1]}, separators=(",", ":")
+        ).encode()
+        for line in lines
+    ]
+    path.write_bytes(b"\n".join(parts) + b"\n")
+    return path
+
+
+def items_in(folder: Path, *lines: tuple[str, Json] | bytes) -> list[Item]:
+    return [each.item for each in read_stored_items(written(folder, *lines), ID).items]
+
+
+def printed(item: Item) -> str:
+    assert isinstance(item, CommandExecution)
+    return item.output
+
+
+def test_a_call_that_is_stored_as_an_item_too_is_that_item(tmp_path: Path) -> None:
+    """The entry of the history may come before the item or behind it."""
+    item = CommandExecution(id="c1", command=("pwd",), cwd="/", parsed=(), output="as an item")
+    ls = call("shell", {"command": ["ls"]})
+    for lines in (
+        [("response_item", ls), ("event_msg", turn_item(item)), ("response_item", output("x"))],
+        [("event_msg", turn_item(item)), ("response_item", ls), ("response_item", output("x"))],
+    ):
+        assert items_in(tmp_path, *lines) == [item]
+
+
+def test_of_calls_with_one_id_only_those_without_an_item_are_read_of_the_history(tmp_path: Path) -> None:
+    item = CommandExecution(id="c1", command=("pwd",), cwd="/", parsed=(), output="as an item")
+    found = items_in(
+        tmp_path,
+        ("response_item", call("shell", {"command": ["ls"]})),
+        ("response_item", output("one")),
+        ("event_msg", turn_item(item)),
+        ("response_item", call("shell", {"command": ["ls"]})),
+        ("response_item", output("two")),
+    )
+    assert [(each.id, printed(each)) for each in found] == [("c1", "as an item"), ("c1-2", "two")]
+
+
+def test_a_search_is_stored_without_its_id(tmp_path: Path) -> None:
+    search = WebSearch("ws_1", "weather")
+    history = {"type": "web_search_call", "action": {"type": "search", "query": "weather"}}
+    other = {"type": "web_search_call", "action": {"type": "search", "query": "news"}}
+    found = items_in(
+        tmp_path, ("response_item", history), ("event_msg", turn_item(search)), ("response_item", other)
+    )
+    assert found == [search, WebSearch("search news", "news")]
+
+
+def test_outputs_belong_to_the_calls_of_their_id_in_order(tmp_path: Path) -> None:
+    custom = {"type": "custom_tool_call_output", "call_id": "c1", "output": "two"}
+    found = stored(
+        tmp_path,
+        call("shell", {"command": ["a"]}),
+        call("shell", {"command": ["b"]}),
+        call("shell", {"command": ["c"]}),
+        output("one"),
+        custom,
+        {**output("other"), "call_id": 5},
+    ).items
+    assert [printed(each.item) for each in found] == ["one", "two", ""]
+
+
+def test_items_have_their_times_and_say_whether_they_were_cut(tmp_path: Path) -> None:
+    image = ImageView("i", "/x.png")
+    path = written(
+        tmp_path,
+        ("event_msg", turn_item(image, started_at_ms=3, completed_at_ms=4, cut=True)),
+        ("event_msg", turn_item(image)),
+        ("response_item", call("view_image", {"path": "/y.png"}, "v")),
+    )
+    assert read_stored_items(path, ID).items == (
+        EndedItem(image, 3, 4, cut=True),
+        EndedItem(replace(image, id="i-2"), None, None),
+        EndedItem(ImageView("v", "/y.png"), None, None),
+    )
+
+
+def test_ids_go_on_behind_those_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, ("event_msg", turn_item(ImageView("i", "/x.png"))))
+    assert read_stored_items(path, ID).ids.begin_and_end("i") == "i-2"
+
+
+def test_long_output_is_kept_at_both_ends(tmp_path: Path) -> None:
+    item = CommandExecution(id="c2", command=("x",), cwd="/", parsed=(), output="a" * OUTPUT_CAP + "z")
+    found = items_in(
+        tmp_path,
+        ("response_item", call("shell", {"command": ["ls"]})),
+        ("response_item", output("b" * OUTPUT_CAP + "y")),
+        ("event_msg", turn_item(item)),
+    )
+    assert [(len(printed(each)) <= OUTPUT_CAP, printed(each)[-1]) for each in found] == [
+        (True, "y"),
+        (True, "z"),
+    ]
+
+
+def test_an_item_that_the_file_does_not_end_is_there(tmp_path: Path) -> None:
+    thought = ("event_msg", {"type": "agent_reasoning", "text": "hm", "item_id": "r", "turn_id": "t"})
+    assert items_in(tmp_path, thought) == [Reasoning("r", ("hm",))]
+
+
+# --- the working directory
+def test_a_command_ran_in_the_working_directory_of_its_turn(tmp_path: Path) -> None:
+    def ls(id: str) -> tuple[str, Json]:
+        return "response_item", call("shell", {"command": ["ls"]}, id)
+
+    found = items_in(
+        tmp_path,
+        ls("before"),
+        ("session_meta", {"id": ID, "cwd": "/work"}),
+        ls("first"),
+        ("turn_context", {"cwd": "/other"}),
+        ls("second"),
+        ("turn_context", {"cwd": "relative"}),
+        ("turn_context", {"cwd": 5}),
+        ("event_msg", {"type": "user_message", "message": "x", "cwd": "/no"}),
+        ls("third"),
+    )
+    folders = [each.cwd for each in found if isinstance(each, CommandExecution)]
+    assert folders == ["/", "/work", "/other", "/other"]
+
+
+# --- lines in another form
+def test_lines_of_other_programs_are_read(tmp_path: Path) -> None:
+    def spaced(kind: str, payload: Json) -> bytes:
+        return json.dumps({"timestamp": "t", "type": kind, "payload": payload}).encode()
+
+    found = items_in(
+        tmp_path,
+        spaced("session_meta", {"id": ID, "cwd": "/work"}),
+        b'{"torn',
+        spaced("response_item", call("shell", {"command": ["ls"]})),
+        spaced("response_item", output("Exit code: 0\nOutput:\nx\n")),
+        spaced("event_msg", {"type": "agent_message", "message": "done"}),
+        b"[]",
+    )
+    command, message = found
+    assert isinstance(command, CommandExecution)
+    assert (command.cwd, command.output, command.status) == ("/work", "x\n", ItemStatus.COMPLETED)
+    assert isinstance(message, AgentMessage)
+    assert message.text == "done"
+
+
+def test_lines_that_were_taken_back_are_no_items(tmp_path: Path) -> None:
+    found = items_in(
+        tmp_path,
+        ("session_meta", {"id": ID, "cwd": "/work"}),
+        ("response_item", call("shell", {"command": ["ls"]})),
+        ("event_msg", {"type": "thread_rolled_back", "num_turns": 1, "kept_lines": 1}),
+        ("response_item", call("shell", {"command": ["pwd"]})),
+    )
+    assert [each.command for each in found if isinstance(each, CommandExecution)] == [("pwd",)]
+
+
+def test_what_is_no_rollout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RolloutUnreadable, match=r"none: no such file or directory$"):
+        read_stored_items(tmp_path / "none", ID)
+    with pytest.raises(RolloutUnreadable, match="not a regular file"):
+        read_stored_items(tmp_path, ID)
+
+
+# --- the last plan and the last count of tokens
+@pytest.mark.parametrize("arguments", ["", "{", "[]", '{"plan":5}', '{"plan":[{"step":"x"}]}', "\ud800", 5])
+def test_what_is_no_plan_is_none(tmp_path: Path, arguments: Json) -> None:
+    plan = {"type": "function_call", "name": "update_plan", "arguments": arguments, "call_id": "c1"}
+    found = stored(tmp_path, plan, output("Plan updated"))
+    assert (found.plan, found.items) == (None, ())
+
+
+def test_the_last_count_of_tokens_counts(tmp_path: Path) -> None:
+    def count(total: int) -> Json:
+        usage = {"total_tokens": total}
+        return {"type": "token_count", "info": {"total_token_usage": usage, "last_token_usage": usage}}
+
+    def usage(*payloads: Json) -> int | None:
+        path = written(tmp_path, *(("event_msg", payload) for payload in payloads))
+        found = read_stored_items(path, ID).usage
+        return None if found is None else found.total_token_usage.total_tokens
+
+    assert usage() is None
+    assert usage(count(1), count(2)) == 2
+    assert usage(count(1), {"type": "token_count", "info": None}) is None
+    assert usage({"type": "token_count", "info": {"total_token_usage": 5}}) is None
+    assert usage({"type": "token_count"}) is None

@@ -295,3 +295,123 @@ def test_a_flush_that_the_disk_delays_does_not_keep_others_from_the_file(tmp_pat
     finally:
         answered.set()
         flushing.join()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed in /proc")
+def test_what_was_opened_is_closed_again(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()])
+    writer.write_journal([assistant("told")])
+    opened = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        writer.flush()
+    assert len(os.listdir("/proc/self/fd")) == opened
+    with pytest.raises(RolloutBusy):
+        RolloutWriter.resume(path, now)
+    writer.close()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_flush_flushes_the_file_its_journal_and_new_names(tmp_path: Path) -> None:
+    flushed: list[int] = []
+
+    def fsync(fd: int) -> None:
+        flushed.append(os.fstat(fd).st_ino)
+
+    def inodes(*paths: Path) -> list[int]:
+        return [each.stat().st_ino for each in paths]
+
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], replace(REAL_DISK, fsync=fsync))
+    writer.flush()
+    assert flushed == inodes(path, path.parent)
+    writer.flush()
+    assert flushed[2:] == inodes(path)
+    writer.write_journal([assistant("told")])
+    writer.flush()
+    assert flushed[3:] == inodes(path, journal_path(path), path.parent)
+    writer.flush()
+    assert flushed[6:] == inodes(path, journal_path(path))
+    writer.close()
+
+
+def test_a_flush_that_fails_is_a_problem_until_the_next_one(tmp_path: Path) -> None:
+    failing = [True]
+
+    def fsync(fd: int) -> None:
+        if failing[0]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    writer = RolloutWriter.create(new_path(tmp_path), now, [meta()], replace(REAL_DISK, fsync=fsync))
+    writer.flush()
+    problems = [writer.problem]
+    failing[0] = False
+    writer.flush()
+    problems.append(writer.problem)
+    assert problems == ["input/output error", None]
+    writer.close()
+
+
+def test_a_long_backlog_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "BATCH_BYTES", 300)
+    full, written = FullDisk(10_000), list[int]()
+
+    def write(fd: int, data: memoryview) -> int:
+        written.append(len(data))
+        return full.write(fd, data)
+
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], replace(REAL_DISK, write=write))
+    full.room = 0
+    items = [user("x" * 50) for _ in range(6)]
+    writer.append(items)
+    full.room = 10_000
+    del written[:]
+    writer.append([])
+    writer.close()
+    size = len(path.read_bytes().splitlines(keepends=True)[-1])
+    pieces = -(-300 // size)
+    assert written == [size * pieces] * (6 // pieces) + ([size * (6 % pieces)] if 6 % pieces else [])
+    assert texts(read_rollout(path).items) == ["x" * 50] * 6
+
+
+def test_losses_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = FullDisk(10_000)
+    path = new_path(tmp_path)
+    writer = RolloutWriter.create(path, now, [meta()], full.disk())
+    full.room = 0
+    writer.append([user("held")])
+    monkeypatch.setattr(writer_module, "MAX_BACKLOG_BYTES", 0)
+    writer.append([user("lost"), user("lost")])
+    problems = [writer.problem]
+    full.room = 10_000
+    writer.flush()
+    problems.append(writer.problem)
+    assert problems == ["no space left on device; 2 lines were lost", "2 lines were lost"]
+    writer.close()
+    assert texts(read_rollout(path).items) == ["held"]
+
+
+def test_a_write_that_takes_nothing_is_an_error(tmp_path: Path) -> None:
+    writer = RolloutWriter.create(
+        new_path(tmp_path), now, [meta()], replace(REAL_DISK, write=lambda fd, data: 0)
+    )
+    assert writer.problem == "input/output error"
+    writer.close()
+
+
+def test_who_writes_already_is_named(tmp_path: Path) -> None:
+    odd = tmp_path / "odd"
+    odd.write_text("")
+    path = store(tmp_path, [])
+    for busy, name in ((odd, f"rollout {odd}"), (path, f"conversation {conversation_id(1)}")):
+        first = RolloutWriter.resume(busy, now)
+        with pytest.raises(RolloutBusy, match=rf"^{name} already has an active writer$"):
+            RolloutWriter.resume(busy, now)
+        first.close()
+    first = RolloutWriter.resume(path, now)
+    second = RolloutWriter.create(path, now, [user("x")])
+    assert second.problem == f"conversation {conversation_id(1)} already has an active writer"
+    first.close()
+    second.close()

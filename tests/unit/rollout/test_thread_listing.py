@@ -21,7 +21,7 @@ from app_server.core.rollout.archive import archive_rollout, delete_rollout, una
 from app_server.core.rollout.index_file import FILE_NAME
 from app_server.core.rollout.rollout_files import find, walk
 from app_server.core.rollout.rollout_names import ARCHIVED, RolloutName, parse_rollout_name
-from app_server.core.rollout.thread_index import ThreadIndex
+from app_server.core.rollout.thread_index import IndexReplaced, ThreadIndex
 from app_server.core.rollout.thread_listing import ThreadLists, ThreadPage
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
@@ -175,7 +175,12 @@ def test_filters(tmp_path: Path) -> None:
 def test_where_most_threads_do_not_match_the_index_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_listing, "MOST_PASSED_BY", 2)
+    monkeypatch.setattr(thread_listing, "MOST_PASSED_BY", 8)
+    for n in range(9):
+        write(tmp_path, n, source="exec" if n else "cli")
+    assert previews(lists(tmp_path)) == ["question 0"]
+    assert not (tmp_path / FILE_NAME).exists(), "so many may be passed by"
+    monkeypatch.setattr(thread_listing, "MOST_PASSED_BY", 7)
     for n in range(9):
         write(tmp_path, n, source="exec" if n else "cli")
     of = lists(tmp_path)
@@ -322,6 +327,26 @@ def test_an_index_that_is_made_anew_within_a_page_starts_the_page_anew(tmp_path:
 
     assert index.retried(ask) == 9
     assert pages == [3, 9]
+
+
+def test_an_index_that_always_fails_is_given_up_in_the_end(tmp_path: Path) -> None:
+    index, asked = ThreadIndex(tmp_path, time.time), list[ThreadIndex]()
+
+    def fail(index: ThreadIndex) -> int:
+        asked.append(index)
+        raise IndexReplaced
+
+    with pytest.raises(IndexReplaced):
+        index.retried(fail)
+    assert asked == [index] * 4
+
+    def mistake(index: ThreadIndex) -> int:
+        asked.append(index)
+        raise sqlite3.ProgrammingError("a mistake of ours")
+
+    with pytest.raises(sqlite3.ProgrammingError):
+        index.retried(mistake)
+    assert len(asked) == 5, "it is not tried again"
 
 
 def test_what_was_read_ahead_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

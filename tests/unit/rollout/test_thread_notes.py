@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.git.revision import Revision
+from app_server.core.rollout import latest_lines
 from app_server.core.rollout.latest_lines import LatestLines
 from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, ThreadNotes
 from tests.unit.rollout.stored import conversation_id
@@ -93,6 +94,30 @@ def test_a_conversation_is_forgotten_with_every_line_about_it(tmp_path: Path) ->
     )
 
 
+def test_metadata_has_its_form(tmp_path: Path) -> None:
+    notes(tmp_path).set_revision(ONE, Revision("c0ffee", "main", "https://example.com"))
+    assert json.loads((tmp_path / METADATA_FILE).read_text()) == {
+        "id": ONE,
+        "git_info": {"sha": "c0ffee", "branch": "main", "origin_url": "https://example.com"},
+        "updated_at": "2023-11-14T22:13:20.250Z",
+    }
+
+
+def test_metadata_without_a_revision_has_none(tmp_path: Path) -> None:
+    noted, lines = notes(tmp_path), LatestLines(tmp_path / METADATA_FILE)
+    assert noted.read().revision(ONE) is None
+    lines.append(ONE, {"git_info": "main"})
+    assert noted.read().revision(ONE) is None
+    lines.append(ONE, {"git_info": {"branch": 5}})
+    assert noted.read().revision(ONE) == noted.read().revision(ONE.upper()) == Revision(None, None, None)
+
+
+def test_an_empty_name_is_none(tmp_path: Path) -> None:
+    noted = notes(tmp_path)
+    noted.set_name(ONE, "")
+    assert (noted.read().name(ONE), noted.read().named(lambda name: True)) == (None, [])
+
+
 def test_a_revision_says_what_was_cleared(tmp_path: Path) -> None:
     noted = notes(tmp_path)
     noted.set_revision(ONE, Revision("c0ffee", "main", None))
@@ -111,3 +136,99 @@ def test_reading_in_steps_is_reading_at_once(
         if step and number % step == 0:
             reader.read()
     assert dict(reader.read()) == {id: {"id": id, "text": text} for id, text in changes}
+
+
+def lines_in(folder: Path) -> LatestLines:
+    return LatestLines(folder / "lines")
+
+
+def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    pread = os.pread
+
+    def counted(fd: int, length: int, offset: int) -> bytes:
+        found = pread(fd, length, offset)
+        read.append(len(found))
+        return found
+
+    lines = lines_in(tmp_path)
+    lines.append(ONE, {"n": 1})
+    first = lines.read()
+    monkeypatch.setattr(os, "pread", counted)
+    assert lines.read() is first
+    assert read == []
+    lines.append(TWO, {"n": 2})
+    del read[:]
+    assert {id: line["n"] for id, line in lines.read().items()} == {ONE: 1, TWO: 2}
+    assert sum(read) == len(json.dumps({"id": TWO, "n": 2}, separators=(",", ":"))) + 1
+    assert {id: line["n"] for id, line in first.items()} == {ONE: 1}, "it is not changed under its reader"
+
+
+def test_a_file_that_shrank_or_was_written_anew_is_read_from_its_begin(tmp_path: Path) -> None:
+    lines = lines_in(tmp_path)
+    lines.append(ONE, {"n": 1})
+    lines.append(TWO, {"n": 2})
+    assert set(lines.read()) == {ONE, TWO}
+    os.truncate(lines.path, lines.path.stat().st_size // 2)
+    assert set(lines.read()) == {ONE}
+    lines.path.unlink()
+    assert set(lines.read()) == set()
+    lines.append(TWO, {"n": 3})
+    assert set(lines.read()) == {TWO}
+
+
+def test_a_line_counts_once_its_end_is_written(tmp_path: Path) -> None:
+    lines = lines_in(tmp_path)
+    lines.append(ONE, {"n": 1})
+    with lines.path.open("ab") as file:
+        file.write(b'{"id":"' + TWO.encode())
+        file.flush()
+        assert set(lines.read()) == {ONE}
+        file.write(b'"}\n')
+    assert set(lines.read()) == {ONE, TWO}
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_not_stored_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, write = lines_in(tmp_path), os.write
+    lines.append(ONE, {"n": 1})
+    before = lines.path.read_bytes()
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
+    with pytest.raises(OSError, match="No space left"):
+        lines.append(ONE, {"n": 2})
+    assert lines.path.read_bytes() == before
+
+
+def test_forgetting_keeps_the_lines_of_others_as_they_are(tmp_path: Path) -> None:
+    lines = lines_in(tmp_path)
+    lines.append(ONE, {"n": 1})
+    lines.append(TWO, {"n": 2})
+    with lines.path.open("ab") as file:
+        file.write(b"no record\n" + json.dumps({"id": ONE.upper(), "n": 3}).encode() + b"\ntorn")
+    (tmp_path / ".lines.new").write_text("of a server that crashed")
+    lines.forget(ONE)
+    assert lines.path.read_bytes() == json.dumps({"id": TWO, "n": 2}, separators=(",", ":")).encode() + (
+        b"\nno record\n"
+    )
+    assert stat.S_IMODE(lines.path.stat().st_mode) == 0o600
+    assert set(os.listdir(tmp_path)) == {"lines", ".locks"}
+    before = lines.path.stat().st_ino
+    lines.forget(ONE)
+    assert lines.path.stat().st_ino == before, "there is nothing to forget"
+
+
+def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines_in(tmp_path).append(ONE, {"n": 1})
+    monkeypatch.setattr(latest_lines, "MAX_BYTES", 0)
+    assert dict(lines_in(tmp_path).read()) == {}
+
+
+def test_lines_are_the_same_however_the_file_is_cut_into_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest_lines, "_CHUNK", 7)
+    lines = lines_in(tmp_path)
+    for n, id in enumerate((ONE, TWO, ONE)):
+        lines.append(id, {"n": n})
+    assert {id: line["n"] for id, line in lines_in(tmp_path).read().items()} == {ONE: 2, TWO: 1}

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from app_server.apis.v2.thread_view import session_source, thread_view
 from app_server.core.errors import RolloutNotFound
+from app_server.core.git.revision import Revision
+from app_server.core.rollout import thread_summary
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import ThreadOrigin, find_thread, read_thread_summary
+from app_server.core.rollout.thread_summary import (
+    FileState,
+    ModelInUse,
+    ThreadOrigin,
+    ThreadSummary,
+    find_thread,
+    read_thread_summary,
+)
 from protocol.base import Json
 from protocol.origins import SessionOrigin
 from protocol.v2.thread import NotLoadedThreadStatus
@@ -115,3 +126,75 @@ def test_sources(stored: Json, shown: Json) -> None:
     origin = ThreadOrigin(cwd="/", cli_version="1", originator="x", source=stored)
     source = session_source(origin)
     assert (source if isinstance(source, str) else source.to_value()) == shown
+
+
+def summary_of(path: Path, *more: bytes) -> ThreadSummary:
+    with path.open("ab") as file:
+        file.write(b"".join(more))
+    return read_thread_summary(path, "default", notes(path.parent))
+
+
+def test_the_last_settings_at_the_end_of_the_file_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store(tmp_path, conversation())
+    assert summary_of(path).model == ModelInUse("mock", None, None)
+    found = summary_of(
+        path, context("one", "low"), b'{"type":"turn_context","payload":5}\n', b"x" * 100 + b"\n"
+    )
+    assert found.model == ModelInUse("mock", "one", "low")
+    assert summary_of(path, raw_line("turn_context", {"model": 5, "effort": 5})).model == ModelInUse("mock")
+    assert summary_of(path, context("last").rstrip()).model.name == "last"
+    monkeypatch.setattr(thread_summary, "TAIL_BYTES", len(context("last")) - 1)
+    assert summary_of(path).model.name == "last"
+    monkeypatch.setattr(thread_summary, "TAIL_BYTES", 10)
+    assert summary_of(path).model.name is None
+
+
+def test_what_users_say_beside_it_counts(tmp_path: Path) -> None:
+    git = {"commit_hash": "c0ffee", "branch": "main", "repository_url": None}
+    path = tmp_path / "rollout"
+    path.write_bytes(raw_line("session_meta", {**meta().to_value(), "git": git, "forked_from_id": "x"}))
+    noted = notes(tmp_path)
+    found = read_thread_summary(path, "p", noted)
+    assert (found.origin.git_info, found.name, found.path) == (Revision("c0ffee", "main", None), None, path)
+    assert found.origin == ThreadOrigin(
+        cwd="/work",
+        cli_version="1.0.0",
+        originator="test",
+        source=SessionOrigin.VSCODE,
+        git_info=Revision("c0ffee", "main", None),
+        forked_from="x",
+    )
+    noted.set_revision(conversation_id(1), Revision("beef", None, None))
+    assert read_thread_summary(path, "p", noted).origin.git_info == Revision("beef", None, None)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "seconds"),
+    [
+        ("2026-01-02T03:04:05.678Z", int(MOMENT.timestamp())),
+        ("2026-01-02T04:04:05+01:00", int(MOMENT.timestamp())),
+        ("", 7),
+    ],
+)
+def test_when_it_began(tmp_path: Path, timestamp: str, seconds: int) -> None:
+    path = tmp_path / "rollout"
+    path.write_bytes(raw_line("session_meta", {**meta().to_value(), "timestamp": timestamp}))
+    os.utime(path, (7, 7))
+    assert read_thread_summary(path, "p", notes(tmp_path)).created_at == seconds
+
+
+def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(RolloutUnreadable, match=r"/none: no such file or directory$"):
+        read_thread_summary(tmp_path / "none", "p", notes(tmp_path))
+    with pytest.raises(RolloutUnreadable, match=r"^the path cannot be one of a file$"):
+        read_thread_summary(Path("/x\0"), "p", notes(tmp_path))
+
+
+def test_numbers_of_a_file_fit_into_64_bits_with_a_sign() -> None:
+    big = 2**64 - 1
+    status = SimpleNamespace(st_ino=big, st_size=5, st_mtime_ns=big, st_ctime_ns=big)
+    assert FileState.of(cast(os.stat_result, status)).values == (2**63 - 1, 5, 2**63 - 1, 2**63 - 1)
+    status = SimpleNamespace(st_ino=6, st_size=5, st_mtime_ns=-7, st_ctime_ns=8)
+    assert FileState.of(cast(os.stat_result, status)) == FileState(6, 5, -7, 8)

@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 
 from app_server.core.rollout.stored_events import OUTPUT_CAP, kept_item, stored_events
 from app_server.core.rollout.turn_events import Line, turn_events
-from app_server.core.rollout.turn_fold import TurnFold
+from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
-from protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnStatus
+from protocol.engine.events import (
+    EngineEvent,
+    ItemCompleted,
+    SessionEvent,
+    TurnEnded,
+    TurnKind,
+    TurnStarted,
+    TurnStatus,
+)
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
@@ -33,7 +41,7 @@ from protocol.engine.items import (
     UserMessage,
     WebSearch,
 )
-from protocol.engine.turns import TurnRecord, TurnRenamed, TurnState
+from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed, TurnState
 from protocol.events.commands import UnknownCommand
 from protocol.events.patches import AddFileChange
 from protocol.events.turn import TurnAbortReason
@@ -241,3 +249,100 @@ def test_long_output_is_kept_at_both_ends() -> None:
     assert len(kept.output) <= OUTPUT_CAP
     assert (kept.output[0], kept.output[-1]) == ("a", "b")
     assert kept_item(kept) == kept, "reading it back cuts nothing more"
+
+
+# --- ids
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "a-2", "a-3", "b"]), st.sampled_from(["begin", "end", "both"])))
+)
+def test_no_two_items_have_one_id(steps: list[tuple[str, str]]) -> None:
+    ids, given_out, opened = ItemIds(), list[str](), dict[str, str]()
+    for id, step in steps:
+        copy = ids.copy()
+        match step:
+            case "begin":
+                unique = ids.begin(id)
+                opened[id] = unique
+                given_out.append(unique)
+            case "end":
+                unique = ids.end(id)
+                if unique != opened.pop(id, None):
+                    given_out.append(unique)
+            case _:
+                unique = ids.begin_and_end(id)
+                opened.pop(id, None)
+                given_out.append(unique)
+        assert unique.startswith(id)
+        assert ids.of(id) == opened.get(id, id)
+        assert getattr(copy, {"begin": "begin", "end": "end"}.get(step, "begin_and_end"))(id) == unique
+    assert len(given_out) == len(set(given_out))
+
+
+def test_ids_that_repeat_are_counted() -> None:
+    ids = ItemIds()
+    assert [ids.begin_and_end("a") for _ in range(3)] == ["a", "a-2", "a-3"]
+    assert ids.begin_and_end("a-2") == "a-2-2"
+    assert ids.begin("b") == ids.of("b") == ids.end("b") == "b"
+
+
+# --- single turns
+STARTED = SessionEvent("", "t", TurnStarted(TurnKind.REVIEW, None, 5.75))
+IMAGE = ImageView("i", "/x.png")
+
+
+def ended(**over: Json) -> SessionEvent:
+    fields = {"status": TurnStatus.COMPLETED, "started_at": 4.5, "ended_at": 9.75, "seconds": 1.23456}
+    return SessionEvent("", "t", TurnEnded(**{**fields, **over}))
+
+
+def test_a_turn_has_its_kind_times_and_items() -> None:
+    done = SessionEvent("", "t", ItemCompleted(IMAGE, 3, 4, cut=True))
+    [turn] = folded([STARTED, done, ended(error=TurnError("no"), status=TurnStatus.FAILED)])
+    assert turn == TurnRecord(
+        id="t",
+        kind=TurnKind.REVIEW,
+        state=TurnState.FAILED,
+        items=(EndedItem(IMAGE, 3, 4, cut=True),),
+        error=TurnError("no"),
+        started_at=5.0,
+        ended_at=9.0,
+        seconds=1.235,
+    )
+
+
+def test_times_that_are_not_known_are_none() -> None:
+    done = SessionEvent("", "t", ItemCompleted(IMAGE, 0, 0))
+    [turn] = folded([done, ended(started_at=None, ended_at=0.0, seconds=None)])
+    assert turn.items == (EndedItem(IMAGE, None, None),)
+    assert (turn.started_at, turn.ended_at, turn.seconds) == (None, None, None)
+    [turn] = folded([ended()])
+    assert (turn.started_at, turn.state) == (4.0, TurnState.COMPLETED), "of its end alone"
+
+
+def test_the_turn_that_runs() -> None:
+    fold = TurnFold()
+    running = [fold.running]
+    for event in (STARTED, ended()):
+        fold.apply(event)
+        running.append(fold.running)
+    assert running == [None, TurnRecord(id="t", kind=TurnKind.REVIEW, started_at=5.0), None]
+
+
+def test_events_outside_of_turns_are_passed_over() -> None:
+    events = [
+        SessionEvent("", None, event) for event in (STARTED.event, ItemCompleted(IMAGE, 1, 2), ended().event)
+    ]
+    assert folded(events) == []
+
+
+def test_a_turn_gets_another_name_that_no_other_one_has() -> None:
+    other = SessionEvent("", "other", TurnStarted(TurnKind.REGULAR, None, 1.0))
+    [turn] = folded([STARTED, TurnRenamed("t", "named"), TurnRenamed("gone", "x")])
+    assert turn.id == "named"
+    turns = folded([STARTED, other, TurnRenamed("t", "other")])
+    assert [(turn.id, turn.state) for turn in turns] == [
+        ("t", TurnState.INTERRUPTED),
+        ("other", TurnState.IN_PROGRESS),
+    ]
+    [turn, again] = folded([STARTED, TurnRenamed("t", "named"), STARTED])
+    assert (turn.id, again.id) == ("named", "t")

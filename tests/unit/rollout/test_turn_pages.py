@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes
 from app_server.core.rollout.turn_lines import raw_lines, turn_line
 from app_server.core.rollout.turn_pages import (
+    Anchor,
     InvalidCursor,
     Page,
     PageRequest,
@@ -32,7 +34,7 @@ from app_server.core.rollout.turn_pages import (
 from protocol.base import Json
 from protocol.engine.codec import item_to_value
 from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent
-from protocol.engine.items import AgentMessage, ImageView, UserMessage
+from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.items import TextInput
 
@@ -328,3 +330,44 @@ def test_a_turn_that_the_file_does_not_end_was_interrupted(tmp_path: Path) -> No
     with open_history(path, THREAD, TurnIndexes()) as history:
         (turn,) = history.turns(PageRequest()).rows
     assert turn.state is TurnState.INTERRUPTED
+
+
+@given(st.text(st.characters(codec="utf-8")), st.booleans())
+def test_a_cursor_is_read_as_it_was_written(id: str, included: bool) -> None:
+    cursor = Anchor(id, included).cursor()
+    assert parse_cursor(cursor) == Anchor(id, included)
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", cursor)
+
+
+def test_the_items_of_a_turn_by_pages(tmp_path: Path) -> None:
+    with open_history(old_file(tmp_path / "r", 3), THREAD, TurnIndexes()) as history:
+        _, turn, _ = history.all_turns()
+        first = history.items(PageRequest(limit=1), turn.id)
+        assert [row.turn_id for row in first.rows] == [turn.id]
+        assert first.next_cursor is not None
+        second = history.items(PageRequest(limit=1, anchor=parse_cursor(first.next_cursor)), turn.id)
+        assert [row.ended for row in (*first.rows, *second.rows)] == list(turn.items)
+        assert second.next_cursor is None
+
+
+def test_the_running_turn_is_not_the_last_one_of_a_file_that_says_nothing_of_it(tmp_path: Path) -> None:
+    """Its words came as an item that was cut, or it has none, or the file's last turn has an end."""
+    words = UserMessage("u", (TextInput(text="question 1"),))
+    cut = TurnRecord(id="live", items=(EndedItem(words, 1, 2, cut=True),))
+    for live in (cut, running("live", AgentMessage("m", ("hi",))), running("live")):
+        with open_history(old_file(tmp_path / "r", 2), THREAD, TurnIndexes(), live) as history:
+            assert len(history.all_turns()) == 3
+    ended = stored(
+        tmp_path / "ended", {"type": "user_message", "message": "question 1"}, {"type": "task_complete"}
+    )
+    with open_history(ended, THREAD, TurnIndexes(), running("live", words)) as history:
+        assert len(history.all_turns()) == 2
+    with open_history(stored(tmp_path / "empty"), THREAD, TurnIndexes(), running("live", words)) as history:
+        assert len(history.all_turns()) == 1
+
+
+def test_a_review_that_runs_is_found_in_a_file_without_identity(tmp_path: Path) -> None:
+    path = stored(tmp_path / "r", {"type": "entered_review_mode", "prompt": "p", "user_facing_hint": "h"})
+    live = TurnRecord(id="live", items=(EndedItem(EnteredReview("e", "p", "h"), 1, 2),))
+    with open_history(path, THREAD, TurnIndexes(), live) as history:
+        assert history.all_turns() == (live,)

@@ -160,7 +160,7 @@ def test_sockets_by_family_and_kind(family: int, kind: int, offline: int, online
 
 
 @pytest.mark.parametrize("network", [True, False])
-def test_pairs_are_of_streams_only(network: bool) -> None:
+def test_socketpair_is_allowed_for_stream_sockets_only(network: bool) -> None:
     code = program(network=network)
     assert play(code, 53, 1, 2) == EPERM
     assert play(code, 53, 1, 1 | 0x80000) == ALLOW

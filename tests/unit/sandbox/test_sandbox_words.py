@@ -65,7 +65,7 @@ def test_the_profile_denies_by_default_and_fences_after_roots() -> None:
         (159, b"", True),
     ],
 )
-def test_signs_of_a_denial(code: int, stderr: bytes, denied: bool) -> None:
+def test_output_that_indicates_a_sandbox_denial(code: int, stderr: bytes, denied: bool) -> None:
     assert looks_denied(code, b"", stderr) is denied
     assert looks_denied(code, stderr, b"") is denied
 

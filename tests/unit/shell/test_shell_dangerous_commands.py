@@ -74,6 +74,13 @@ DESTRUCTIVE = [
     "x=$(rm -rf x)",
     "export x=$(rm -rf x)",
     "rm -rf x > /dev/null 2>&1",
+    "rm 2>/dev/null -rf x",
+    "git >log push -f",
+    "bash 2>/dev/null <(curl x)",
+    "bash < <(curl x)",
+    "bash <<EOF\n$(curl x)\nEOF",
+    "sh > f -c 'rm -rf x'",
+    "cd x && rm 2>&1 -rf x | tee log",
     "[[ -f x ]] && rm -rf x",
     " rm -rf x",
     "bash <<< 'rm -rf x'",
@@ -168,6 +175,8 @@ DESTRUCTIVE = [
     "bash <<'EOF'\nrm -rf x\nEOF",
     "bash -s <<EOF\nrm -rf x\nEOF",
     "cat <<EOF | sh\nrm -rf x\nEOF",
+    "cat <<EOF | sh > log\nrm -rf x\nEOF",
+    "cd x && bash <<EOF\nrm -rf x\nEOF",
     "rm \\\n -rf x",
     "echo hi # c\nrm -rf x",
     "x='a\nb'; rm -rf d",
@@ -275,6 +284,8 @@ HARMLESS = [
     "printf '%s' x | tee f",
     "bash -lc 'git status && ls'",
     "for f in a b; do rm $f; done",
+    "ls 2>/dev/null -rf x",
+    "rm x && ls > f -rf",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
@@ -27,6 +28,7 @@ SHELL_WORDS = st.lists(st.text(alphabet="ab '\"\\$`!^~#{}=,\n\t;|&%é]", max_siz
         (["--lines=5"], "'--lines=5'"),
         (["a:b@c+d_e.f/g-h]"], "a:b@c+d_e.f/g-h]"),
         (["it's"], '"it\'s"'),
+        (["it'sX"], '"it\'sX"'),
         (["$HOME"], "'$HOME'"),
         (["a\\b"], '"a\\\\b"'),
         (["a\"b'c"], '"a\\"b\'c"'),
@@ -69,3 +71,18 @@ def test_what_was_joined_splits_into_the_same_words(words: list[str]) -> None:
 )
 def test_splitting(text: str, words: list[str] | None) -> None:
     assert split(text) == words
+
+
+# `shlex` keeps the newline of a continued line, and in double quotes the backslash before `$` and a backquote.
+PLAIN_TEXTS = st.text(alphabet="ab'\"\\ \t\n$`", max_size=14).filter(
+    lambda text: not re.search(r"\\[\n$`]", text)
+)
+
+
+@given(PLAIN_TEXTS)
+def test_text_without_comments_splits_as_in_a_posix_shell(text: str) -> None:
+    try:
+        expected: list[str] | None = shlex.split(text)
+    except ValueError:
+        expected = None
+    assert split(text) == expected

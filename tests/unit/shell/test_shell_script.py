@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app_server.core.shell import script as script_module
 from app_server.core.shell.readers import READERS
 from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import (
@@ -104,6 +105,38 @@ OPAQUE = [
 def test_what_is_not_plain_is_opaque(script: str) -> None:
     assert split_script(script) is None
     assert not is_known_safe(["bash", "-lc", script])
+
+
+@pytest.mark.parametrize(
+    ("script", "commands"),
+    [
+        ("ls -l | wc; pwd", [["ls", "-l"], ["wc"], ["pwd"]]),
+        ("a && b || c\nd", [["a"], ["b"], ["c"], ["d"]]),
+        ("ls *.py a\\ b ~", [["ls", "*.py", "a\\ b", "~"]]),
+        ("ls 'a b' \"c d\" 5", [["ls", "a b", "c d", "5"]]),
+        ("", []),
+        ("ls \ud800", [["ls", "?"]]),
+        ('ls ""', None),
+        ('ls "$X"', None),
+        ("ls $X", None),
+        ("'ls'", None),
+        ("$X", None),
+        ("ls a'b'", None),
+        ("ls &", None),
+        ("ls > f", None),
+        ("(ls)", None),
+        ("ls 'a", None),
+        ("if a; then b; fi", None),
+    ],
+)
+def test_what_is_displayed_is_as_it_was_written(script: str, commands: list[list[str]] | None) -> None:
+    assert split_for_display(script) == (None if commands is None else tuple(map(tuple, commands)))
+
+
+def test_very_long_scripts_are_not_displayed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_module, "MAX_DISPLAY_CHARACTERS", 20)
+    assert split_for_display("echo " + "a" * 15) is not None
+    assert split_for_display("echo " + "a" * 16) is None
 
 
 def test_long_scripts_are_opaque() -> None:

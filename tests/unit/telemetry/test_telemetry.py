@@ -209,7 +209,7 @@ def test_times_are_utc_to_the_millisecond() -> None:
 
 
 @pytest.mark.anyio
-async def test_off_is_off(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_an_exporter_no_telemetry_is_sent(caplog: pytest.LogCaptureFixture) -> None:
     export = await open_export(OtelConfig(), "1", lambda: NOW, {})
     assert export.conversation(FACTS) is NO_TELEMETRY
     report_everything(export.conversation(FACTS))

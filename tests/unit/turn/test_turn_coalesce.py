@@ -51,7 +51,7 @@ def test_the_text_of_every_stream_is_the_same(events: list[SessionEvent]) -> Non
 
 
 @given(streams)
-def test_joining_again_changes_nothing(events: list[SessionEvent]) -> None:
+def test_coalescing_is_idempotent(events: list[SessionEvent]) -> None:
     joined = coalesce(events)
     assert coalesce(joined) == joined
 

@@ -25,7 +25,7 @@ def begun(scene: Scene) -> ExecCommandBeginEvent:
     return next(event for event in scene.said if isinstance(event, ExecCommandBeginEvent))
 
 
-async def test_a_vector_is_run_as_it_is(live: MakeLive) -> None:
+async def test_an_argument_vector_is_run_without_a_shell(live: MakeLive) -> None:
     scene = live()
     told = json.loads(
         await run(ShellTool(), scene, command=["printf", "%s", "$HOME"], timeout_ms=None, other=1)

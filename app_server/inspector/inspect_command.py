@@ -29,13 +29,18 @@ NOT_FOUND, NOT_EXECUTABLE, MISUSED = 127, 126, 2
 
 def run_inspector(args: argparse.Namespace) -> int:
     """The exit status; that of the server, where one is run."""
-    if not args.server:
+    if not args.server and not args.open:
         return _fail(MISUSED, "no server was named; as in `app-server inspect -- SERVER ARG...`")
-    if (args.page or not args.record) and not page_is_installed():
+    needs_page = bool(args.page or args.open or not (args.record or args.replay))
+    if needs_page and not page_is_installed():
         return _fail(
             MISUSED,
             "the page needs Starlette and uvicorn: pip install 'app-server[inspect]'. `--record FILE` works without",
         )
+    if args.open or args.replay:
+        from app_server.inspector import saved_sessions  # noqa: PLC0415  what passes bytes needs none of it
+
+        return saved_sessions.run(args, os.environ)
     return _inspect(args)
 
 

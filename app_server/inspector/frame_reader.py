@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app_server.inspector.frames import Frame, Source
-from app_server.inspector.records import Record, record_of
+from app_server.inspector.session_records import Record, record_of
 from app_server.transport.framing import LineDecoder
 from protocol.base import Json
 

@@ -1,0 +1,137 @@
+"""What the page is told of each record: what it answers and how late, what it is about, and what is wrong with it.
+
+Pure. One `Analyzer` sees all records of a session in order.
+"""
+
+from __future__ import annotations
+
+import json
+
+from app_server.inspector.frames import Source
+from app_server.inspector.rules.order import OrderChecker, Requests, Violation, WireMessage
+from app_server.inspector.rules.rpc_rules import RPC_RULES, RPC_RULES_OF_THE_END
+from app_server.inspector.rules.session_rules import SESSION_RULES
+from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
+from app_server.inspector.session_records import FROM, Record
+from app_server.inspector.shapes import SCHEMA, Shapes
+from app_server.inspector.subjects import NONE, Subject, Subjects
+from protocol.base import Json
+from protocol.records import dataclass
+
+LONGEST_TEXT = 1 << 16
+"""Characters of a message that the page gets by itself; it asks for the rest of longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    """A record with what was found out about it."""
+
+    number: int
+    record: Record
+    kind: str
+    """`request`, `answer`, `error`, `notification`, `text` or `event`."""
+    method: str
+    """Of an answer: that of its request."""
+    request: int
+    """The number of the entry that this answers; -1 if it is no answer, or to nothing known."""
+    latency: float
+    """Milliseconds from the request to this answer; -1 if it is none."""
+    subject: Subject
+    violations: tuple[Violation, ...]
+
+    def row(self) -> Json:
+        """As the page gets it; what is empty is left out."""
+        record, subject = self.record, self.subject
+        found = {
+            "method": self.method,
+            "thread": subject.thread,
+            "turn": subject.turn,
+            "item": subject.item,
+            "itemKind": subject.kind,
+            "phase": subject.phase,
+            "wrong": [list(each) for each in self.violations],
+            "cut": len(record.text) > LONGEST_TEXT,
+            "unfinished": record.unfinished,
+        }
+        row: dict[str, Json] = {
+            "n": self.number,
+            "at": round(record.at, 3),
+            "from": FROM[record.source],
+            "size": record.size,
+            "form": record.form,
+            "kind": self.kind,
+            "text": record.text[:LONGEST_TEXT],
+        }
+        row |= {name: value for name, value in found.items() if value}
+        if self.request >= 0:
+            row |= {"request": self.request, "latency": round(self.latency, 3)}
+        return row
+
+
+class Analyzer:
+    def __init__(self) -> None:
+        self._number = -1
+        self._requests = Requests()
+        self._open: dict[tuple[bool, str], tuple[int, float]] = {}
+        self._shapes, self._subjects = Shapes(), Subjects()
+        self._order = OrderChecker(
+            (*RPC_RULES, *THREAD_RULES), (*RPC_RULES_OF_THE_END, *THREAD_RULES_OF_THE_END)
+        )
+        self._client_left = False
+
+    def entry(self, record: Record, message: Json) -> SessionEntry:
+        """`message` is what the record holds, or None."""
+        self._number += 1
+        if record.form == "event":
+            return self._event(record, message)
+        if record.form != "message":
+            is_wrong = record.source in (Source.CLIENT, Source.SERVER) and record.text.strip()
+            wrong = ((SCHEMA, "no JSON"),) if is_wrong else ()
+            return SessionEntry(self._number, record, "text", "", -1, -1, NONE, wrong)
+        if not isinstance(message, dict):
+            wrong = ((SCHEMA, "a message is an object"),)
+            return SessionEntry(self._number, record, "text", "", -1, -1, NONE, wrong)
+        return self._message(record, message)
+
+    def _message(self, record: Record, message: Json) -> SessionEntry:
+        sent = record.source is Source.CLIENT
+        said = self._requests.said(sent, message)
+        if said.method == "initialize" and "protocolVersion" in said.params:
+            self._order = OrderChecker((*RPC_RULES, *SESSION_RULES), RPC_RULES_OF_THE_END)
+        request, latency = self._pair(said, record.at)
+        violations = (*self._shapes.violations(said), *self._order.see(said))
+        subject = self._subjects.of(said)
+        return SessionEntry(
+            self._number,
+            record,
+            _kind(said),
+            said.method or said.answers,
+            request,
+            latency,
+            subject,
+            violations,
+        )
+
+    def _pair(self, said: WireMessage, at: float) -> tuple[int, float]:
+        """The number of the request that this answers, and the milliseconds since; -1 twice if it answers none."""
+        if "id" not in said.message:
+            return -1, -1
+        key = json.dumps(said.message["id"])
+        if said.method:
+            self._open[said.sent, key] = (self._number, at)
+            return -1, -1
+        number, asked = self._open.pop((not said.sent, key), (-1, 0.0))
+        return (-1, -1) if number < 0 else (number, at - asked)
+
+    def _event(self, record: Record, event: Json) -> SessionEntry:
+        """What is missing at the end is wrong if the client was still there."""
+        name = event.get("event", "") if isinstance(event, dict) else ""
+        self._client_left |= name == "ended" and event.get("source") == "client"
+        missing = self._order.end() if name == "exited" and not self._client_left else ()
+        return SessionEntry(self._number, record, "event", name, -1, -1, NONE, tuple(missing))
+
+
+def _kind(said: WireMessage) -> str:
+    if said.method:
+        return "request" if "id" in said.message else "notification"
+    return "error" if "error" in said.message else "answer"

@@ -1,0 +1,179 @@
+"""The page's server: files of the page, sessions as streams of events, and what the page can do with a session.
+
+Everything is below `/TOKEN/`; `guard` says who may ask. A session has a number: 0 is the one that passes through,
+others were opened or are replays.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app_server.inspector.guard import HEADERS, Guard
+from app_server.inspector.scenario import as_test, steps_of
+from app_server.inspector.session_file import session_lines
+from app_server.inspector.session_records import NotASession
+from app_server.inspector.shown_sessions import ShownSessions
+from app_server.inspector.store import EntryStore
+
+_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+BUNDLE = Path(__file__).with_name("page")
+PACE = 0.05
+"""Seconds between two events of a stream: what comes meanwhile goes together."""
+LARGEST_SESSION = 512 << 20
+
+
+def new_guard(port: int) -> Guard:
+    return Guard(secrets.token_urlsafe(24), port)
+
+
+class Guarded:
+    """Refuses requests that the guard refuses, and gives every response its headers."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app, self._guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = message.get("headers") or []
+                message["headers"] = [*given, *_HEADERS]
+            await send(message)
+
+        refusal = self._guard.refusal(scope["path"], dict(Headers(scope=scope)))
+        app = self._app if refusal is None else PlainTextResponse(f"{refusal}\n", 403)
+        await app(scope, receive, send_with_headers)
+
+
+def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp:
+    """`group` is where replays run."""
+
+    def of_session(
+        handler: Callable[[Request, EntryStore], Awaitable[Response]],
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            store = sessions.store(request.path_params["session"])
+            return (
+                _refused(404, "there is no such session") if store is None else await handler(request, store)
+            )
+
+        return handle
+
+    async def opened(request: Request) -> Response:
+        body = await _body(request)
+        if body is None:
+            return _refused(413, "a session of more than 512 MiB is too large")
+        try:
+            name = request.query_params.get("name", "a file")
+            number = sessions.open(body.decode("utf-8", "replace"), name, group)
+        except NotASession as error:
+            return _refused(400, str(error))
+        return JSONResponse({"session": number})
+
+    async def replayed(request: Request, store: EntryStore) -> Response:
+        try:
+            return JSONResponse({"session": sessions.replay(store, group)})
+        except ValueError as error:
+            return _refused(409, str(error))
+
+    api = [
+        Route("/sessions", opened, methods=["POST"]),
+        Route("/sessions/{session:int}", of_session(_about(sessions))),
+        Route("/sessions/{session:int}/events", of_session(_events)),
+        Route("/sessions/{session:int}/entries/{entry:int}", of_session(_entry)),
+        Route("/sessions/{session:int}/file", of_session(_file)),
+        Route("/sessions/{session:int}/test", of_session(_test)),
+        Route("/sessions/{session:int}/replay", of_session(replayed), methods=["POST"]),
+    ]
+    routes = [*api, Mount("/", StaticFiles(directory=BUNDLE, html=True))]
+    return Guarded(Starlette(routes=[Mount(f"/{guard.token}", routes=routes)]), guard)
+
+
+def _refused(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status)
+
+
+async def _body(request: Request) -> bytes | None:
+    """None: too large."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LARGEST_SESSION:
+            return None
+    return bytes(body)
+
+
+def _about(sessions: ShownSessions) -> Callable[[Request, EntryStore], Awaitable[Response]]:
+    async def about(request: Request, store: EntryStore) -> Response:
+        return JSONResponse(
+            {
+                "server": list(store.head.server),
+                "began": store.head.began,
+                "name": store.name,
+                "canReplay": sessions.can_replay,
+            }
+        )
+
+    return about
+
+
+async def _events(request: Request, store: EntryStore) -> Response:
+    """Server-sent events: `{"rows": [...], "gap": N}`, and `{"end": true}` when nothing more comes."""
+    after = request.query_params.get("after", "0")
+    start = int(after) if after.isdecimal() else 0
+
+    async def stream() -> AsyncIterator[bytes]:
+        number = start
+        yield b": the stream begins\n\n"
+        while await store.wait(number):
+            gap, entries = store.after(number)
+            number += gap + len(entries)
+            rows = [entry.row() for entry in entries]
+            data = json.dumps({"rows": rows, "gap": gap}, separators=(",", ":"))
+            yield f"id: {number}\ndata: {data}\n\n".encode("utf-8", "replace")
+            await anyio.sleep(0 if store.has(number) else PACE)
+        yield b'data: {"end":true}\n\n'
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+async def _entry(request: Request, store: EntryStore) -> Response:
+    """The whole text of a message that was too long to be sent by itself."""
+    entry = store.entry(request.path_params["entry"])
+    if entry is None:
+        return _refused(404, "this message is not kept any more")
+    return PlainTextResponse(entry.record.text.encode("utf-8", "replace"))
+
+
+async def _file(request: Request, store: EntryStore) -> Response:
+    lines = session_lines(store.head, (entry.record for entry in store.all()))
+    return Response(
+        "".join(lines).encode("utf-8", "backslashreplace"),
+        media_type="application/jsonl",
+        headers={"content-disposition": 'attachment; filename="session.jsonl"'},
+    )
+
+
+async def _test(request: Request, store: EntryStore) -> Response:
+    text = as_test(store.head, steps_of(entry.record for entry in store.all()))
+    return Response(
+        text.encode("utf-8", "backslashreplace"),
+        media_type="text/x-python",
+        headers={"content-disposition": 'attachment; filename="test_session.py"'},
+    )

@@ -1,0 +1,214 @@
+"""The order rules of the Agent Client Protocol, a function for each. Pure."""
+
+from __future__ import annotations
+
+import json
+import os.path
+from collections.abc import Iterator, Sequence
+
+from app_server.inspector.rules.order import Check, Rule, WireMessage
+from protocol.base import Json
+
+AT_ANY_TIME = frozenset(
+    {
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "usage_update",
+        "notice",
+    }
+)
+"""Updates that need no prompt to be running."""
+ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
+OVER = frozenset({"completed", "failed"})
+OPENS_SESSIONS = ("session/load", "session/resume")
+
+
+class _Open:
+    """The requests of the client that are not answered: their methods and sessions."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, tuple[str, Json]] = {}
+
+    def see(self, said: WireMessage) -> None:
+        if said.sent and said.method and "id" in said.message:
+            self._asked[json.dumps(said.message["id"])] = (said.method, said.params.get("sessionId"))
+        elif not said.sent and not said.method:
+            self._asked.pop(json.dumps(said.message.get("id")), None)
+
+    def running(self, method: str, session: Json) -> bool:
+        return (method, session) in self._asked.values()
+
+
+class _Calls:
+    """The tool calls of each session, with their states."""
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[str, str], str] = {}
+
+    def see(self, said: WireMessage) -> None:
+        """Call it after the check."""
+        if said.sent and said.method in OPENS_SESSIONS:
+            session = said.params.get("sessionId")
+            self.states = {key: state for key, state in self.states.items() if key[0] != session}
+        elif (update := _update(said)) is not None and update["sessionUpdate"] in (
+            "tool_call",
+            "tool_call_update",
+        ):
+            key = said.params["sessionId"], update["toolCallId"]
+            self.states[key] = update.get("status") or self.states.get(key) or "pending"
+
+
+def _update(said: WireMessage) -> Json | None:
+    return said.params["update"] if not said.sent and said.method == "session/update" else None
+
+
+def session_01_every_message_has_the_version() -> Check:
+    def check(said: WireMessage) -> Iterator[str]:
+        if not said.sent and said.message.get("jsonrpc") != "2.0":
+            yield "without the version of JSON-RPC"
+
+    return check
+
+
+def session_02_a_session_is_known_by_an_answer() -> Check:
+    """A message names no session that no answer has named, unless the client asked for it by name."""
+    known: set[str] = set()
+
+    def check(said: WireMessage) -> Iterator[str]:
+        session = said.params.get("sessionId")
+        if said.sent and said.method in OPENS_SESSIONS and isinstance(session, str):
+            known.add(session)
+        elif not said.sent and isinstance(said.result, dict):
+            known.add(said.result.get("sessionId") or "")
+        elif not said.sent and said.method and session is not None and session not in known:
+            yield "names a session that no answer has named"
+
+    return check
+
+
+def session_03_a_question_follows_its_call() -> Check:
+    calls = _Calls()
+
+    def check(said: WireMessage) -> Iterator[str]:
+        if not said.sent and said.method == "session/request_permission":
+            call = said.params["toolCall"]["toolCallId"]
+            if (said.params.get("sessionId"), call) not in calls.states:
+                yield "asks about a call that was not announced"
+        calls.see(said)
+
+    return check
+
+
+def session_04_a_question_offers_each_option_once() -> Check:
+    def check(said: WireMessage) -> Iterator[str]:
+        if not said.sent and said.method == "session/request_permission":
+            ids = [option["optionId"] for option in said.params["options"]]
+            if len(set(ids)) < len(ids) or not ids:
+                yield "offers an option twice, or none"
+
+    return check
+
+
+def session_05_no_call_is_open_after_its_prompt() -> Check:
+    calls, asked = _Calls(), _Open()
+
+    def check(said: WireMessage) -> Iterator[str]:
+        prompt_of = _prompt_answered(said, sessions)
+        asked.see(said)
+        if prompt_of is not None and not asked.running("session/prompt", prompt_of):
+            left = [id for (of, id), state in calls.states.items() if of == prompt_of and state not in OVER]
+            if left:
+                yield f"calls {left} are open when the turn is over"
+        calls.see(said)
+
+    sessions: dict[str, Json] = {}
+    return check
+
+
+def _prompt_answered(said: WireMessage, sessions: dict[str, Json]) -> Json | None:
+    """The session whose prompt this answers; `sessions` remembers those of prompts, by the ids of their requests."""
+    id = json.dumps(said.message.get("id"))
+    if said.sent and said.method == "session/prompt":
+        sessions[id] = said.params.get("sessionId")
+    elif not said.sent and not said.method:
+        return sessions.pop(id, None)
+    return None
+
+
+def session_06_updates_belong_to_a_prompt() -> Check:
+    asked = _Open()
+
+    def check(said: WireMessage) -> Iterator[str]:
+        asked.see(said)
+        update = _update(said)
+        if update is None or update["sessionUpdate"] in AT_ANY_TIME:
+            return
+        session = said.params["sessionId"]
+        if not asked.running("session/load", session) and not asked.running("session/prompt", session):
+            yield f"{update['sessionUpdate']} while no prompt is running"
+
+    return check
+
+
+def session_07_what_is_current_is_offered() -> Check:
+    def check(said: WireMessage) -> Iterator[str]:
+        told = said.result if isinstance(said.result, dict) else _update(said)
+        if said.sent or told is None:
+            return
+        modes = told.get("modes")
+        if modes and modes["currentModeId"] not in [each["id"] for each in modes["availableModes"]]:
+            yield "the current mode is not offered"
+        for option in told.get("configOptions") or ():
+            if option["currentValue"] not in [each["value"] for each in option["options"]]:
+                yield f"the value of {option['id']} is not offered"
+
+    return check
+
+
+def session_08_a_call_is_announced_once_and_goes_forward() -> Check:
+    calls = _Calls()
+
+    def check(said: WireMessage) -> Iterator[str]:
+        update = _update(said)
+        if update is not None and update["sessionUpdate"] in ("tool_call", "tool_call_update"):
+            status = update.get("status")
+            before = calls.states.get((said.params["sessionId"], update["toolCallId"]))
+            if update["sessionUpdate"] == "tool_call" and before is not None:
+                yield "a call is announced twice"
+            if update["sessionUpdate"] == "tool_call_update" and before is None:
+                yield "a call changes before it was announced"
+            if status is not None and before is not None and _goes_back(before, status):
+                yield f"a call goes from {before} to {status}"
+        calls.see(said)
+
+    return check
+
+
+def _goes_back(before: str, status: str) -> bool:
+    return ORDER[status] < ORDER[before] or (before in OVER and status != before)
+
+
+def session_09_paths_are_absolute() -> Check:
+    def check(said: WireMessage) -> Iterator[str]:
+        update = _update(said)
+        if update is not None and update["sessionUpdate"] in ("tool_call", "tool_call_update"):
+            places = [*(update.get("locations") or []), *(update.get("content") or [])]
+            if any("path" in each and not os.path.isabs(each["path"]) for each in places):
+                yield "a path is not absolute"
+
+    return check
+
+
+SESSION_RULES: Sequence[Rule] = (
+    session_01_every_message_has_the_version,
+    session_02_a_session_is_known_by_an_answer,
+    session_03_a_question_follows_its_call,
+    session_04_a_question_offers_each_option_once,
+    session_05_no_call_is_open_after_its_prompt,
+    session_06_updates_belong_to_a_prompt,
+    session_07_what_is_current_is_offered,
+    session_08_a_call_is_announced_once_and_goes_forward,
+    session_09_paths_are_absolute,
+)

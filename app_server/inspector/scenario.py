@@ -1,0 +1,203 @@
+"""A session as steps that can be played again: what the client sends, and what it has to have received before. Pure.
+
+A step waits for answers, for requests of the server, and for turns that start or end; how a message is cut into deltas,
+and how many items a turn has, is the model's affair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pprint import pformat
+
+from app_server.inspector.frames import Source
+from app_server.inspector.rules.order import Requests, WireMessage
+from app_server.inspector.session_file import SessionHead
+from app_server.inspector.session_records import Record
+from app_server.inspector.subjects import DELTA, ITEM_STARTS, TURN_ENDS, TURN_STARTS, Subject, Subjects
+from protocol.base import Json
+from protocol.records import dataclass
+
+Key = tuple[str, str]
+"""What is waited for: a kind, and which of it. `answer` and an id as JSON; `request` and a method; `turn starts`, `turn
+ends`, `item starts` and `delta` with nothing.
+"""
+MILESTONES = (TURN_STARTS, TURN_ENDS)
+WITHIN_TURNS = (ITEM_STARTS, DELTA)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    message: Json
+    """Of the client; a string is a line that is no JSON."""
+    to: tuple[str, int] | None = None
+    """For an answer: the method of the request, and its place among those of that method, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Wait until so many have come since the beginning."""
+
+    kind: str
+    which: str = ""
+    count: int = 1
+    sample: Json = None
+    """The message as it was recorded, to learn which ids took the place of its ids."""
+
+
+Step = Send | Receive
+
+
+def key_of(said: WireMessage, subject: Subject) -> Key | None:
+    """What a message of the server counts as."""
+    if said.method and "id" in said.message:
+        return "request", said.method
+    if not said.method:
+        return "answer", json.dumps(said.message.get("id"))
+    return (subject.phase, "") if subject.phase in (*MILESTONES, *WITHIN_TURNS) else None
+
+
+class Counted:
+    """The messages of one connection, counted."""
+
+    def __init__(self) -> None:
+        self._requests, self._subjects = Requests(), Subjects()
+        self.counts: Counter[Key] = Counter()
+        self.requests: dict[Json, tuple[str, int]] = {}
+        """Of the server, by their ids as JSON: method, and place among those of that method."""
+
+    def see(self, sent: bool, message: dict[str, Json]) -> Key | None:
+        """What a message of the server counts as, if anything; None for what the client sends."""
+        said = self._requests.said(sent, message)
+        subject = self._subjects.of(said)
+        key = None if sent else key_of(said, subject)
+        if key is not None:
+            self.counts[key] += 1
+            if key[0] == "request":
+                self.requests[json.dumps(message["id"])] = key[1], self.counts[key]
+            if subject.phase == TURN_ENDS and key[0] == "answer":
+                self.counts[TURN_ENDS, ""] += 1  # a prompt of a session, whose answer is its end
+        return key
+
+
+def steps_of(records: Iterable[Record]) -> list[Step]:
+    """What the client did in a session, and what each of its messages waited for."""
+    steps: list[Step] = []
+    counted = Counted()
+    waiting: list[Receive] = []
+    within: Receive | None = None
+    for record in records:
+        message = record.value()
+        if record.source is Source.CLIENT and record.form in ("message", "text"):
+            steps += waiting if within is None else [*waiting, within]
+            waiting, within = [], None
+            to = None
+            if isinstance(message, dict):
+                if "method" not in message:
+                    to = counted.requests.get(json.dumps(message.get("id")))
+                counted.see(True, message)
+            steps.append(Send(record.text if message is None else message, to))
+        elif record.source is Source.SERVER and isinstance(message, dict):
+            key = counted.see(False, message)
+            if key is not None and key[0] in WITHIN_TURNS:
+                within = Receive(*key, count=1)
+            elif key is not None:
+                waiting.append(Receive(*key, count=counted.counts[key], sample=message))
+                within = None
+    return [*steps, *waiting]
+
+
+class Names:
+    """Which ids of another run stand for those of the recorded one."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+
+    def learn(self, recorded: Json, now: Json) -> None:
+        """Walks both messages at once; texts that differ in the same place stand for one another."""
+        match recorded, now:
+            case (str(), str()) if recorded != now:
+                self._found[recorded] = now
+            case (dict(), dict()):
+                for name in recorded.keys() & now.keys():
+                    self.learn(recorded[name], now[name])
+            case (list(), list()):
+                for old, new in zip(recorded, now, strict=False):
+                    self.learn(old, new)
+            case _:
+                pass
+
+    def put_into(self, message: Json) -> Json:
+        match message:
+            case str():
+                return self._found.get(message, message)
+            case dict():
+                return {name: self.put_into(value) for name, value in message.items()}
+            case list():
+                return [self.put_into(value) for value in message]
+            case _:
+                return message
+
+
+HEAD = '''"""A session that was recorded{began}, exported by `app-server inspect`.
+
+Runs with pytest. Change SERVER to what should be tested, and the steps to what matters: a step that is taken out is not
+waited for. Ids that the server gave are replaced by those that it gives when this runs. Secrets were masked.
+"""
+
+from app_server.inspector.scenario import Receive, Send
+from app_server.inspector.session_replay import play
+
+SERVER = {server}
+
+STEPS = [
+{steps}]
+
+
+def test_the_session_goes_as_it_was_recorded() -> None:
+    assert play(SERVER, STEPS) == []
+'''
+
+
+def as_test(head: SessionHead, steps: Sequence[Step]) -> str:
+    """A test module."""
+    began = f" on {head.began}" if head.began else ""
+    lines = "".join(f"    {_written(step)},\n" for step in steps)
+    return HEAD.format(
+        began=began.replace("\\", "").replace('"', ""), server=repr(list(head.server)), steps=lines
+    )
+
+
+def _written(step: Step) -> str:
+    match step:
+        case Send(message, None):
+            return f"Send({_literal(message)})"
+        case Send(message, to):
+            return f"Send({_literal(message)}, to={to!r})"
+        case Receive(kind, which, count, sample):
+            which = f", {which!r}" if which else ""
+            told = f", sample={_literal(_ids_only(sample))}" if sample is not None else ""
+            return f"Receive({kind!r}{which}, count={count}{told})"
+
+
+def _literal(value: Json) -> str:
+    return pformat(value, width=100, sort_dicts=False).replace("\n", "\n        ")
+
+
+def _ids_only(value: Json, name: str = "") -> Json:
+    """What a client may repeat of a message: its ids, and paths."""
+    match value:
+        case dict():
+            kept = {key: _ids_only(inner, key) for key, inner in value.items()}
+            return {key: inner for key, inner in kept.items() if inner not in (None, {}, [])}
+        case list():
+            return [_ids_only(inner) for inner in value if isinstance(inner, dict | list)]
+        case str() if name == "id" or name.endswith(("Id", "_id", "Path", "_path")):
+            return value
+        case _:
+            return None
+
+
+def unmet(step: Receive, counts: Mapping[Key, int]) -> bool:
+    return counts.get((step.kind, step.which), 0) < step.count

@@ -1,0 +1,61 @@
+"""Serves the page with uvicorn on a loopback port, for as long as a session, or a person, needs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from app_server.inspector.page_server import new_guard, page_app
+from app_server.inspector.shown_sessions import ShownSessions
+
+GRACE = 10
+"""Seconds that pages have to take the end of a session; one that reads gets it at once."""
+
+
+async def serve_page(sessions: ShownSessions, url_file: str, until: Callable[[], Awaitable[None]]) -> None:
+    """Serve until `until` returns. The address goes to stderr, and to a file that only the user may read."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()  # before the address is known
+        guard = new_guard(listener.getsockname()[1])
+        async with anyio.create_task_group() as group:
+            async with anyio.create_task_group() as replays:
+                server = _Server(_config(page_app(sessions, guard, replays)))
+                group.start_soon(server.serve, [listener], name="page")
+                _announce(f"http://127.0.0.1:{guard.port}/{guard.token}/", url_file)
+                await until()
+                replays.cancel_scope.cancel()
+            server.should_exit = True
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
+class _Server(uvicorn.Server):
+    def install_signal_handlers(self) -> None:
+        """Signals are not its affair."""
+
+
+def _announce(url: str, url_file: str) -> None:
+    print(f"app-server inspect: {url}", file=sys.stderr, flush=True)  # noqa: T201  the stdout is not ours
+    if url_file:
+        written = f"{url_file}.new"
+        fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(url + "\n")
+        os.replace(written, url_file)  # whoever waits for it finds a whole one

@@ -1,0 +1,117 @@
+"""Holds messages against the models of the protocol: the parameters, results and events of the three APIs. Pure.
+
+A method that no API has is no violation: another server may have more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from pydantic import ValidationError
+
+from app_server.inspector.rules.order import Violation, WireMessage
+from protocol.acp.methods import TABLE as SESSIONS
+from protocol.base import Json, Model
+from protocol.events.msg import EVENTS
+from protocol.table import Table
+from protocol.v1.methods import EVENT_PREFIX
+from protocol.v1.methods import TABLE as CONVERSATIONS
+from protocol.v2.methods import TABLE as THREADS
+from protocol.validation import PREFIX, describe_validation_error
+
+SCHEMA = "schema"
+UNKNOWN_METHOD = "unknown-method"
+UNPUBLISHED = ("rawResponseItem/completed", "session/update")
+"""Notifications that have no model of their own."""
+
+
+class Shapes:
+    """Of one connection. Which protocol is spoken shows in the client's first request."""
+
+    def __init__(self) -> None:
+        self._methods = _Methods(CONVERSATIONS, THREADS)
+
+    def violations(self, said: WireMessage) -> list[Violation]:
+        if said.method == "initialize" and "protocolVersion" in said.params:
+            self._methods = _Methods(SESSIONS)
+        return list(self._violations(said))
+
+    def _violations(self, said: WireMessage) -> Iterator[Violation]:
+        message, methods = said.message, self._methods
+        if said.method.startswith(EVENT_PREFIX) and not said.sent:
+            yield from _event(said)
+        elif said.method:
+            known = methods.params(said)
+            if known is None:
+                if said.method not in methods.without_model:
+                    yield UNKNOWN_METHOD, f"{said.method} is not in the protocol"
+            else:
+                yield from _departures(known, message.get("params"), "params")
+        elif "error" in message:
+            yield from _error(message["error"])
+        elif "result" in message and said.answers:
+            expected = methods.result(said)
+            if expected is not None:
+                yield from _departures(expected, message["result"], f"result of {said.answers}")
+        elif "id" not in message:
+            yield SCHEMA, "neither `method` nor `id`"
+
+
+class _Methods:
+    """The rows of several tables; where two have a method, the later counts, but for `initialize`."""
+
+    def __init__(self, *tables: Table) -> None:
+        def merged(name: str) -> Mapping[str, Any]:
+            rows = dict(chain.from_iterable(getattr(table, name).items() for table in tables))
+            if "initialize" in rows:
+                rows["initialize"] = getattr(tables[0], name)["initialize"]
+            return rows
+
+        self.client_requests = merged("client_requests")
+        self.server_requests = merged("server_requests")
+        self.server_notifications = merged("server_notifications")
+        self.without_model = {*merged("client_notifications"), *UNPUBLISHED}
+
+    def params(self, said: WireMessage) -> type[Model] | None:
+        is_request = "id" in said.message
+        if said.sent:
+            row = self.client_requests.get(said.method) if is_request else None
+        else:
+            row = (self.server_requests if is_request else self.server_notifications).get(said.method)
+        return None if row is None else row.params
+
+    def result(self, said: WireMessage) -> type[Model] | None:
+        row = (self.server_requests if said.sent else self.client_requests).get(said.answers)
+        return None if row is None else row.result
+
+
+def _event(said: WireMessage) -> Iterator[Violation]:
+    event = said.params.get("msg")
+    kind = event.get("type") if isinstance(event, dict) else None
+    model = EVENTS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        yield UNKNOWN_METHOD, f"{said.method} is not in the protocol"
+    elif said.method != f"{EVENT_PREFIX}{kind}":
+        yield SCHEMA, f"{said.method} carries {kind}"
+    else:
+        yield from _departures(model, event, "msg")
+
+
+def _error(error: Json) -> Iterator[Violation]:
+    match error:
+        case {"code": int(), "message": str()}:
+            return
+        case _:
+            yield SCHEMA, "error: expected an object with an integer `code` and a string `message`"
+
+
+def _departures(model: type[Model], value: Json, place: str) -> Iterator[Violation]:
+    try:
+        model.model_validate({} if value is None else value)
+    except ValidationError as error:
+        text, _ = describe_validation_error(error)
+        yield SCHEMA, f"{place}: {text.removeprefix(PREFIX)}"
+    except RecursionError:
+        yield SCHEMA, f"{place}: nested too deeply"

@@ -1,0 +1,74 @@
+"""The entries of a session that the page can ask for: bounded, the oldest are dropped and counted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import anyio
+
+from app_server.inspector.analysis import SessionEntry
+from app_server.inspector.session_file import SessionHead
+
+MOST_ENTRIES = 250_000
+MOST_BYTES = 512 << 20
+BATCH = 500
+"""Entries that are handed out at once."""
+
+
+class EntryStore:
+    """Has one writer, and any number of readers that each follow at their own pace."""
+
+    def __init__(
+        self, head: SessionHead, name: str = "live", *, most: int = MOST_ENTRIES, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self.head, self.name = head, name
+        self.ended = False
+        self._entries: deque[SessionEntry] = deque()
+        self._first = 0  # the number of the first that is kept
+        self._size = 0
+        self._most, self._most_bytes = most, most_bytes
+        self._changed = anyio.Event()
+
+    def add(self, entries: Iterable[SessionEntry]) -> None:
+        for entry in entries:
+            self._entries.append(entry)
+            self._size += len(entry.record.text)
+        while self._entries and (len(self._entries) > self._most or self._size > self._most_bytes):
+            self._size -= len(self._entries.popleft().record.text)
+            self._first += 1
+        self._wake()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def after(self, number: int) -> tuple[int, list[SessionEntry]]:
+        """The next entries from a number on, and how many between are not kept any more."""
+        start = max(number, self._first)
+        here = start - self._first
+        found = [self._entries[at] for at in range(here, min(here + BATCH, len(self._entries)))]
+        return start - number, found
+
+    def has(self, number: int) -> bool:
+        return number < self._first + len(self._entries)
+
+    async def wait(self, number: int) -> bool:
+        """Returns once there is an entry of that number or a later one; False if there will be none."""
+        while not self.has(number):
+            if self.ended:
+                return False
+            await self._changed.wait()
+        return True
+
+    def entry(self, number: int) -> SessionEntry | None:
+        at = number - self._first
+        return self._entries[at] if 0 <= at < len(self._entries) else None
+
+    def all(self) -> list[SessionEntry]:
+        return list(self._entries)

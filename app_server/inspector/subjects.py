@@ -1,0 +1,141 @@
+"""What a message is about: its thread, turn and item, in the words of one API, and what it says of their course. Pure.
+
+For the conversation API a thread is a conversation, for the Agent Client Protocol a session; a turn is a prompt there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from app_server.inspector.rules.order import EVENT_PREFIX, WireMessage
+from protocol.base import Json
+from protocol.records import dataclass
+
+TURN_STARTS, TURN_ENDS = "turn starts", "turn ends"
+ITEM_STARTS, ITEM_ENDS, DELTA = "item starts", "item ends", "delta"
+ENDED_CALLS = ("completed", "failed")
+PIECES = {
+    "agent_message_chunk": "message",
+    "agent_thought_chunk": "thought",
+    "user_message_chunk": "user message",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    thread: str = ""
+    turn: str = ""
+    item: str = ""
+    kind: str = ""
+    """Of the item."""
+    phase: str = ""
+    """One of the words above, or nothing."""
+
+
+NONE = Subject()
+
+
+class Subjects:
+    """Of one connection: answers are about what was asked, and updates of a session about its prompt."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[bool, str], Subject] = {}
+        self._prompts: dict[str, str] = {}
+
+    def of(self, said: WireMessage) -> Subject:
+        if not said.method:
+            return self._of_answer(said)
+        if said.method.startswith(EVENT_PREFIX):
+            subject = _of_event(said)
+        elif "sessionId" in said.params:
+            subject = self._of_session(said)
+        else:
+            subject = _of_thread(said)
+        if "id" in said.message:
+            self._asked[said.sent, json.dumps(said.message["id"])] = subject
+        return subject
+
+    def _of_answer(self, said: WireMessage) -> Subject:
+        asked = self._asked.pop((not said.sent, json.dumps(said.message.get("id"))), NONE)
+        result = said.result if isinstance(said.result, dict) else {}
+        thread = _id_of(result, "thread") or result.get("conversationId") or result.get("sessionId")
+        turn, phase = _id_of(result, "turn"), ""
+        if asked.phase == TURN_STARTS and said.answers == "session/prompt":
+            phase = TURN_ENDS
+            self._prompts.pop(asked.thread, None)
+        return Subject(
+            asked.thread or _text(thread), asked.turn or _text(turn), asked.item, asked.kind, phase
+        )
+
+    def _of_session(self, said: WireMessage) -> Subject:
+        session = _text(said.params["sessionId"])
+        if said.method == "session/prompt" and "id" in said.message:
+            self._prompts[session] = f"prompt {said.message['id']}"
+            return Subject(session, self._prompts[session], phase=TURN_STARTS)
+        turn = self._prompts.get(session, "")
+        update = said.params.get("update") or said.params.get("toolCall")
+        if not isinstance(update, dict):
+            return Subject(session, turn)
+        kind = _text(update.get("sessionUpdate"))
+        if "toolCallId" not in update:
+            name = PIECES.get(kind, "")
+            return Subject(session, turn, name, name, DELTA if name else "")
+        phase = {"tool_call": ITEM_STARTS}.get(kind, "")
+        if update.get("status") in ENDED_CALLS:
+            phase = ITEM_ENDS
+        return Subject(session, turn, _text(update["toolCallId"]), _text(update.get("kind")), phase)
+
+
+def _of_thread(said: WireMessage) -> Subject:
+    """Of the thread API, and requests of the conversation API."""
+    params, method = said.params, said.method
+    item = params.get("item")
+    item = item if isinstance(item, dict) else {}
+    thread = _id_of(params, "thread") or params.get("threadId") or params.get("conversationId")
+    phase = {
+        "turn/started": TURN_STARTS,
+        "turn/completed": TURN_ENDS,
+        "item/started": ITEM_STARTS,
+        "item/completed": ITEM_ENDS,
+    }.get(method, DELTA if method.lower().endswith("delta") else "")
+    return Subject(
+        _text(thread),
+        _text(_id_of(params, "turn") or params.get("turnId")),
+        _text(item.get("id") or params.get("itemId") or params.get("callId")),
+        _text(item.get("type")),
+        phase,
+    )
+
+
+def _of_event(said: WireMessage) -> Subject:
+    """Of the conversation API; a turn is the operation that began it."""
+    event = said.params.get("msg")
+    event = event if isinstance(event, dict) else {}
+    kind = _text(event.get("type"))
+    thread, turn = _text(said.params.get("conversationId")), _text(said.params.get("id"))
+    item: Json = event.get("item")
+    if kind in ("item_started", "item_completed") and isinstance(item, dict) and len(item) == 1:
+        [(name, inner)] = item.items()
+        id = _text(inner.get("id") if isinstance(inner, dict) else None)
+        return Subject(thread, turn, id, name, ITEM_STARTS if kind == "item_started" else ITEM_ENDS)
+    phase = {"task_started": TURN_STARTS, "task_complete": TURN_ENDS, "turn_aborted": TURN_ENDS}.get(kind, "")
+    if kind.endswith("_begin"):
+        phase = ITEM_STARTS
+    elif kind.endswith("_end"):
+        phase = ITEM_ENDS
+    elif kind.endswith("_delta"):
+        phase = DELTA
+    id = _text(event.get("call_id") or event.get("item_id"))
+    return Subject(
+        thread, turn, id, kind.rpartition("_")[0] if phase in (ITEM_STARTS, ITEM_ENDS) else "", phase
+    )
+
+
+def _id_of(value: Mapping[str, Json], name: str) -> Json:
+    inner = value.get(name)
+    return inner.get("id") if isinstance(inner, dict) else None
+
+
+def _text(value: Json) -> str:
+    return "" if value is None else str(value)

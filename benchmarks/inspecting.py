@@ -1,0 +1,88 @@
+"""What `app-server inspect` costs a stream: the same turn with and without it, alternately, as a ratio of wall times.
+
+`saturated` is a stream as fast as the server writes it, `paced` one as a fast model writes it. Each is measured with a
+page that nobody has open, and with a recording.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import replies
+from benchmarks.bench import Run, Watch
+from benchmarks.compare import OURS, Say, sides
+from benchmarks.figures import Unit, written
+from benchmarks.model import PreparedModel
+from benchmarks.place import temporary_place
+from benchmarks.replies import Reply
+from benchmarks.report import Table
+
+SATURATED = 20_000
+PACED = 400
+GAP = 0.0025
+"""Seconds between two deltas: 400 a second, more than models write."""
+TURNS = 3
+"""Of one server; the fastest counts, as what else the machine does only makes them slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    name: str
+    reply: Callable[[], Reply]
+
+
+def _paced() -> Reply:
+    words = [f"token{n} " for n in range(PACED)]
+    return replies.paced(replies.begins(), *map(replies.delta, words), replies.says("".join(words)), gap=GAP)
+
+
+STREAMS = (Stream("saturated", lambda: replies.stream(SATURATED)), Stream("paced", _paced))
+
+
+async def seconds(command: Sequence[str], reply: Reply) -> float:
+    """Of the fastest of some turns."""
+    watch, model = Watch(), PreparedModel()
+    with temporary_place() as place:
+        async with model.serving() as url, Run(command, place, model, url).server() as server:
+            conversation = await server.open()
+            await server.turn(conversation)
+            for _ in range(TURNS):
+                model.replies.append(reply)
+                with watch.timed():
+                    await server.turn(conversation)
+    return min(watch.seconds)
+
+
+async def table(only: str, rounds: int, say: Say) -> Table:
+    """For the streams with `only` in their names, and each way to inspect: seconds without, with, and their ratio.
+
+    Medians of the rounds.
+    """
+    bare = sides()[OURS]
+    script = str(Path(sys.executable).with_name("app-server"))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        inspected = {
+            "page": (script, "inspect", "--", *bare),
+            "recording": (script, "inspect", "--record", f"{folder}/session.jsonl", "--", *bare),
+        }
+        for stream in [each for each in STREAMS if only in each.name]:
+            for way, command in inspected.items():
+                rows.append([f"{stream.name}, {way}", *await _compare(bare, command, stream.reply(), rounds)])
+                say(*rows[-1])
+    return [("stream", "without", "with", "ratio"), *rows]
+
+
+async def _compare(bare: Sequence[str], inspected: Sequence[str], reply: Reply, rounds: int) -> list[str]:
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for round in range(rounds):
+        for with_it in (False, True) if round % 2 == 0 else (True, False):
+            found[with_it].append(await seconds(inspected if with_it else bare, reply))
+    ratios = [b / a for a, b in zip(found[False], found[True], strict=True)]
+    times = [written(statistics.median(found[each]), Unit.SECONDS) for each in (False, True)]
+    return [*times, f"{statistics.median(ratios):.3f}"]

@@ -1,0 +1,233 @@
+"""The inspector's page in a browser: what a person sees of a stream, and can do with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from app_server.inspector.session_file import SessionHead
+from app_server.inspector.store import EntryStore
+from tests.support.inspected import BROKEN, INITIALIZE, PATIENCE, chromium, expect, inspected, line
+from tests.unit.inspector.recorded_turn import TURN, analysed, told
+
+pytestmark = pytest.mark.process
+LATE = "rule_10_nothing_follows_the_end_of_a_turn"
+EARLIER = "rule_04_an_item_starts_before_anything_about_it"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as launched:
+        yield launched
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    opened = browser.new_page(viewport={"width": 1440, "height": 860}, accept_downloads=True)
+    opened.set_default_timeout(PATIENCE * 1000)
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    opened.close()
+    assert errors == []
+
+
+def test_a_broken_order_is_marked_at_its_message_and_filters_work(page: Any, tmp_path: Path) -> None:
+    with inspected(tmp_path, sys.executable, BROKEN, "200") as running:
+        page.goto(running.url())
+        running.send(INITIALIZE)
+        expect(page.locator("#wrong-count")).not_to_be_empty()
+        late = page.locator("#list .line.is-wrong", has_text="too late")
+        expect(late.locator(".mark")).to_have_text(EARLIER)
+        expect(line(page, "item/agentMessage/delta").first.locator(".times")).to_have_text("×200")
+        late.click()
+        expect(page.locator("#facts .violation strong").nth(1)).to_have_text(LATE)
+        expect(page.locator("#json")).to_contain_text('"too late"')
+        answer = page.locator("#list .line.kind-answer")
+        expect(answer.locator(".right").first).to_have_text(re.compile(r"^\d.* (ms|s)$"))
+        answer.click()
+        page.keyboard.press("p")
+        expect(page.locator("#list .line[aria-selected=true].kind-request")).to_contain_text("initialize")
+        page.locator("#text").fill("word199")
+        expect(page.locator("#list .line")).to_have_count(1)
+        expect(page.locator("#counts")).to_contain_text("1 of")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+        page.get_by_role("radio", name="→ Client").click()
+        expect(page.locator("#list .line:not(.from-client)")).to_have_count(0)
+        page.get_by_role("button", name="Clear").click()
+        page.locator("#method").fill("turn/")
+        expect(page.locator("#list .line")).to_have_count(2)
+        page.locator("#method").fill("")
+        page.locator("#turn").select_option("turn-1")
+        expect(line(page, "initialize")).to_have_count(0)
+        page.get_by_role("tab", name="stderr").click()
+        expect(page.locator("#view-stderr")).to_contain_text("the model is slow today")
+
+
+def test_what_waits_is_shown_until_it_is_answered(page: Any, tmp_path: Path) -> None:
+    with inspected(tmp_path, sys.executable, BROKEN) as running:
+        page.goto(running.url())
+        running.send({"id": 9, "method": "wait"})
+        expect(page.locator("#waiting-count")).to_have_text("2")
+        page.keyboard.press("2")
+        expect(page.locator("#view-waiting")).to_contain_text("item/tool/call")
+        running.send({"id": 0, "result": {}})
+        expect(page.locator("#waiting-count")).to_be_hidden()
+        expect(page.locator("#view-waiting")).to_contain_text("No request waits")
+
+
+def test_fifty_thousand_messages_scroll(page: Any, tmp_path: Path) -> None:
+    with served(fifty_thousand(), tmp_path / "url") as url:
+        page.goto(url)
+        page.locator("#fold").uncheck()
+        expect(page.locator("#counts")).to_contain_text("50,000 messages")
+        expect(page.locator("#list .line", has_text="word49999 ")).to_be_visible()
+        assert page.locator("#list .line").count() < 120, "only what is in view is drawn"
+        page.keyboard.press("Home")
+        expect(page.locator("#list .line", has_text=re.compile(r"word0\b"))).to_be_visible()
+        page.locator("#list").evaluate("box => { box.scrollTop = box.scrollHeight / 2; }")
+        expect(page.locator("#list .line", has_text="word25000 ")).to_be_visible()
+        assert page.locator("#list .line").count() < 120
+        drawn = page.evaluate(SCROLLED)
+        assert min(drawn) > 10, "lines are there wherever it is scrolled to"
+        page.locator("#text").fill("word49998 ")
+        expect(page.locator("#list .line")).to_have_count(1)
+
+
+def fifty_thousand() -> EntryStore:
+    [first] = analysed([told("item/agentMessage/delta", turnId=TURN, itemId="message", delta="word0 ")])
+    store = EntryStore(SessionHead((), ""))
+    store.add(
+        replace(
+            first,
+            number=number,
+            record=replace(
+                first.record, at=float(number), text=first.record.text.replace("word0", f"word{number}")
+            ),
+        )
+        for number in range(50_000)
+    )
+    store.end()
+    return store
+
+
+@contextmanager
+def served(store: EntryStore, url_file: Path) -> Iterator[str]:
+    """The page of a session, served by a thread of this process."""
+    serving = pytest.importorskip("app_server.inspector.serving")
+    shown_sessions = pytest.importorskip("app_server.inspector.shown_sessions")
+    known, over = threading.Event(), threading.Event()
+
+    async def until() -> None:
+        known.set()
+        await anyio.to_thread.run_sync(over.wait)
+
+    sessions = shown_sessions.ShownSessions(store, (), None)
+    thread = threading.Thread(target=anyio.run, args=(serving.serve_page, sessions, str(url_file), until))
+    thread.start()
+    try:
+        assert known.wait(PATIENCE)
+        yield url_file.read_text().strip()
+    finally:
+        over.set()
+        thread.join(PATIENCE)
+
+
+SCROLLED = """async () => {
+  const box = document.getElementById("list");
+  const drawn = [];
+  for (let step = 0; step < 20; step += 1) {
+    box.scrollTop = (box.scrollHeight / 20) * step;
+    for (let frame = 0; frame < 3; frame += 1) await new Promise((done) => requestAnimationFrame(done));
+    const { top, bottom } = box.getBoundingClientRect();
+    drawn.push([...box.querySelectorAll(".line")].filter((line) => {
+      const place = line.getBoundingClientRect();
+      return place.bottom > top && place.top < bottom;
+    }).length);
+  }
+  return drawn;
+}"""
+
+
+def test_a_session_is_saved_opened_and_replayed(page: Any, tmp_path: Path) -> None:
+    with inspected(tmp_path, sys.executable, BROKEN) as running:
+        page.goto(running.url())
+        running.send(INITIALIZE)
+        expect(page.locator("#list .line", has_text="too late")).to_be_visible()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save").click()
+        file = tmp_path / "saved.jsonl"
+        saved.value.save_as(file)
+        assert json.loads(file.read_text().splitlines()[0])["format"] == "app-server-session"
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Open…").click()
+        chooser.value.set_files(file)
+        expect(page.locator("#state")).to_have_text("ended")
+        expect(page.locator("#session")).to_have_value("1")
+        expect(page.locator("#list .line", has_text="too late")).to_be_visible()
+        page.get_by_role("button", name="Replay").click()
+        expect(page.locator("#session")).to_have_value("2")
+        expect(page.locator("#list .line", has_text="the server exited with status 0")).to_be_visible()
+        expect(page.locator("#list .line", has_text="too late").locator(".mark")).to_have_text(EARLIER)
+        with page.expect_download() as exported:
+            page.get_by_role("button", name="Export test").click()
+        assert "def test_" in Path(exported.value.path()).read_text()
+
+
+def test_the_page_keeps_what_it_has_when_the_inspector_has_ended(page: Any, tmp_path: Path) -> None:
+    with inspected(tmp_path, sys.executable, BROKEN) as running:
+        page.goto(running.url())
+        running.send(INITIALIZE)
+        expect(page.locator("#list .line", has_text="too late")).to_be_visible()
+    expect(page.locator("#list .line", has_text="the server exited with status 0")).to_be_visible()
+    expect(page.locator("#state")).to_have_text("ended")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save").click()
+    lines = [json.loads(each) for each in Path(saved.value.path()).read_text().splitlines()]
+    assert lines[-1]["event"] == {"event": "exited", "status": 0}
+
+
+def test_the_token_and_the_origin_are_needed(browser: Any, page: Any, tmp_path: Path) -> None:
+    with inspected(tmp_path, sys.executable, BROKEN) as running, inspected_elsewhere(tmp_path) as elsewhere:
+        url = running.url()
+        root = re.sub(r"(http://[^/]+/).*", r"\1", url)
+        assert page.goto(root).status == 403
+        assert page.goto(url.replace("127.0.0.1", "localhost")).status == 200
+        assert page.goto(elsewhere).status == 200
+        asked = page.evaluate(
+            "url => fetch(url).then((r) => r.text(), (error) => error.name)", f"{url}sessions/0"
+        )
+        assert asked == "TypeError", "another origin gets nothing"
+
+
+@contextmanager
+def inspected_elsewhere(folder: Path) -> Iterator[str]:
+    """The page of another inspector, which is another origin."""
+    other = folder / "other"
+    other.mkdir()
+    with inspected(other, sys.executable, BROKEN) as running:
+        yield running.url()
+
+
+def test_both_themes_can_be_chosen(page: Any, tmp_path: Path) -> None:
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    with inspected(tmp_path, sys.executable, BROKEN) as running:
+        page.emulate_media(color_scheme="dark")
+        page.goto(running.url())
+        dark = page.evaluate(ground)
+        page.keyboard.press("t")
+        assert page.evaluate(ground) != dark
+        page.keyboard.press("t")
+        assert page.evaluate(ground) == dark

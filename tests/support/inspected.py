@@ -1,0 +1,120 @@
+"""`app-server inspect` as a process, with its client's ends of the pipes, and a browser for its page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.base import Json
+from tests.support.world import SCRIPT
+
+PATIENCE = 90.0
+"""Seconds that anything may take on a machine with much else to do."""
+BROKEN = str(Path(__file__).with_name("broken_server.py"))
+INITIALIZE: Json = {
+    "id": 1,
+    "method": "initialize",
+    "params": {"clientInfo": {"name": "tests", "version": "1"}},
+}
+
+
+class Inspected:
+    """`app-server inspect` with a client's ends of the pipes, and the page's address."""
+
+    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self.url_file = folder / "url"
+        self.url_file.unlink(missing_ok=True)
+        self.process = subprocess.Popen(
+            (SCRIPT, "inspect", "--url-file", str(self.url_file), *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def url(self) -> str:
+        end = time.monotonic() + PATIENCE
+        while not self.url_file.exists():
+            assert time.monotonic() < end, "no page"
+            threading.Event().wait(0.02)
+        return self.url_file.read_text().strip()
+
+    def send(self, message: Json) -> None:
+        self.stdin.write(json.dumps(message).encode() + b"\n")
+        self.stdin.flush()
+
+    def receive(self) -> Json:
+        return json.loads(self.stdout.readline())
+
+    def receive_until(self, method: str) -> Json:
+        while (message := self.receive()).get("method") != method:
+            pass
+        return message
+
+    def leave(self) -> None:
+        self.stdin.close()
+        self.stdout.read()
+        self.stdout.close()
+        assert self.process.wait(PATIENCE) == 0
+
+
+@contextmanager
+def inspected(folder: Path, *server: str) -> Iterator[Inspected]:
+    running = Inspected(folder, "--", *server)
+    try:
+        yield running
+        running.leave()
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def needs_a_browser() -> str:
+    """The program of the browser; the test is skipped where something of what a page needs is missing."""
+    pytest.importorskip("playwright.sync_api", reason="no playwright (make venv)")
+    pytest.importorskip("starlette", reason="no extra `inspect`")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    return program
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser."""
+    program = needs_a_browser()
+    from playwright import sync_api  # noqa: PLC0415  not installed everywhere
+
+    sync_api.expect.set_options(timeout=PATIENCE * 1000)
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=program, args=["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        try:
+            yield launched
+        finally:
+            launched.close()
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect  # noqa: PLC0415  not installed everywhere
+
+    return expect(locator)
+
+
+def line(page: Any, method: str) -> Any:
+    """The lines of the list that have this method."""
+    return page.locator("#list .line", has=page.get_by_text(method, exact=True))

@@ -1,0 +1,224 @@
+"""What the page is told of each message: what it answers, what it is about, what is wrong with it."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app_server.inspector.analysis import LONGEST_TEXT, Analyzer
+from app_server.inspector.frames import Source
+from app_server.inspector.session_records import record_of
+from app_server.inspector.shapes import SCHEMA, UNKNOWN_METHOD
+from app_server.inspector.subjects import DELTA, ITEM_ENDS, ITEM_STARTS, TURN_ENDS, TURN_STARTS
+from protocol.base import Json
+from tests.unit.inspector.recorded_turn import (
+    CLIENT,
+    SERVER,
+    THREAD,
+    TURN,
+    TURN_WITH_APPROVAL,
+    analysed,
+    asked,
+    item,
+    rules,
+    told,
+)
+
+
+def said(*violations: tuple[str, str]) -> list[str]:
+    return [rule for rule, _ in violations]
+
+
+def test_answers_are_paired_in_both_directions() -> None:
+    entries = analysed(TURN_WITH_APPROVAL)
+    pairs = [(each.method, each.request, each.latency) for each in entries if each.request >= 0]
+    assert pairs == [
+        ("initialize", 0, 10.0),
+        ("turn/start", 2, 10.0),
+        ("item/commandExecution/requestApproval", 8, 10.0),
+    ]
+
+
+def test_a_turn_of_the_thread_api_has_its_phases() -> None:
+    entries = [each for each in analysed(TURN_WITH_APPROVAL) if each.subject.phase]
+    assert [each.subject.phase for each in entries] == [
+        TURN_STARTS,
+        ITEM_STARTS,
+        ITEM_ENDS,
+        ITEM_STARTS,
+        *[DELTA] * 3,
+        ITEM_ENDS,
+        TURN_ENDS,
+    ]
+    assert {(each.subject.thread, each.subject.turn) for each in entries} == {(THREAD, TURN)}
+    assert [each.subject.kind for each in entries if each.subject.phase == ITEM_STARTS] == [
+        "commandExecution",
+        "agentMessage",
+    ]
+
+
+def test_a_turn_of_the_conversation_api_has_its_phases() -> None:
+    def event(kind: str, **fields: Json) -> tuple[Source, Json]:
+        params = {"id": "3", "conversationId": "c", "msg": {"type": kind, **fields}}
+        return SERVER, {"method": f"codex/event/{kind}", "params": params}
+
+    entries = analysed(
+        [
+            event("task_started"),
+            event("item_started", item={"AgentMessage": {"id": "m", "content": []}}),
+            event("agent_message_content_delta", item_id="m", delta="x"),
+            event("item_completed", item={"AgentMessage": {"id": "m", "content": []}}),
+            event("exec_command_begin", call_id="call"),
+            event("exec_command_output_delta", call_id="call"),
+            event("exec_command_end", call_id="call"),
+            event("task_complete"),
+        ]
+    )
+    found = [(each.subject.item, each.subject.kind, each.subject.phase) for each in entries]
+    assert found == [
+        ("", "", TURN_STARTS),
+        ("m", "AgentMessage", ITEM_STARTS),
+        ("m", "", DELTA),
+        ("m", "AgentMessage", ITEM_ENDS),
+        ("call", "exec_command", ITEM_STARTS),
+        ("call", "", DELTA),
+        ("call", "exec_command", ITEM_ENDS),
+        ("", "", TURN_ENDS),
+    ]
+    assert {(each.subject.thread, each.subject.turn) for each in entries} == {("c", "3")}
+
+
+def session_update(**update: Json) -> tuple[Source, Json]:
+    params = {"sessionId": "s", "update": update}
+    return SERVER, {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
+OPENED = (
+    asked(0, "initialize", protocolVersion=1),
+    (SERVER, {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1}}),
+    asked(1, "session/new", cwd="/", mcpServers=[]),
+    (SERVER, {"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "s"}}),
+    asked(2, "session/prompt", sessionId="s", prompt=[]),
+)
+
+
+def test_a_prompt_of_a_session_is_a_turn() -> None:
+    entries = analysed(
+        [
+            *OPENED,
+            session_update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "x"}),
+            session_update(sessionUpdate="tool_call", toolCallId="t", title="ls", kind="execute"),
+            session_update(sessionUpdate="tool_call_update", toolCallId="t", status="completed"),
+            (SERVER, {"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}),
+        ]
+    )
+    found = [(each.subject.turn, each.subject.item, each.subject.phase) for each in entries[4:]]
+    assert found == [
+        ("prompt 2", "", TURN_STARTS),
+        ("prompt 2", "message", DELTA),
+        ("prompt 2", "t", ITEM_STARTS),
+        ("prompt 2", "t", ITEM_ENDS),
+        ("prompt 2", "", TURN_ENDS),
+    ]
+    assert rules(entries) == []
+
+
+def test_order_rules_of_sessions_are_marked() -> None:
+    entries = analysed(
+        [
+            *OPENED,
+            session_update(sessionUpdate="tool_call_update", toolCallId="t", status="completed"),
+            (SERVER, {"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}),
+            session_update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": "late"}),
+            (SERVER, {"id": 9, "result": {}}),
+        ]
+    )
+    assert [rules([each]) for each in entries[5:]] == [
+        ["session_08_a_call_is_announced_once_and_goes_forward"],
+        [],
+        ["session_06_updates_belong_to_a_prompt"],
+        ["rpc_01_an_answer_has_one_request", "session_01_every_message_has_the_version"],
+    ]
+
+
+def test_a_broken_order_is_marked_at_its_message() -> None:
+    late = told("item/agentMessage/delta", turnId=TURN, itemId="message", delta="too late")
+    entries = analysed([*TURN_WITH_APPROVAL, late])
+    assert rules(entries[:-1]) == []
+    assert rules(entries[-1:]) == [
+        "rule_04_an_item_starts_before_anything_about_it",
+        "rule_10_nothing_follows_the_end_of_a_turn",
+    ]
+
+
+def test_what_is_missing_is_marked_at_the_servers_exit() -> None:
+    def exit_after(*events: bytes) -> list[str]:
+        analyzer = Analyzer()
+        lines = [
+            (CLIENT, b'{"id":1,"method":"initialize","params":{}}'),
+            *((Source.INSPECTOR, each) for each in events),
+        ]
+        entries = [analyzer.entry(*record_of(source, 0, line)) for source, line in lines]
+        return rules(entries)
+
+    left, exited = b'{"event":"ended","source":"client"}', b'{"event":"exited","status":1}'
+    assert exit_after(exited) == ["rpc_04_every_request_is_answered"]
+    assert exit_after(left, exited) == []
+
+
+def test_shapes_are_held_against_the_protocol() -> None:
+    entries = analysed(
+        [
+            asked(1, "thread/start", cwd=5),
+            (SERVER, {"id": 1, "result": {"thread": 5}}),
+            told("item/agentMessage/delta", turnId=TURN, itemId="message", delta=5),
+            asked(2, "thread/strat"),
+            (SERVER, {"id": 2, "error": {"code": "x"}}),
+            (SERVER, {"result": 5}),
+            (CLIENT, {"method": "initialized"}),
+        ]
+    )
+    found = [said(*each.violations) for each in entries]
+    assert [SCHEMA in each for each in found] == [True, True, True, False, True, True, False]
+    assert found[3] == [UNKNOWN_METHOD]
+    assert "cwd" in dict(entries[0].violations)[SCHEMA]
+
+
+def test_what_is_no_message_is_an_entry_too() -> None:
+    analyzer = Analyzer()
+    lines = [
+        (CLIENT, b"no json"),
+        (SERVER, b"\xff"),
+        (SERVER, b"[1]"),
+        (SERVER, b""),
+        (Source.STDERR, b"log"),
+    ]
+    entries = [analyzer.entry(*record_of(source, 0, line)) for source, line in lines]
+    assert [said(*each.violations) for each in entries] == [[SCHEMA], [SCHEMA], [SCHEMA], [], []]
+    assert {each.kind for each in entries} == {"text"}
+
+
+def test_long_messages_are_cut_for_the_page() -> None:
+    long = analysed([told("warning", message="x" * LONGEST_TEXT)])[0].row()
+    assert len(long["text"]) == LONGEST_TEXT
+    assert long["cut"] is True
+    assert analysed([item("started", "agentMessage", "m")])[0].row()["n"] == 0
+
+
+messages: st.SearchStrategy[Json] = st.dictionaries(
+    st.sampled_from(["id", "method", "params", "result", "error", "jsonrpc"]),
+    st.sampled_from(
+        [
+            *("turn/started", "turn/completed", "item/started", "item/completed", "session/update"),
+            *("initialize", "turn/start", "codex/event/item_started", "thread/status/changed"),
+            *(None, 1, [], {}, {"msg": {"item": 5}}, {"turn": 5}, {"item": {"id": 1}}, {"update": 5}),
+            *({"sessionId": 1, "update": {}}, {"threadId": [], "turn": {"id": {}}}, {"protocolVersion": 1}),
+        ]
+    ),
+)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from([CLIENT, SERVER]), messages), max_size=12))
+def test_no_message_is_too_much(stream: list[tuple[Source, Json]]) -> None:
+    assert len(analysed(stream)) == len(stream)

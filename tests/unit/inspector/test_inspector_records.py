@@ -1,0 +1,144 @@
+"""What is shown and saved of a stream: whole lines, without secrets, and the same when it is read again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app_server.inspector.frame_reader import StreamReader
+from app_server.inspector.frames import Frame, FrameDecoder, Source, encode_frame
+from app_server.inspector.masking import MASK, masked, masked_text
+from app_server.inspector.session_file import SessionHead, read_session, session_lines
+from app_server.inspector.session_records import NotASession, Record, from_line, record_of, to_line
+from protocol.base import Json
+
+KEY = "sk-proj-0123456789abcdefghij"
+sources = st.sampled_from([Source.CLIENT, Source.SERVER, Source.STDERR])
+frames = st.lists(st.builds(Frame, sources, st.integers(0, 1 << 40), st.binary(max_size=40)), max_size=12)
+json_values: st.SearchStrategy[Json] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=50)
+@given(frames, st.integers(1, 30))
+def test_frames_come_out_as_they_went_in(given_frames: list[Frame], size: int) -> None:
+    data = b"".join(encode_frame(each.source, each.at, each.data) for each in given_frames)
+    decoder = FrameDecoder()
+    pieces = [data[start : start + size] for start in range(0, len(data), size)]
+    assert [frame for piece in pieces for frame in decoder.feed(piece)] == given_frames
+
+
+@settings(max_examples=50)
+@given(st.lists(st.binary(max_size=30), max_size=8), st.integers(1, 9))
+def test_no_byte_is_missing_however_a_stream_is_cut(lines: list[bytes], size: int) -> None:
+    data = b"\n".join(lines)
+    reader = StreamReader()
+    pieces = [data[start : start + size] for start in range(0, len(data), size)]
+    found = [
+        record
+        for piece in (*pieces, b"")
+        for record, _ in reader.feed(Frame(Source.SERVER, 0, piece))
+        if record.form != "event"
+    ]
+    whole = data.split(b"\n")
+    assert [record.size for record in found] == [len(line) for line in (whole if whole[-1] else whole[:-1])]
+    assert [record.unfinished for record in found][-1:] in ([], [bool(whole[-1])])
+
+
+@settings(max_examples=50)
+@given(sources, st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_a_record_is_the_same_when_it_is_read_again(source: Source, line: bytes) -> None:
+    line = line.replace(b"\n", b" ")
+    record, _ = record_of(source, 1.5, line)
+    again = from_line(2, to_line(record))
+    assert (again.source, again.at, again.size, again.form) == (source, 1.5, len(line), record.form)
+    assert again.value() == record.value()
+    if record.form != "message":
+        assert again.text == record.text
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"method": "loginApiKey", "params": {"apiKey": "anything"}},
+        {"params": {"access_token": "anything", "idToken": "anything"}},
+        {"params": {"http_headers": {"Authorization": "anything"}}},
+        {"params": {"env": {"MY_API_KEY": "anything", "DB_PASSWORD": "anything"}}},
+        {"params": {"delta": f"the key is {KEY}."}},
+        {"params": {"command": "curl -H 'Authorization: Bearer abcdefghijkl'"}},
+        {"params": {"command": "export OPENAI_API_KEY=anything-secret"}},
+        {"params": {"text": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdef"}},
+        {"params": {"secrets": ["anything", {"x": KEY}]}},
+    ],
+)
+def test_secrets_are_masked(message: Json) -> None:
+    record, _ = record_of(Source.CLIENT, 0, json.dumps(message).encode())
+    assert MASK in record.text
+    for secret in ("anything", KEY, "abcdefghijkl", "eyJzdWIi"):
+        assert secret not in record.text.replace("anything-secret", "")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"params": {"tokenUsage": {"totalTokens": 15}, "progressToken": "p1", "modelContextWindow": 3}},
+        {"params": {"envKey": "OPENAI_API_KEY", "keyword": "x", "monkey": "y"}},
+        {"result": {"text": "a token of thanks, and a secret garden"}},
+    ],
+)
+def test_what_is_no_secret_stays(message: Json) -> None:
+    assert masked(message) is message
+
+
+def test_secrets_in_lines_that_are_no_json_are_masked() -> None:
+    for line in (f"error: {KEY}", f"\udcff {KEY}"):
+        data = line.encode("utf-8", "surrogateescape")
+        assert KEY not in record_of(Source.SERVER, 0, data)[0].text
+        assert MASK in record_of(Source.STDERR, 0, data)[0].text
+    assert masked_text("nothing here") == "nothing here"
+
+
+def test_a_session_is_the_same_when_it_is_opened_again() -> None:
+    head = SessionHead(("server", KEY), "now")
+    records = [
+        record_of(Source.CLIENT, 0.25, b'{"id":1}')[0],
+        record_of(Source.SERVER, 1, b"\xff", unfinished=True)[0],
+    ]
+    read, again = read_session("".join(session_lines(head, records)))
+    assert read == SessionHead(["server", MASK], "now")
+    assert again == records
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "the first line"),
+        ("[]\n", "the first line"),
+        ('{"format":"app-server-session","version":2}\n', "version 2"),
+        ('{"format":"app-server-session","version":1}\n{}\n', "line 2"),
+        ('{"format":"app-server-session","version":1}\n{"at":1,"from":"x","text":"y"}\n', "line 2"),
+        ('{"format":"app-server-session","version":1}\n{"at":1,"from":"client","text":5}\n', "line 2"),
+    ],
+)
+def test_a_file_that_is_no_session_is_refused_with_the_place(text: str, complaint: str) -> None:
+    with pytest.raises(NotASession, match=complaint):
+        read_session(text)
+
+
+@given(st.text(max_size=80))
+def test_no_line_is_too_much(line: str) -> None:
+    try:
+        assert isinstance(from_line(2, line), Record)
+    except NotASession:
+        pass
+
+
+def test_a_last_line_that_was_cut_off_does_not_count() -> None:
+    head = '{"format":"app-server-session","version":1,"server":[],"began":""}\n'
+    assert read_session(head + '{"at":1,"from":"cli')[1] == []

@@ -1,0 +1,183 @@
+"""What the head of a rollout says of its conversation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app_server.core.git.revision import Revision
+from app_server.core.rollout import head
+from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_summary, summarise
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from protocol.base import Json
+from protocol.origins import SessionOrigin
+from tests.unit.rollout.stored import conversation_id, raw_line, user
+
+META: Json = {
+    "id": conversation_id(1),
+    "timestamp": "2026-01-02T03:04:05.678Z",
+    "cwd": "/work",
+    "originator": "test",
+    "cli_version": "1.0.0",
+}
+REQUEST = "## My request for Codex:"
+SHOWN = raw_line("event_msg", {"type": "user_message", "message": "shown"})
+
+
+def said(text: str, role: str = "user") -> bytes:
+    return raw_line("response_item", {**user(text).to_value(), "role": role})
+
+
+def summary(folder: Path, *lines: bytes) -> StoredSummary:
+    path = folder / "rollout.jsonl"
+    path.write_bytes(b"".join(lines))
+    return read_summary(path, "default")
+
+
+def of_meta(folder: Path, **more: Json) -> StoredSummary:
+    return summary(folder, raw_line("session_meta", {**META, **more}))
+
+
+def test_a_head_says_where_the_conversation_came_from(tmp_path: Path) -> None:
+    git = {"commit_hash": "c0ffee", "branch": "main", "repository_url": "https://example.com"}
+    found = of_meta(tmp_path, model_provider="mine", source="cli", git=git, forked_from_id="other")
+    assert found == StoredSummary(
+        conversation_id=conversation_id(1),
+        path=tmp_path / "rollout.jsonl",
+        preview="",
+        timestamp="2026-01-02T03:04:05.678Z",
+        model_provider="mine",
+        cwd="/work",
+        cli_version="1.0.0",
+        source=SessionOrigin.CLI,
+        git_info=Revision("c0ffee", "main", "https://example.com"),
+        has_user_message=False,
+        originator="test",
+        forked_from="other",
+    )
+
+
+def test_what_a_head_does_not_say(tmp_path: Path) -> None:
+    found = of_meta(tmp_path)
+    assert (found.model_provider, found.source, found.git_info, found.forked_from) == (
+        "default",
+        SessionOrigin.VSCODE,
+        None,
+        None,
+    )
+    found = of_meta(tmp_path, model_provider="", git={"branch": 5}, forked_from_id=5)
+    assert (found.model_provider, found.git_info, found.forked_from) == (
+        "default",
+        Revision(None, None, None),
+        None,
+    )
+    assert of_meta(tmp_path, git="main").git_info is None
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [
+        ("exec", SessionOrigin.EXEC),
+        ("novel", SessionOrigin.UNKNOWN),
+        (5, SessionOrigin.UNKNOWN),
+        ({"subagent": "review"}, {"subagent": "review"}),
+        ({"subagent": "compact"}, {"subagent": "compact"}),
+        ({"subagent": {"other": "mine"}}, {"subagent": {"other": "mine"}}),
+        ({"subagent": {"other": 5}}, SessionOrigin.UNKNOWN),
+        ({"subagent": "novel"}, SessionOrigin.UNKNOWN),
+    ],
+)
+def test_who_began_it(tmp_path: Path, source: Json, read: Json) -> None:
+    assert of_meta(tmp_path, source=source).source == read
+
+
+@pytest.mark.parametrize("key", META)
+def test_metadata_without_one_of_its_fields_is_none(tmp_path: Path, key: str) -> None:
+    broken = raw_line("session_meta", {**META, key: 5})
+    with pytest.raises(RolloutUnreadable, match="has no session metadata"):
+        summary(tmp_path, broken)
+    whole = raw_line("session_meta", {**META, "cwd": "/behind"})
+    assert summary(tmp_path, broken, whole).cwd == "/behind"
+
+
+def test_the_first_metadata_counts(tmp_path: Path) -> None:
+    lines = [raw_line("session_meta", {**META, "cwd": cwd}) for cwd in ("/first", "/second")]
+    assert summary(tmp_path, *lines).cwd == "/first"
+
+
+@pytest.mark.parametrize(
+    ("lines", "preview"),
+    [
+        ([said("one"), said("two"), SHOWN], "one"),
+        ([said("one", role="assistant"), said("two"), SHOWN], "two"),
+        ([said("<user_shell_command>ls</user_shell_command>"), said("two"), SHOWN], "two"),
+        ([said("  \n<environment_context>"), SHOWN], "shown"),
+        ([said("say <environment_context>"), SHOWN], "say <environment_context>"),
+        ([SHOWN, said("behind it")], "shown"),
+        (
+            [said("a\n## My request for Codex:\nb\n## My request for Codex:\nc "), SHOWN],
+            "b\n## My request for Codex:\nc",
+        ),
+    ],
+)
+def test_a_preview_is_the_first_thing_that_the_user_said(
+    tmp_path: Path, lines: list[bytes], preview: str
+) -> None:
+    found = summary(tmp_path, raw_line("session_meta", META), *lines)
+    assert (found.preview, found.has_user_message) == (preview, True)
+
+
+def test_the_parts_of_a_message_are_joined(tmp_path: Path) -> None:
+    content = [
+        {"type": "input_text", "text": "a"},
+        {"type": "input_image", "text": "x"},
+        {"type": "input_text", "text": 5},
+        5,
+        {"type": "input_text", "text": "b"},
+    ]
+    line = raw_line("response_item", {"type": "message", "role": "user", "content": content})
+    assert summary(tmp_path, raw_line("session_meta", META), line, SHOWN).preview == "ab"
+
+
+def test_only_the_first_lines_are_read(tmp_path: Path) -> None:
+    meta, other = raw_line("session_meta", META), raw_line("response_item", {"type": "reasoning"})
+    assert summary(tmp_path, meta, *[other] * (MAX_HEAD_LINES - 2), SHOWN).has_user_message
+    assert not summary(tmp_path, meta, *[other] * (MAX_HEAD_LINES - 1), SHOWN).has_user_message
+
+
+def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "MAX_HEAD_BYTES", 2 * head.FIRST_READ_BYTES)
+    meta, far = raw_line("session_meta", META), b" " * (2 << 20) + b"\n"
+    assert not summary(tmp_path, meta, far, SHOWN).has_user_message
+    near = b" " * head.FIRST_READ_BYTES + b"\n"
+    assert summary(tmp_path, meta, near, SHOWN).has_user_message
+
+
+def test_a_line_that_was_not_ended_counts(tmp_path: Path) -> None:
+    assert summary(tmp_path, raw_line("session_meta", META), SHOWN.rstrip()).preview == "shown"
+
+
+def test_an_open_file_is_read_from_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl"
+    path.write_bytes(raw_line("session_meta", META) + SHOWN)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        assert summarise(Path("/elsewhere"), fd, "p").path == Path("/elsewhere")
+    finally:
+        os.close(fd)
+
+
+def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path / "none", "no such file or directory"),
+        (tmp_path / "link", "too many levels"),
+    ):
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to("link")
+        with pytest.raises(RolloutUnreadable) as error:
+            read_summary(path, "p")
+        assert str(error.value).startswith(f"{path}: {reason}")
+    with pytest.raises(RolloutUnreadable, match=r"^the path cannot be one of a file$"):
+        read_summary(Path("/x\0"), "p")

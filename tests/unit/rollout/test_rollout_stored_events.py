@@ -1,0 +1,276 @@
+"""Which lines a rollout stores for an event, without identity (as codex 0.58 does) and with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.rollout.stored_events import (
+    MARKER_ROOM,
+    OUTPUT_CAP,
+    TURN_ITEM,
+    capped,
+    kept_item,
+    stored_events,
+    turn_started_line,
+)
+from app_server.core.rollout.stored_goal import goal_of
+from protocol.base import Json
+from protocol.engine.codec import item_from_value, item_to_value
+from protocol.engine.errors import ErrorClass, TurnError
+from protocol.engine.events import (
+    EngineEvent,
+    GoalCleared,
+    GoalUpdated,
+    ItemCompleted,
+    ItemStarted,
+    SessionEvent,
+    TurnEnded,
+    TurnKind,
+    TurnStarted,
+    TurnStatus,
+)
+from protocol.engine.goals import Goal, GoalStatus
+from protocol.engine.items import (
+    AgentMessage,
+    CommandExecution,
+    ContextCompaction,
+    EnteredReview,
+    ExitedReview,
+    ImageView,
+    Item,
+    Plan,
+    Reasoning,
+    UserMessage,
+)
+from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
+from protocol.events.tokens import TokenCountEvent
+from protocol.events.turn import TurnAbortReason
+from protocol.items import ImageInput, TextInput
+
+TIMES = {"started_at_ms": 5, "completed_at_ms": 9}
+HELLO = UserMessage("u", (TextInput(text="hello"),))
+
+
+def lines(event: EngineEvent, *, identity: bool, turn_id: str | None = "t") -> list[Json]:
+    return [
+        json.loads(line.to_json())
+        for line in stored_events(SessionEvent("op", turn_id, event), identity=identity)
+    ]
+
+
+def completed(item: Item, *, cut: bool = False, announced: bool = True) -> ItemCompleted:
+    return ItemCompleted(item, 5, 9, cut, announced)
+
+
+# --- items
+@pytest.mark.parametrize(
+    ("item", "older"),
+    [
+        (HELLO, [{"type": "user_message", "message": "hello", "images": []}]),
+        (AgentMessage("m", ("hi",)), [{"type": "agent_message", "message": "hi"}]),
+        (
+            Reasoning("r", ("one", "two"), ("raw",)),
+            [{"type": "agent_reasoning", "text": "one"}, {"type": "agent_reasoning", "text": "two"}],
+        ),
+        (
+            Reasoning("r", ("one",), ("raw",), show_content=True),
+            [
+                {"type": "agent_reasoning", "text": "one"},
+                {"type": "agent_reasoning_raw_content", "text": "raw"},
+            ],
+        ),
+        (
+            EnteredReview("e", "look", "the changes"),
+            [{"type": "entered_review_mode", "prompt": "look", "user_facing_hint": "the changes"}],
+        ),
+        (ExitedReview("x", None), [{"type": "exited_review_mode", "review_output": None}]),
+        (ContextCompaction("c"), [{"type": "agent_message", "message": "Compact task completed"}]),
+        (ImageView("i", "/x.png"), []),
+        (Plan("p", "do it"), []),
+    ],
+)
+def test_without_identity_there_are_the_events_of_codex_058_alone(item: Item, older: list[Json]) -> None:
+    assert lines(completed(item), identity=False) == older
+
+
+def test_an_item_that_was_cut_is_stored_with_identity_only() -> None:
+    cut = completed(AgentMessage("m", ("half",)), cut=True)
+    assert lines(cut, identity=False) == []
+    [line] = lines(cut, identity=True)
+    assert (line["type"], line["cut"], line["turn_id"]) == (TURN_ITEM, True, "t")
+    assert item_from_value(line["item"]) == AgentMessage("m", ("half",))
+
+
+def test_words_that_joined_a_turn_are_no_event_of_codex_058() -> None:
+    assert lines(completed(HELLO, announced=False), identity=False) == []
+    assert [line["message"] for line in lines(completed(HELLO, announced=False), identity=True)] == ["hello"]
+    reply = completed(AgentMessage("m", ("hi",)), announced=False)
+    assert [line["message"] for line in lines(reply, identity=False)] == ["hi"]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        HELLO,
+        AgentMessage("m", ("hi",)),
+        AgentMessage("m", ("one", "two")),
+        Reasoning("r", ("one", "two")),
+    ],
+)
+def test_identity_is_beside_older_events_that_hold_the_whole_item(item: Item) -> None:
+    older = lines(completed(item), identity=False)
+    identified = [{**line, "turn_id": "t", "item_id": item.id, **TIMES} for line in older]
+    assert lines(completed(item), identity=True) == identified
+
+
+def test_the_phase_of_a_message_is_beside_it() -> None:
+    [line] = lines(completed(AgentMessage("m", ("hi",), "final_answer")), identity=True)
+    assert line["phase"] == "final_answer"
+    [line] = lines(completed(AgentMessage("m", ("hi",))), identity=True)
+    assert "phase" not in line
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        replace(HELLO, client_id="mine"),
+        replace(HELLO, sent=(TextInput(text="as it was sent"),)),
+        UserMessage("u", (TextInput(text="a"), TextInput(text="b"))),
+        UserMessage("u", (ImageInput(image_url="data:x"),)),
+        Reasoning("r", ("one",), ("raw",)),
+        Reasoning("r", ("one",), ("raw",), show_content=True),
+        Reasoning("r", ("one",), (), show_content=True),
+        AgentMessage("m", ()),
+        EnteredReview("e", "look", "hint"),
+        ExitedReview("x", None),
+        ContextCompaction("c"),
+        ImageView("i", "/x.png"),
+    ],
+)
+def test_an_item_that_older_events_do_not_hold_whole_has_a_line_of_its_own_behind_them(item: Item) -> None:
+    older = lines(completed(item), identity=False)
+    *before, whole = lines(completed(item), identity=True)
+    assert before == [{**line, "item_id": item.id} for line in older]
+    assert item_from_value(whole.pop("item")) == item
+    assert whole.pop("cut", False) is False
+    assert whole == {"type": TURN_ITEM, "turn_id": "t", **TIMES}
+
+
+def test_what_only_begins_or_runs_is_not_stored() -> None:
+    for event in (ItemStarted(HELLO, 5), BackgroundEventEvent(message="x")):
+        assert lines(event, identity=True) == lines(event, identity=False) == []
+
+
+# --- output of commands
+@given(st.text(max_size=300), st.integers(MARKER_ROOM, 200))
+def test_long_text_is_capped_to_its_head_and_tail(text: str, cap: int) -> None:
+    short = capped(text, cap)
+    assert len(short) <= cap
+    if len(text) <= cap:
+        assert short == text
+        return
+    found = re.search(r"\n\[… (\d+) characters left out …\]\n", short)
+    assert found is not None
+    head, tail = short[: found.start()], short[found.end() :]
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head) == len(tail) == (cap - MARKER_ROOM) // 2
+    assert len(head) + int(found[1]) + len(tail) == len(text)
+
+
+def test_of_a_command_the_output_is_kept_once() -> None:
+    item = CommandExecution(
+        id="c",
+        command=("ls",),
+        cwd="/",
+        parsed=(),
+        stdout="out",
+        stderr="err",
+        output="o" * OUTPUT_CAP,
+        shown_output="shown",
+        exit_code=3,
+    )
+    assert kept_item(item) == replace(item, stdout="", stderr="", shown_output="")
+    assert kept_item(HELLO) is HELLO
+    [line] = lines(completed(item), identity=True)
+    assert line["item"] == item_to_value(kept_item(item))
+    assert lines(completed(item), identity=False) == []
+
+
+# --- turns
+def test_the_begin_of_a_turn() -> None:
+    started = TurnStarted(TurnKind.REVIEW, 1000, 12.75)
+    line = {
+        "type": "task_started",
+        "turn_id": "t",
+        "started_at": 12,
+        "model_context_window": 1000,
+        "kind": "review",
+    }
+    assert lines(started, identity=True) == [line]
+    assert lines(started, identity=False) == []
+    assert json.loads(turn_started_line("t", started).to_json()) == line
+
+
+def ended(status: TurnStatus, **more: Json) -> TurnEnded:
+    return TurnEnded(**{"status": status, "started_at": 12.75, "ended_at": 15.5, "seconds": 2.7504, **more})
+
+
+TURN_TIMES = {"turn_id": "t", "started_at": 12, "completed_at": 15, "duration_ms": 2750}
+
+
+def test_the_end_of_a_turn() -> None:
+    done = ended(TurnStatus.COMPLETED, last_agent_message="bye")
+    assert lines(done, identity=False) == []
+    assert lines(done, identity=True) == [
+        {"type": "task_complete", "last_agent_message": "bye", **TURN_TIMES}
+    ]
+
+
+def test_the_error_of_a_turn_that_failed() -> None:
+    failed = ended(TurnStatus.FAILED, error=TurnError("no", ErrorClass.BAD_REQUEST, 400, "why"))
+    assert lines(failed, identity=False) == []
+    error = {"message": "no", "class": "bad_request", "http_status": 400, "details": "why"}
+    assert lines(failed, identity=True) == [
+        {"type": "task_complete", "last_agent_message": None, **TURN_TIMES, "error": error}
+    ]
+
+
+def test_an_interrupted_turn_is_the_only_end_that_codex_058_stores() -> None:
+    stopped = ended(TurnStatus.INTERRUPTED, reason=TurnAbortReason.REPLACED, started_at=None, seconds=None)
+    line = {"type": "turn_aborted", "reason": "replaced"}
+    assert lines(stopped, identity=False) == [line]
+    times = {"turn_id": "t", "started_at": None, "completed_at": 15, "duration_ms": None}
+    assert lines(stopped, identity=True) == [{**line, **times}]
+
+
+# --- what belongs to no item
+@pytest.mark.parametrize("event", [TokenCountEvent(), UndoCompletedEvent(success=True, message="done")])
+def test_counts_and_undos_are_stored_as_they_are(event: TokenCountEvent | UndoCompletedEvent) -> None:
+    assert lines(event, identity=False) == [event.to_value()]
+    assert lines(event, identity=True) == [{**event.to_value(), "turn_id": "t"}]
+
+
+@pytest.mark.parametrize("identity", [False, True])
+def test_the_goal_is_read_as_it_was_stored(identity: bool) -> None:
+    goal = Goal(
+        objective="ship",
+        status=GoalStatus.PAUSED,
+        token_budget=500,
+        tokens_used=20,
+        seconds_used=1.5,
+        created_at=7,
+        updated_at=8,
+    )
+    [line] = lines(GoalUpdated(goal), identity=identity, turn_id=None)
+    assert line["type"] == "goal_updated"
+    assert goal_of(json.dumps(line).encode()) == goal
+    [cleared] = lines(GoalCleared(), identity=identity, turn_id=None)
+    assert cleared == {"type": "goal_cleared"}
+    assert goal_of(json.dumps(cleared).encode()) is None

@@ -1,0 +1,102 @@
+"""The goal of a stored conversation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.rollout.reader import read_rollout
+from app_server.core.rollout.stored_events import stored_events
+from app_server.core.rollout.stored_goal import goal_of, last_goal
+from app_server.core.rollout.writer import RolloutWriter
+from protocol.base import Json
+from protocol.engine.events import GoalCleared, GoalUpdated, SessionEvent
+from protocol.engine.goals import Goal, GoalStatus
+from tests.unit.rollout.stored import assistant, now, store
+
+GOAL = Goal(objective="ship", created_at=7, updated_at=8)
+WHOLE: Json = {
+    "objective": "ship",
+    "status": "active",
+    "token_budget": None,
+    "tokens_used": 0,
+    "seconds_used": 0.0,
+    "created_at": 7,
+    "updated_at": 8,
+}
+
+goals = st.builds(
+    Goal,
+    objective=st.text(st.characters(codec="utf-8")),
+    status=st.sampled_from(GoalStatus),
+    token_budget=st.none() | st.integers(0),
+    tokens_used=st.integers(0),
+    seconds_used=st.floats(0, allow_nan=False, allow_infinity=False),
+    created_at=st.integers(),
+    updated_at=st.integers(),
+)
+
+
+def append(path: Path, event: GoalUpdated | GoalCleared) -> None:
+    writer = RolloutWriter.resume(path, now)
+    writer.append(stored_events(SessionEvent("", None, event), identity=True))
+    writer.close()
+
+
+def both_ways(path: Path) -> Goal | None:
+    """What a reader of the whole file finds, which is what a reader from its end finds."""
+    found = last_goal(path)
+    assert read_rollout(path).goal == found
+    return found
+
+
+def test_the_last_line_about_a_goal_counts(tmp_path: Path) -> None:
+    path = store(tmp_path, [])
+    assert both_ways(path) is None
+    append(path, GoalUpdated(GOAL))
+    assert both_ways(path) == GOAL
+    writer = RolloutWriter.resume(path, now)
+    writer.append([assistant('{"type":"event_msg","payload":{"type":"goal_cleared"}}')])
+    writer.close()
+    assert both_ways(path) == GOAL
+    append(path, GoalCleared())
+    assert both_ways(path) is None
+
+
+def test_a_file_that_is_not_there_has_no_goal(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        last_goal(tmp_path / "none")
+
+
+@given(goals)
+def test_a_goal_is_read_as_it_was_stored(goal: Goal) -> None:
+    [line] = stored_events(SessionEvent("", None, GoalUpdated(goal)), identity=False)
+    assert goal_of(line.to_json()) == goal
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b'{"goal":5}',
+        b'{"goal":{}}',
+        *(json.dumps({"goal": {**WHOLE, key: {}}}).encode() for key in WHOLE if key != "objective"),
+        *(json.dumps({"goal": {k: v for k, v in WHOLE.items() if k != key}}).encode() for key in WHOLE),
+        json.dumps({"goal": {**WHOLE, "created_at": float("inf")}}).encode(),
+    ],
+)
+def test_what_is_no_goal_is_none(payload: bytes | None) -> None:
+    assert goal_of(payload) is None
+
+
+def test_numbers_are_read_as_what_they_are() -> None:
+    goal = goal_of(json.dumps({"goal": {**WHOLE, "token_budget": 5.0, "seconds_used": 1}}).encode())
+    assert goal is not None
+    assert (goal.token_budget, goal.seconds_used) == (5, 1.0)

@@ -1,0 +1,462 @@
+"""The index of stored threads in its parts: rows, queries, what changed on the disk, and the file itself."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app_server.core.git.revision import Revision
+from app_server.core.rollout import index_file
+from app_server.core.rollout.head import StoredSummary
+from app_server.core.rollout.index_changes import IndexChanges, file_state, find_changes
+from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
+from app_server.core.rollout.index_query import IndexQuery, unread
+from app_server.core.rollout.index_rows import (
+    HIDDEN,
+    SEARCHED_CHARACTERS,
+    SHOWN,
+    UNREAD,
+    clean,
+    columns,
+    forget,
+    from_summary,
+    note,
+    to_summary,
+    transaction,
+)
+from app_server.core.rollout.rollout_names import RolloutName, stored_path
+from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, ThreadFilter
+from app_server.core.rollout.thread_summary import FileState, StoredThread
+from protocol.base import Json
+from protocol.ids import ConversationId
+from protocol.origins import SessionOrigin
+from tests.unit.rollout.stored import conversation_id
+
+DAY = 24 * 3600 * 10**9
+NOW = 1_800_000_000 * 10**9
+STATE = FileState(1, 2, 3, 4)
+PATH = Path("/home/r.jsonl")
+
+texts = st.text(max_size=10)
+sources: st.SearchStrategy[Json] = st.one_of(
+    st.sampled_from(SessionOrigin),
+    st.just({"subagent": "review"}),
+    texts.map(lambda name: {"subagent": {"other": name}}),
+)
+threads = st.builds(
+    StoredThread,
+    head=st.builds(
+        StoredSummary,
+        conversation_id=st.integers(0, 10).map(conversation_id),
+        path=st.just(PATH),
+        preview=texts,
+        timestamp=st.none() | texts,
+        model_provider=texts,
+        cwd=texts,
+        cli_version=texts,
+        source=sources,
+        git_info=st.none() | st.builds(Revision, st.none() | texts, st.none() | texts, st.none() | texts),
+        has_user_message=st.just(True),
+        originator=texts,
+        forked_from=st.none() | texts,
+    ),
+    model=st.none() | texts,
+    effort=st.none() | texts,
+    state=st.just(STATE),
+)
+
+
+def thread(n: int = 1, **over: Json) -> StoredThread:
+    """`state`, `model` and `effort`, or fields of the head."""
+    of_thread: dict[str, Json] = {"model": None, "effort": None, "state": STATE}
+    of_thread |= {key: over.pop(key) for key in list(over) if key in of_thread}
+    head = {
+        "conversation_id": conversation_id(n),
+        "path": PATH,
+        "preview": f"question {n}",
+        "timestamp": None,
+        "model_provider": "mock",
+        "cwd": "/work",
+        "cli_version": "1",
+        "source": SessionOrigin.CLI,
+        "git_info": None,
+        "has_user_message": True,
+        "originator": "test",
+        "forked_from": None,
+    }
+    return StoredThread(head=StoredSummary(**{**head, **over}), **of_thread)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    file = IndexFile(tmp_path)
+    yield file.connection()
+    file.connection().close()
+
+
+def stamp(n: int) -> str:
+    return f"2026-01-{1 + n // 10:02}T00-00-{n % 10:02}"
+
+
+def key(n: int, archived: int = 0) -> tuple[int, str, str]:
+    return archived, stamp(n), conversation_id(n)
+
+
+def put(database: sqlite3.Connection, n: int, stored: StoredThread | None, *, archived: int = 0) -> None:
+    state = FileState(1, 2, 1000 + n, 4) if stored is None else stored.state
+    IndexChanges(new=[(*key(n, archived), UNREAD, *state.values)]).store(database)
+    note(database, key(n, archived), state, stored)
+
+
+def rows(database: sqlite3.Connection, select: str = "id, known FROM threads") -> list[tuple[object, ...]]:
+    return database.execute(f"SELECT {select} ORDER BY id").fetchall()
+
+
+# --- rows
+@given(threads)
+def test_a_thread_is_read_as_it_was_noted(stored: StoredThread) -> None:
+    assert from_summary(to_summary(stored), PATH, STATE) == stored
+
+
+@pytest.mark.parametrize("summary", ["", "{", "{}", "[]", "5", "null", to_summary(thread())[:-1] + ",1]"])
+def test_what_was_not_noted_by_this_index_is_none(summary: str) -> None:
+    assert from_summary(summary, PATH, STATE) is None
+
+
+@given(st.text())
+def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
+    cleaned = clean(text)
+    assert len(cleaned) == len(text)
+    database = sqlite3.connect(":memory:")
+    assert database.execute("SELECT ?, instr(?, ?)", (cleaned, cleaned, cleaned)).fetchone()[0] == cleaned
+    database.close()
+
+
+def test_clean_text_stays_as_it_is() -> None:
+    assert clean("aé\n☃") == "aé\n☃"
+    assert clean("a\0b\ud800") == "a b?"
+
+
+def test_the_columns_that_are_searched() -> None:
+    head = thread(
+        source={"subagent": "review"}, model_provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000
+    )
+    source, provider, cwd, text = columns(head)
+    assert (source, provider, cwd, text[:2]) == ("subagent_review", "p ", "/a/b", "äb")
+    assert len(text) == SEARCHED_CHARACTERS
+
+
+def test_threads_are_noted_and_forgotten(database: sqlite3.Connection) -> None:
+    put(database, 1, thread(1))
+    put(database, 2, None)
+    assert rows(database) == [(conversation_id(1), SHOWN), (conversation_id(2), HIDDEN)]
+    assert rows(database, "id FROM summaries") == [(conversation_id(1),)]
+    assert rows(database, "inode, size, changed, moved FROM threads")[0] == STATE.values
+    note(database, key(1), STATE, thread(1, preview="other"))
+    [(summary,)] = rows(database, "summary FROM summaries")
+    found = from_summary(str(summary), PATH, STATE)
+    assert found is not None
+    assert found.head.preview == "other"
+    forget(database, [key(1)])
+    assert (rows(database), rows(database, "id FROM summaries")) == ([(conversation_id(2), HIDDEN)], [])
+
+
+def forget_and_fail(database: sqlite3.Connection) -> None:
+    forget(database, [key(1)])
+    raise KeyError
+
+
+def test_a_transaction_that_fails_changes_nothing(database: sqlite3.Connection) -> None:
+    put(database, 1, thread(1))
+    with pytest.raises(KeyError), transaction(database):
+        forget_and_fail(database)
+    assert len(rows(database)) == 1
+    with transaction(database):
+        forget(database, [key(1)])
+    assert rows(database) == []
+
+
+# --- queries
+def listed(
+    database: sqlite3.Connection,
+    *,
+    start: ListStart | None = None,
+    count: int = 100,
+    named: tuple[str, ...] = (),
+    request: Json | None = None,
+    **of_filter: Json,
+) -> list[int]:
+    wanted = {"sources": frozenset({"cli"}), "default_provider": "default", **of_filter}
+    query = IndexQuery.of(ListRequest(filter=ThreadFilter(**wanted), **(request or {})), named)
+    return [int(entry.name.conversation_id[-12:]) for entry in query.fetch(database, start, count)]
+
+
+def test_a_query_finds_what_matches_and_what_was_not_read_yet(database: sqlite3.Connection) -> None:
+    put(database, 1, thread(1, cwd="/a", preview="Needle"))
+    put(database, 2, thread(2, cwd="/b", source=SessionOrigin.EXEC))
+    put(database, 3, thread(3, cwd="/a", model_provider=""))
+    put(database, 4, None)
+    put(database, 5, thread(5), archived=1)
+    IndexChanges(new=[(*key(6), UNREAD, 1, 2, 3, 4)]).store(database)
+    assert listed(database) == [6, 3, 1]
+    assert listed(database, sources=frozenset({"cli", "exec"})) == [6, 3, 2, 1]
+    assert listed(database, providers=frozenset({"default"})) == [6, 3]
+    assert listed(database, providers=frozenset({"mock"})) == [6, 1]
+    assert listed(database, cwds=frozenset({"/b"})) == [6]
+    assert listed(database, cwds=frozenset({"/a"}), search="needle") == [6, 1]
+    assert listed(database, search="NEEDLE") == [6, 1]
+    assert listed(database, search="nothing", named=(conversation_id(3),)) == [6, 3]
+    assert listed(database, excluded=frozenset({conversation_id(6), conversation_id(1)})) == [3]
+    assert listed(database, request={"archived": True}) == [5]
+    assert listed(database, count=2) == [6, 3]
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("included", [True, False])
+def test_a_query_goes_on_from_a_place_in_either_order(
+    database: sqlite3.Connection, newest_first: bool, included: bool
+) -> None:
+    for n in range(6):
+        changed = 1000 - n // 2  # two each changed at one time
+        put(database, n, thread(n, state=FileState(1, 2, changed, 4)))
+
+    def behind(order: list[int]) -> list[int]:
+        at = order.index(3)
+        return order[at + (not included) :]
+
+    by_name = ListStart(ListKey(stamp(3), conversation_id(3)), included)
+    names = sorted(range(6), reverse=newest_first)
+    request = {"newest_first": newest_first}
+    assert listed(database, start=by_name, request=request) == behind(names)
+    by_change = ListStart(ListKey.of_change(1000 - 3 // 2, conversation_id(3)), included)
+    changes = sorted(range(6), key=lambda n: (-(n // 2), n), reverse=newest_first)
+    request = {"newest_first": newest_first, "by_change": True}
+    assert listed(database, start=by_change, request=request) == behind(changes)
+
+
+def test_a_place_beyond_all_times_is_no_error(database: sqlite3.Connection) -> None:
+    put(database, 1, thread(1))
+    start = ListStart(ListKey("9" * 20, conversation_id(1)), included=False)
+    assert listed(database, start=start, request={"by_change": True}) == [1]
+
+
+def test_a_row_has_what_was_noted(database: sqlite3.Connection) -> None:
+    put(database, 1, thread(1))
+    wanted = ThreadFilter(sources=frozenset({"cli"}), default_provider="p")
+    [entry] = IndexQuery.of(ListRequest(filter=wanted), []).fetch(database, None, 9)
+    assert (entry.name, entry.known, entry.state) == (
+        RolloutName(stamp(1), ConversationId(conversation_id(1))),
+        SHOWN,
+        STATE,
+    )
+    assert entry.summary == to_summary(thread(1))
+
+
+def test_what_was_not_read_yet_begins_with_the_newest(database: sqlite3.Connection) -> None:
+    IndexChanges(
+        new=[(*key(n, int(n == 4)), UNREAD, 1, 2, 3, 4) for n in range(5)],
+    ).store(database)
+    note(database, key(2), STATE, None)
+    assert [int(entry.name.conversation_id[-12:]) for entry in unread(database, 2)] == [3, 1]
+    assert len(unread(database, 100)) == 3
+
+
+# --- what changed on the disk
+def changes(database: sqlite3.Connection, home: Path, **over: Json) -> list[int]:
+    """Notes what changed since the last time; the threads that are new or changed."""
+    options = {"now_ns": NOW, "archived": False, "whole": False, **over}
+    found = find_changes(database, home, **options)
+    found.store(database)
+    return sorted(int(str(row[2])[-12:]) for row in found.new)
+
+
+def rollout(home: Path, n: int, *, archived: bool = False, text: str = "x") -> Path:
+    path = stored_path(home, RolloutName(stamp(n), ConversationId(conversation_id(n))), archived=archived)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def settle(*folders: Path, at: int = NOW - DAY) -> None:
+    for folder in folders:
+        os.utime(folder, ns=(at, at))
+
+
+def test_only_folders_that_changed_are_compared(database: sqlite3.Connection, tmp_path: Path) -> None:
+    first, second = rollout(tmp_path, 1), rollout(tmp_path, 11)
+    settle(first.parent, second.parent)
+    assert changes(database, tmp_path) == [1, 11]
+    assert changes(database, tmp_path) == []
+    first.write_text("longer")
+    second.write_text("longer")
+    settle(first.parent, second.parent)
+    assert changes(database, tmp_path) == [], "the times of folders say nothing of changed files"
+    assert changes(database, tmp_path, whole=True) == [1, 11]
+    first.write_text("longer still")
+    settle(first.parent, at=NOW - DAY // 2)
+    second.write_text("longer still")
+    settle(second.parent)
+    assert changes(database, tmp_path) == [1]
+
+
+def test_a_folder_that_changed_lately_is_compared_again(database: sqlite3.Connection, tmp_path: Path) -> None:
+    path = rollout(tmp_path, 1)
+    settle(path.parent, at=NOW - 1)
+    assert changes(database, tmp_path) == [1]
+    assert rows(database, "changed AS id FROM folders") == [(None,)]
+    rollout(tmp_path, 2)
+    settle(path.parent, at=NOW - 1)
+    assert changes(database, tmp_path) == [2]
+    settle(path.parent)
+    assert changes(database, tmp_path) == []
+    assert rows(database, "changed AS id FROM folders") == [(NOW - DAY,)]
+
+
+def test_what_is_gone_is_forgotten(database: sqlite3.Connection, tmp_path: Path) -> None:
+    one, two, other = rollout(tmp_path, 1), rollout(tmp_path, 2), rollout(tmp_path, 11)
+    archived = rollout(tmp_path, 3, archived=True)
+    assert changes(database, tmp_path) == [1, 2, 11]
+    assert changes(database, tmp_path, archived=True) == [3]
+    one.unlink()
+    settle(two.parent)
+    changes(database, tmp_path)
+    assert [row[0] for row in rows(database)] == [conversation_id(n) for n in (2, 3, 11)]
+    other.unlink()
+    other.parent.rmdir()
+    changes(database, tmp_path)
+    assert [row[0] for row in rows(database)] == [conversation_id(n) for n in (2, 3)]
+    assert rows(database, "day AS id FROM folders") == [("",), ("2026-01-01",)]
+    archived.unlink()
+    settle(archived.parent)
+    changes(database, tmp_path, archived=True)
+    assert [row[0] for row in rows(database)] == [conversation_id(2)]
+
+
+def test_a_file_without_a_message_that_was_used_lately_is_looked_at(
+    database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    lately, long_ago = rollout(tmp_path, 1), rollout(tmp_path, 2)
+    os.utime(lately, ns=(NOW - DAY + 1, NOW - DAY + 1))
+    os.utime(long_ago, ns=(NOW - DAY, NOW - DAY))
+    settle(lately.parent)
+    changes(database, tmp_path)
+    for n, path in ((1, lately), (2, long_ago)):
+        state = file_state(path)
+        assert state is not None
+        note(database, key(n), state, None)
+    assert changes(database, tmp_path) == []
+    lately.write_text("the first turn")
+    long_ago.write_text("the first turn")
+    settle(lately.parent)
+    assert changes(database, tmp_path) == [1]
+    lately.unlink()
+    settle(lately.parent)
+    assert changes(database, tmp_path) == [], "a file that is gone is none that changed"
+
+
+def test_only_rollouts_in_the_folder_of_their_day_count(database: sqlite3.Connection, tmp_path: Path) -> None:
+    folder = rollout(tmp_path, 1).parent
+    (folder / RolloutName(stamp(11), ConversationId(conversation_id(11))).file_name).touch()
+    (folder / RolloutName(stamp(2), ConversationId(conversation_id(2))).file_name).mkdir()
+    (folder / RolloutName(stamp(3), ConversationId(conversation_id(3))).file_name).symlink_to("/etc/passwd")
+    (folder / ("x" * len(RolloutName(stamp(3), ConversationId(conversation_id(3))).file_name))).touch()
+    assert changes(database, tmp_path) == [1]
+
+
+def test_the_state_of_a_file(tmp_path: Path) -> None:
+    path = rollout(tmp_path, 1, text="four")
+    os.utime(path, ns=(5, 7))
+    status = path.stat()
+    assert file_state(path) == FileState(status.st_ino, 4, 7, status.st_ctime_ns)
+    (tmp_path / "link").symlink_to(path)
+    for other in (tmp_path, tmp_path / "link", tmp_path / "none", Path("/x\0")):
+        assert file_state(other) is None
+
+
+def test_nothing_is_written_where_nothing_changed(database: sqlite3.Connection, tmp_path: Path) -> None:
+    written: list[str] = []
+    database.set_trace_callback(written.append)
+    IndexChanges().store(database)
+    assert written == []
+    IndexChanges(folders=[(0, "2026-01-01", 5)]).store(database)
+    IndexChanges(lost_folders=[(0, "2026-01-01")]).store(database)
+    assert rows(database, "day AS id FROM folders") == []
+
+
+# --- the file
+def test_an_index_is_made_once_and_used_again(tmp_path: Path) -> None:
+    file = IndexFile(tmp_path)
+    put(file.connection(), 1, thread(1))
+    assert (file.in_memory, file.generation) == (False, 1)
+    assert file.connection() is file.connection()
+    again = IndexFile(tmp_path)
+    assert len(rows(again.connection())) == 1
+    assert again.connection().execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
+
+
+def test_an_index_that_others_could_read_is_made_private(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).touch()
+    (tmp_path / FILE_NAME).chmod(0o644)
+    IndexFile(tmp_path).connection()
+    assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
+
+
+def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE_NAME) as other:
+        other.execute(f"PRAGMA user_version = {VERSION + 1}")
+    other.close()
+    file = IndexFile(tmp_path)
+    assert rows(file.connection()) == []
+    assert not file.in_memory
+
+
+def test_a_damaged_index_is_replaced_once_and_then_by_one_in_memory(tmp_path: Path) -> None:
+    file = IndexFile(tmp_path)
+    for generation, in_memory in ((1, False), (2, True)):
+        put(file.connection(), 1, thread(1))
+        assert file.generation == generation
+        file.replace(sqlite3.DatabaseError("damaged"))
+        assert rows(file.connection()) == []
+        assert file.in_memory is in_memory
+    assert file.generation == 3
+
+
+def test_an_index_that_cannot_be_used_is_replaced_by_one_in_memory_and_stays(tmp_path: Path) -> None:
+    file = IndexFile(tmp_path)
+    put(file.connection(), 1, thread(1))
+    file.replace(sqlite3.OperationalError("locked"))
+    assert (rows(file.connection()), file.in_memory, file.generation) == ([], True, 2)
+    assert len(rows(IndexFile(tmp_path).connection())) == 1
+
+
+def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"no database " * 1000)
+    file = IndexFile(tmp_path)
+    assert rows(file.connection()) == []
+    assert not file.in_memory
+
+
+def test_a_folder_in_place_of_the_index_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+    file = IndexFile(tmp_path)
+    assert rows(file.connection()) == []
+    assert file.in_memory
+    file.replace(sqlite3.DatabaseError("damaged"))
+    assert rows(file.connection()) == []
+    assert (tmp_path / FILE_NAME).is_dir()
+
+
+def test_a_path_with_odd_characters_is_that_path(tmp_path: Path) -> None:
+    home = tmp_path / "a?b#c %20"
+    home.mkdir()
+    assert index_file.FILE_NAME not in os.listdir(home)
+    IndexFile(home).connection()
+    assert index_file.FILE_NAME in os.listdir(home)
