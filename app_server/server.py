@@ -26,7 +26,7 @@ from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.services import AccountServices, ConfigSource, HostServices, ServerServices
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.begun import BegunRequest
 from app_server.conversations.manager import ConversationManager
@@ -195,14 +195,13 @@ def _compose(
         conversations=ConversationManager(engine.open, outgoing, background, settings.limits.conversations),
         outgoing=outgoing,
         handshake=Handshake(client, user_agent, WarmUp(runner, engine, background)),
-        auth=auth,
-        logins=Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),
-        models=engine,
-        mcp_logins=McpLogins(settings.home, OAuthHttp(environment), time.time, os.urandom),
-        mcp_alone=engine.mcp_alone,
-        runner=runner,
-        git=git,
-        search=FileSearch(time.time_ns),
+        accounts=AccountServices(
+            auth,
+            Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),
+            McpLogins(settings.home, OAuthHttp(environment), time.time, os.urandom),
+        ),
+        host=HostServices(runner, git, FileSearch(time.time_ns)),
+        engine=engine,
         skills=skills,
         background=background,
         new_id=process.new_id,

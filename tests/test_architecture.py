@@ -45,7 +45,7 @@ CORE = (
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
-    {"errors", "lazy", "threads", "yielding"},
+    {"errors", "injected_messages", "lazy", "threads", "yielding"},
     {"begun", "bounds", "remedies"},
 )
 
@@ -102,7 +102,7 @@ PURE_MODULES = {
     },
     "app_server.transport": {"framing"},
     "app_server.doctor": {"report"},
-    "app_server.core": {"bounds", "errors", "lazy", "remedies"},
+    "app_server.core": {"bounds", "errors", "injected_messages", "lazy", "remedies"},
     "app_server.core.diagnostics": {"machine", "settings"},
     "app_server.core.approvals": {
         *("consent", "decide", "memory", "prefix_rules", "rule_proposals", "rules_text"),
@@ -152,15 +152,17 @@ LATE_IMPORTS = {
     "app_server.core.auth.storage": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
-    "app_server.core.http.httpx_options": "imports httpx",
+    "app_server.core.auth.issuer_http": "imports httpx, for logins and refreshes of tokens",
+    "app_server.core.session.schema_problem": "imports jsonschema, for turns whose answer has a schema",
+    "app_server.core.shell.bash_parser": "imports tree-sitter and its grammar, with the first command",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
     "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
     "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
     "app_server.apis.v2.routes": "only for clients that speak the thread API",
     "app_server.core.http.transport": "with the first request to a model",
     "app_server.core.telemetry.otlp": "only where telemetry is switched on, and installed",
+    "app_server.core.telemetry.otlp_grpc": "not always installed",
     "app_server.core.telemetry.otlp_http": "imports httpx",
-    "grpc": "a package of its own",
     "app_server.chat": "a command of its own",
     "app_server.demo": "a command of its own",
     "app_server.headless": "a command of its own",
@@ -169,33 +171,37 @@ LATE_IMPORTS = {
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "hashlib": "OpenSSL, which the first lists do without",
-    "httpx": "logins and refreshes of tokens",
-    "jsonschema": "only to say what is wrong with a call",
-    "opentelemetry": "an extra, not always installed",
+    "httpx": "logins at MCP servers",
+    "app_server.core.http.httpx_options": "imports httpx",
     "protocol.export": "a tool for building",
     "app_server.doctor": "a command of its own",
     "socket": "few servers have one for stderr",
     "tempfile": "most servers never write such a file",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
-    "tree_sitter": "with the first command",
-    "tree_sitter_bash": "with the first command",
 }
 """What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""
+
+START = ("app_server.cli", "app_server.startup", "app_server.server")
+"""Where the process starts: these decide themselves what is loaded when."""
+
+NOT_LAZY = {
+    "app_server.core.auth.oauth_http": "logins at MCP servers: httpx, imported in a thread",
+    "app_server.core.config.safe_file": "a module of the standard library, which its own cache loads once",
+    "app_server.core.rollout.locks": "the same",
+    "app_server.logs": "the same",
+    "app_server.core.telemetry.export": "loaded once, in a thread; tried anew where an extra is missing",
+    "app_server.core.telemetry.otlp": "the same",
+}
+"""Modules that import late without `Lazy`, and why."""
 
 MOST_FIELDS = 12
 """That a constructor takes: whatever needs more does more than one thing, or passes on what it does not need."""
 
 LARGE = {
-    "CommandRunner": "everything that commands are run with",
     "Config": "every setting",
     "ModelFamily": "a table",
     "ProviderConfig": "every setting of a provider",
     "RequestOverrides": "every setting that a request may give",
-    "ModelCall": "one request to the model",
-    "ServerServices": "what all APIs are made of",
-    "Services": "what a session is made of",
-    "ToolTurn": "what tools see of a turn",
-    "TurnLoop": "one turn",
 }
 
 
@@ -251,6 +257,30 @@ def late_imports(module: str) -> set[str]:
         node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
     return {name for function in functions for name in imported(function)}
+
+
+def loads_late_by_itself(module: str) -> bool:
+    """Whether a function imports something and is not one that a `Lazy` of the module calls."""
+    loaders = {
+        node.args[0].id
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Lazy"
+        and isinstance(node.args[0], ast.Name)
+    }
+    inner = {
+        id(each)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.FunctionDef) and node.name in loaders
+        for each in ast.walk(node)
+    }
+    return any(
+        isinstance(each, ast.Import | ast.ImportFrom) and id(each) not in inner
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for each in ast.walk(node)
+    )
 
 
 def constructors(module: str) -> Iterator[tuple[str, int]]:
@@ -434,9 +464,24 @@ def test_imports_are_at_the_top_but_for_what_is_loaded_late() -> None:
     assert [pair for pair in late if not any(inside(pair[1], allowed) for allowed in LATE_IMPORTS)] == []
 
 
+def test_what_is_loaded_late_is_loaded_in_one_way() -> None:
+    """By `Lazy`, but where the process starts."""
+    found = {
+        module
+        for module in modules()
+        if loads_late_by_itself(module) and not any(inside(module, start) for start in START)
+    }
+    assert found == NOT_LAZY.keys()
+
+
+def test_no_reason_for_a_late_import_is_left_over() -> None:
+    late = {name for module in modules() for name in late_imports(module)}
+    assert {allowed for allowed in LATE_IMPORTS if not any(inside(name, allowed) for name in late)} == set()
+
+
 def test_constructors_are_small() -> None:
     sizes = [pair for module in modules() if inside(module, "app_server") for pair in constructors(module)]
-    assert {name for name, size in sizes if size > MOST_FIELDS} <= LARGE.keys()
+    assert {name for name, size in sizes if size > MOST_FIELDS} == LARGE.keys()
 
 
 def test_a_class_name_stands_for_one_thing() -> None:

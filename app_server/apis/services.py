@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import TaskGroup
 
@@ -53,21 +53,39 @@ class ConfigSource:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class AccountServices:
+    auth: AuthManager
+    logins: Logins
+    mcp_logins: McpLogins
+
+
+@dataclass(frozen=True, slots=True)
+class HostServices:
+    """What clients use of the machine, besides conversations."""
+
+    runner: CommandRunner
+    git: Git
+    search: FileSearch
+
+
+class EngineQueries(ProviderModels, Protocol):
+    """What the engine does for requests that belong to no conversation."""
+
+    def mcp_alone(self, config: Config) -> McpManager:
+        """MCP servers of no conversation, for a single request."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerServices:
     config: ConfigSource
     conversations: ConversationManager
     outgoing: Outgoing
     handshake: Handshake
-    auth: AuthManager
-    logins: Logins
-    models: ProviderModels
-    mcp_logins: McpLogins
-    mcp_alone: Callable[[Config], McpManager]
-    """MCP servers of no conversation, for a single request."""
-    runner: CommandRunner
-    git: Git
-    search: FileSearch
+    accounts: AccountServices
+    host: HostServices
+    engine: EngineQueries
     skills: Lazy[SkillCatalog]
     background: TaskGroup
     """For tasks that last until the client has left."""

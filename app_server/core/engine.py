@@ -47,13 +47,23 @@ from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestam
 from app_server.core.rollout.unstored import NoRollout
 from app_server.core.rollout.writer import RolloutWriter
 from app_server.core.session.elicitations import Elicitations
-from app_server.core.session.services import Instructions, Services, TurnCompleted
+from app_server.core.session.services import (
+    ClockAndIds,
+    ConversationSetup,
+    Instructions,
+    Reports,
+    Services,
+    TurnCompleted,
+)
 from app_server.core.session.session import Session
+from app_server.core.session.shared_messages import SharedMessages
 from app_server.core.session.state import SessionState
 from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.client_tool import checked_tools
+from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.tools.registry import RESERVED_NAMES
+from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
 from protocol.engine.client_tools import ClientTool
@@ -236,28 +246,23 @@ class Engine:
             may_ask=lambda is_approval: elicitation and _may_elicit(state.settings, is_approval=is_approval),
         )
         services = Services(
-            conversation_id=conversation_id,
-            config=config,
-            instructions=instructions,
-            model=self._models.of(config, telemetry),
-            telemetry=telemetry,
+            conversation=ConversationSetup(
+                id=conversation_id,
+                config=config,
+                instructions=instructions,
+                rollout_path=writer.path,
+                client_tools=client_tools,
+            ),
             outbox=outbox,
-            broker=ApprovalBroker(),
-            approved=ApprovalMemory(),
-            rules=rules,
-            runner=self._runner,
-            roots=roots,
+            model=self._models.of(config, telemetry),
+            commands=CommandServices(self._runner, roots, Terminals(), self._process.shell_path),
+            approvals=ApprovalServices(ApprovalBroker(), ApprovalMemory(), outbox.flush, rules),
             mcp=self._ports.mcp(config, elicitations, lambda change: outbox.emit("", change)),
-            clock=self._process.clock,
-            now=self._process.now,
-            new_id=self._process.new_id,
-            new_turn_id=lambda: str(self._process.new_conversation_id()),
-            rollout_path=writer.path,
-            history_file=MessageHistory(self._process.home, config.history),
-            turn_completed=self._ports.turn_completed(config, conversation_id),
-            git=self._git,
             elicitations=elicitations,
-            client_tools=client_tools,
+            messages=SharedMessages(MessageHistory(self._process.home, config.history)),
+            reports=Reports(telemetry, self._ports.turn_completed(config, conversation_id)),
+            sources=self._clock_and_ids(),
+            git=self._git,
             skills=self._skills,
         )
         telemetry.conversation_starts(config)
@@ -275,6 +280,15 @@ class Engine:
             initial_messages=messages,
         )
 
+    def _clock_and_ids(self) -> ClockAndIds:
+        process = self._process
+        return ClockAndIds(
+            clock=process.clock,
+            now=process.now,
+            new_id=process.new_id,
+            new_turn_id=lambda: str(process.new_conversation_id()),
+        )
+
     def _instructions(self, config: Config) -> Instructions:
         refusals: list[str] = []
         sources: list[str] = []
@@ -286,13 +300,10 @@ class Engine:
             refusals.append,
             sources,
         )
-        shell = self._process.shell_path
-        name = os.path.basename(shell)
         return Instructions(
             agents=agents,
             sources=tuple(sources),
-            shell=name,
-            shell_path=shell,
+            shell=os.path.basename(self._process.shell_path),
             refusals=tuple(refusals),
         )
 

@@ -105,6 +105,10 @@ class AuthError(CoreError):
     """Credentials are missing, refused or cannot be stored."""
 
 
+class IssuerUnreachable(AuthError):
+    """The OAuth issuer did not answer; a later attempt may have an answer."""
+
+
 class ModelError(CoreError):
     """A request to the model failed. `retryable` says whether the turn loop may try the stream again."""
 

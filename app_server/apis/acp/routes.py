@@ -20,7 +20,7 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
     """`early`: the parameters of an `initialize` that was answered before this was loaded."""
     opened = Sessions(services.conversations, services.outgoing, services.background)
     login = handshake.LoginContext(
-        services.config, services.auth, services.logins, opened, services.handshake
+        services.config, services.accounts.auth, services.accounts.logins, opened, services.handshake
     )
     if early is not None:
         handshake.accept(login, early)
@@ -44,9 +44,9 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         services.outgoing,
         login,
         services.handshake.warm_up,
-        services.models,
+        services.engine,
     )
-    said = prompts.PromptContext(opened, services.auth, services.config.home)
+    said = prompts.PromptContext(opened, services.accounts.auth, services.config.home)
     listed = listing.ListContext(ThreadLists(services.config.home, notes, time.time))
     return (
         route(methods.INITIALIZE, handshake.initialize, login),

@@ -53,15 +53,15 @@ class Pacer:
 
 
 @dataclass(slots=True)
-class Answer:
-    """What the engine answers to a lookup."""
+class PendingToolList:
+    """The list of MCP tools that was requested from the engine."""
 
     came: anyio.Event = field(default_factory=anyio.Event)
     value: McpListToolsResponseEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ConnectionServices:
     """What all sessions of a connection share."""
 
     client: AcpClient
@@ -72,12 +72,12 @@ class Surroundings:
 
 class AcpSession:
     def __init__(
-        self, live: LiveConversation, around: Surroundings, options: SessionOptions, ids: ItemIds
+        self, live: LiveConversation, services: ConnectionServices, options: SessionOptions, ids: ItemIds
     ) -> None:
         """`ids`: those that stored items of the session have."""
         self.id, self.live, self.options = live.id, live, options
-        self._outgoing, self._pacer = around.outgoing, Pacer(around.background, around.clock)
-        self.adapter = SessionAdapter(live.id, around.client, self, around.clock, ids)
+        self._outgoing, self._pacer = services.outgoing, Pacer(services.background, services.clock)
+        self.adapter = SessionAdapter(live.id, services.client, self, services.clock, ids)
         live.adapter(self.make_adapter)
         self.turns = PromptTurns(live, self.new_operation)
         self.commands = CommandList()
@@ -86,7 +86,7 @@ class AcpSession:
         self.title: str | None = None
         """None: not known yet."""
         self._title_told = False
-        self._answers: dict[str, Answer] = {}
+        self._tool_lists: dict[str, PendingToolList] = {}
 
     def make_adapter(self, id: str) -> SessionAdapter:
         """By this the conversation knows the adapter."""
@@ -127,9 +127,10 @@ class AcpSession:
         self._write(self.adapter.flush())
 
     # --- lookups
-    def expect_answer(self, operation_id: str) -> Answer:
-        answer = self._answers[operation_id] = Answer()
-        return answer
+    def expect_tool_list(self, operation_id: str) -> PendingToolList:
+        """What the operation, a `ListMcpToolsOp`, will bring."""
+        pending = self._tool_lists[operation_id] = PendingToolList()
+        return pending
 
     # --- what the adapter tells
     def turn_started(self, turn_id: str) -> None:
@@ -145,7 +146,7 @@ class AcpSession:
         self.turns.turn_ended(turn_id, ended)
 
     def answered(self, operation_id: str, answer: McpListToolsResponseEvent) -> None:
-        waiting = self._answers.pop(operation_id, None)
+        waiting = self._tool_lists.pop(operation_id, None)
         if waiting is not None:
             waiting.value = answer
             waiting.came.set()

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.errors import session_not_found
 from app_server.apis.acp.options import SessionOptions
-from app_server.apis.acp.session import AcpSession, Surroundings
+from app_server.apis.acp.session import AcpSession, ConnectionServices
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.rollout.turn_fold import ItemIds
@@ -43,8 +43,8 @@ class Sessions:
 
     def add(self, live: LiveConversation, options: SessionOptions, ids: ItemIds) -> AcpSession:
         """`ids`: those that its stored items have."""
-        around = Surroundings(self.client, self.outgoing, self.background, self.clock)
-        session = self._open[live.id] = AcpSession(live, around, options, ids)
+        shared = ConnectionServices(self.client, self.outgoing, self.background, self.clock)
+        session = self._open[live.id] = AcpSession(live, shared, options, ids)
         self.background.start_soon(self._watch, session, name=f"session {live.id}")
         return session
 

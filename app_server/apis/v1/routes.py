@@ -23,10 +23,12 @@ from protocol.v1 import methods
 def routes(services: ServerServices) -> tuple[Route, ...]:
     config, live, connection = services.config, services.conversations, services.handshake
     initialize = handshake.InitializeContext(connection, config.home)
-    account = accounts.AccountContext(config, services.auth, services.logins, services.outgoing)
-    command = commands.CommandContext(config, services.runner)
+    account = accounts.AccountContext(
+        config, services.accounts.auth, services.accounts.logins, services.outgoing
+    )
+    command = commands.CommandContext(config, services.host.runner)
     conversation = conversations.ConversationContext(config, live, services.outgoing, connection.warm_up)
-    file = files.FileContext(services.search, services.git)
+    file = files.FileContext(services.host.search, services.host.git)
     listener = listeners.ListenerContext(live, services.new_id)
     return (
         route(methods.INITIALIZE, handshake.initialize, initialize),

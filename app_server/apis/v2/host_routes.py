@@ -73,8 +73,8 @@ def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[
         completed = FuzzyFileSearchSessionCompletedNotification(session_id=session_id)
         notifier.notify(FUZZY_FILE_SEARCH_SESSION_COMPLETED, completed)
 
-    sessions = SearchSessions(services.search, services.background, tell)
-    search = file_search.FileSearchContext(services.search, sessions)
+    sessions = SearchSessions(services.host.search, services.background, tell)
+    search = file_search.FileSearchContext(services.host.search, sessions)
     return (
         route(methods.FUZZY_FILE_SEARCH, file_search.fuzzy_file_search, search),
         route(methods.FUZZY_FILE_SEARCH_SESSION_START, file_search.session_start, search),
@@ -85,7 +85,7 @@ def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[
 
 def _command_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     commands = client_commands.ClientCommandContext(
-        services.config, services.runner, services.outgoing, notifier, ClientProcesses()
+        services.config, services.host.runner, services.outgoing, notifier, ClientProcesses()
     )
     return (
         route(methods.COMMAND_EXEC, client_commands.command_exec, commands),

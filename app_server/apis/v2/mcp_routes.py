@@ -10,8 +10,9 @@ from protocol.v2 import host_methods as methods
 
 
 def mcp_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    context = mcp_servers.McpContext(services.config, services.conversations, services.mcp_alone)
-    login = mcp_login.McpLoginContext(context, services.mcp_logins, services.logins, notifier)
+    context = mcp_servers.McpContext(services.config, services.conversations, services.engine.mcp_alone)
+    accounts = services.accounts
+    login = mcp_login.McpLoginContext(context, accounts.mcp_logins, accounts.logins, notifier)
     return (
         route(methods.MCP_SERVER_STATUS_LIST, mcp_servers.mcp_server_status_list, context),
         route(methods.MCP_SERVER_TOOL_CALL, mcp_servers.mcp_server_tool_call, context),

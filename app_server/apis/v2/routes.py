@@ -29,6 +29,7 @@ from app_server.apis.v2.stored_routes import stored_routes
 from app_server.apis.v2.told_once import ToldOnce
 from app_server.apis.v2.turns import shown_items, shown_turn
 from app_server.apis.v2.work_routes import work_routes
+from app_server.conversations.manager import ConversationManager
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
@@ -63,14 +64,6 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         ThreadLists(config.home, notes, time.time),
     )
 
-    def closed(thread_id: str) -> None:
-        notifier.notify(THREAD_CLOSED, ThreadClosedNotification(thread_id=thread_id))
-        status = ThreadStatusChangedNotification(thread_id=thread_id, status=NotLoadedThreadStatus())
-        notifier.notify(THREAD_STATUS_CHANGED, status)
-
-    unloader = IdleUnloader(services.conversations, time.monotonic, closed)
-    services.conversations.wait_for_room = unloader.wait_for_room
-    services.conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
     thread = threads.ThreadContext(
         config,
         services.conversations,
@@ -79,7 +72,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         read,
         loaded,
         seeds,
-        unloader,
+        _idle_unloader(services.conversations, notifier),
         services.handshake.warm_up,
         services.skills,
     )
@@ -93,7 +86,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         route(turn_methods.TURN_INTERRUPT, turns.turn_interrupt, thread),
         *goal_routes(thread),
         *reading_routes(read),
-        *work_routes(WorkContext(thread, services.git)),
+        *work_routes(WorkContext(thread, services.host.git)),
         *stored_routes(StoredThreadContext(read, services.conversations, notifier, notes)),
         *setup_routes(services, notifier, once.limits),
         *mcp_routes(services, notifier),
@@ -102,3 +95,17 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     )
     warnings.tell(config)
     return tuple(gated(row, client) for row in rows)
+
+
+def _idle_unloader(conversations: ConversationManager, notifier: ThreadNotifier) -> IdleUnloader:
+    """Ends threads that nobody uses, in the background."""
+
+    def closed(thread_id: str) -> None:
+        notifier.notify(THREAD_CLOSED, ThreadClosedNotification(thread_id=thread_id))
+        status = ThreadStatusChangedNotification(thread_id=thread_id, status=NotLoadedThreadStatus())
+        notifier.notify(THREAD_STATUS_CHANGED, status)
+
+    unloader = IdleUnloader(conversations, time.monotonic, closed)
+    conversations.wait_for_room = unloader.wait_for_room
+    conversations.in_background(partial(unloader.run, anyio.sleep), "idle threads")
+    return unloader

@@ -29,7 +29,7 @@ def setup_routes(
         *_account_routes(services, notifier, limits),
         *_config_routes(services),
         *_extension_routes(services),
-        *refusals(services.auth),
+        *refusals(services.accounts.auth),
     )
 
 
@@ -38,7 +38,7 @@ def _model_routes(services: ServerServices) -> tuple[Route, ...]:
     config, rows = services.config, setup_methods
     switches = features.FeatureContext(config, services.conversations)
     return (
-        route(rows.MODEL_LIST, models.model_list, ModelContext(config, services.models)),
+        route(rows.MODEL_LIST, models.model_list, ModelContext(config, services.engine)),
         route(rows.MODEL_PROVIDER_LIST, providers.model_provider_list, config),
         route(rows.MODEL_PROVIDER_CAPABILITIES_READ, providers.model_provider_capabilities_read, config),
         route(rows.EXPERIMENTAL_FEATURE_LIST, features.experimental_feature_list, switches),
@@ -53,8 +53,10 @@ def _account_routes(
     services: ServerServices, notifier: ThreadNotifier, limits: AccountLimits
 ) -> tuple[Route, ...]:
     rows = setup_methods
-    known = account.AccountContext(services.config, services.auth, limits)
-    login = account_login.LoginContext(services.config, services.auth, services.logins, notifier)
+    known = account.AccountContext(services.config, services.accounts.auth, limits)
+    login = account_login.LoginContext(
+        services.config, services.accounts.auth, services.accounts.logins, notifier
+    )
     return (
         route(rows.ACCOUNT_READ, account.account_read, known),
         route(rows.ACCOUNT_RATE_LIMITS_READ, account.account_rate_limits_read, known),

@@ -13,9 +13,9 @@ import anyio
 
 from app_server.core.auth.auth_manager import AuthManager, AuthMethod
 from app_server.core.auth.authorize import code_challenge
-from app_server.core.auth.issuer import DeviceCode, DeviceGrant, IssuerUnreachable
+from app_server.core.auth.issuer import DeviceCode, DeviceGrant
 from app_server.core.auth.login import CANCELLED, NOT_FINISHED, LoginOutcome
-from app_server.core.errors import AuthError
+from app_server.core.errors import AuthError, IssuerUnreachable
 
 LIMIT_SECONDS = 900.0
 """So long the code is valid at the issuer."""

@@ -1,7 +1,7 @@
 """Requests to the OAuth issuer: exchange a code, exchange an id token for an API key, refresh, revoke.
 
-httpx is imported with the first request, because most servers never make one. Errors contain the status and the
-issuer's error code, never a token or the body, which may contain one. The size of a body is limited.
+`issuer_http`, which makes the requests, is loaded with the first one, because most servers never make one. Errors
+contain the status and the issuer's error code, never a token or the body, which may contain one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-import anyio
-
 from app_server.core.auth.authorize import (
     CLIENT_ID,
     DEFAULT_ISSUER,
@@ -21,22 +19,13 @@ from app_server.core.auth.authorize import (
 )
 from app_server.core.auth.storage import Tokens
 from app_server.core.errors import AuthError
-from app_server.core.http.exchange import TrustUnavailable
+from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
-from app_server.core.yielding import YieldBudget
 from protocol.base import Json
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
-    import httpx
-
-REQUEST_SECONDS = 30.0
-"""Timeout of a request; the issuer responds in well under a second."""
-
-MAX_BODY_BYTES = 1024 * 1024
-"""Maximum size of a response. Three tokens have a few kilobytes."""
-
-HEADERS = {"Accept-Encoding": "identity"}
+    from app_server.core.auth.issuer_http import IssuerResponse, PostToIssuer
 
 GONE = frozenset(
     {"refresh_token_expired", "refresh_token_reused", "refresh_token_invalidated", "invalid_grant"}
@@ -48,10 +37,6 @@ DEVICE_API = "/api/accounts/deviceauth"
 MAX_USER_CODE = 64
 INTERVAL_SECONDS = 5.0
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.05, 60.0
-
-
-class IssuerUnreachable(AuthError):
-    """No answer came; a later attempt may have one."""
 
 
 class LoginExpiredError(AuthError):
@@ -77,10 +62,13 @@ class DeviceGrant:
     challenge: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _IssuerResponse:
-    status: int
-    body: bytes = field(repr=False)
+def _load_post() -> PostToIssuer:
+    from app_server.core.auth.issuer_http import post_to_issuer  # noqa: PLC0415 - imports httpx
+
+    return post_to_issuer
+
+
+_POST = Lazy(_load_post)
 
 
 class Issuer:
@@ -225,41 +213,9 @@ class Issuer:
         *,
         form: Mapping[str, str] | None = None,
         json_fields: Mapping[str, str] | None = None,
-    ) -> _IssuerResponse:
-        """One request. Errors contain neither the request nor the response."""
-        url = f"{self.base_url}{path}"
-        await run_in_thread(_import_httpx)
-        import httpx  # noqa: PLC0415 - imported in a thread just now
-
-        from app_server.core.http.httpx_options import httpx_options  # noqa: PLC0415 - imports httpx
-
-        try:
-            with anyio.fail_after(REQUEST_SECONDS):
-                options = await run_in_thread(httpx_options, url, self._env)
-                async with (
-                    httpx.AsyncClient(**options, timeout=REQUEST_SECONDS) as client,
-                    client.stream("POST", url, data=form, json=json_fields, headers=HEADERS) as response,
-                ):
-                    return _IssuerResponse(response.status_code, await _body(response))
-        except TrustUnavailable as error:
-            raise AuthError(str(error)) from None
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, ImportError) as error:
-            raise IssuerUnreachable(f"the login server cannot be reached ({type(error).__name__})") from None
-
-
-async def _body(response: httpx.Response) -> bytes:
-    """The raw body: the request did not accept compression."""
-    body, budget = bytearray(), YieldBudget()
-    async for chunk in response.aiter_raw():
-        await budget.spend(len(chunk))
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise AuthError("the login server's response is too long")
-    return bytes(body)
-
-
-def _import_httpx() -> None:
-    import app_server.core.http.httpx_options  # noqa: F401, PLC0415
+    ) -> IssuerResponse:
+        post = await run_in_thread(_POST.get)
+        return await post(f"{self.base_url}{path}", self._env, form=form, json_fields=json_fields)
 
 
 def _object(body: bytes) -> Mapping[str, Json]:

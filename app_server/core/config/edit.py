@@ -36,6 +36,10 @@ def setting_edit(key: str, value: Json, *, merge: bool) -> SettingEdit:
     return SettingEdit(tuple(parts), value, merge)
 
 
+class UnsafeEdit(Exception):
+    """The form of the file does not allow to change it without changing more."""
+
+
 Complete = Callable[[Json, Json, tuple[str, ...]], Json]
 """The value that is meant, from the one that is given, the one that is there, and the key."""
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.core.config.edit import SettingEdit, edited, same_settings
+from app_server.core.config.edit import SettingEdit, UnsafeEdit, edited, same_settings
 from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, read_config_bytes
 from app_server.core.errors import ConfigError, InvalidSettings
+from app_server.core.lazy import Lazy
 from protocol.base import Json
 from protocol.policy import ReasoningEffort
 from protocol.records import dataclass
@@ -85,10 +86,8 @@ def set_default_model(home: Path, model: str | None, effort: ReasoningEffort | N
 def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Mapping[str, Json]) -> bytes:
     if len(data) > MAX_EDITED_BYTES:
         raise _cannot_change(path, "it is too large to edit")
-    from app_server.core.config.toml_text import UnsafeEdit, edited_text  # noqa: PLC0415 - slow to import
-
     try:
-        new = edited_text(data.decode("utf-8-sig"), before, after).encode()
+        new = _EDITED_TEXT.get()(data.decode("utf-8-sig"), before, after).encode()
     except (UnsafeEdit, UnicodeEncodeError) as error:
         raise _not_safe(path) from error
     if len(new) > MAX_EDITED_BYTES:
@@ -100,6 +99,15 @@ def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Map
     if not same_settings(written, after):
         raise _not_safe(path)
     return new
+
+
+def _load_edited_text() -> Callable[[str, Mapping[str, Json], Mapping[str, Json]], str]:
+    from app_server.core.config.toml_text import edited_text  # noqa: PLC0415 - slow to import
+
+    return edited_text
+
+
+_EDITED_TEXT = Lazy(_load_edited_text)
 
 
 @contextmanager

@@ -11,12 +11,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
-from app_server.core.config.edit import same_settings
+from app_server.core.config.edit import UnsafeEdit, same_settings
 from protocol.base import Json
-
-
-class UnsafeEdit(Exception):
-    """The form of the file does not allow to change it without changing more."""
 
 
 def edited_text(text: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app_server.core.context.environment_context import user_text
-from app_server.core.context.opening_messages import is_session_prefix
 from app_server.core.context.token_estimates import BYTES_PER_TOKEN, estimate_tokens, within_tokens
+from app_server.core.injected_messages import is_injected
 from protocol.responses import InputText, MessageItem, OutputText, ResponseItem
 
 USER_MESSAGES_MAX_TOKENS = 20_000
@@ -26,12 +26,12 @@ def summary_message(text: str) -> SummaryMessage:
 
 
 def collect_user_messages(items: Sequence[ResponseItem]) -> list[str]:
-    """The user's own texts, oldest first, without the opening messages and earlier `SummaryMessage`s."""
+    """The user's own texts, oldest first, without injected messages and earlier `SummaryMessage`s."""
     out = []
     for item in items:
         if isinstance(item, MessageItem) and item.role == "user" and not isinstance(item, SummaryMessage):
             text = message_text(item)
-            if text and not is_session_prefix(text):
+            if text and not is_injected(text):
                 out.append(text)
     return out
 

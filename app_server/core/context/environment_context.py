@@ -5,11 +5,12 @@ The XML-like form is that of codex 0.58, so that conversations can move between 
 
 from __future__ import annotations
 
+from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
 from protocol.responses import InputText, MessageItem
 
-OPEN, CLOSE = "<environment_context>", "</environment_context>"
+CLOSE = "</environment_context>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class EnvironmentContext:
     shell: str | None
 
     def text(self) -> str:
-        lines = [OPEN]
+        lines = [ENVIRONMENT_HEAD]
         if self.cwd is not None:
             lines.append(f"  <cwd>{self.cwd}</cwd>")
         if self.approval_policy is not None:

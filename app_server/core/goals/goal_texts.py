@@ -5,7 +5,7 @@ Pure.
 from __future__ import annotations
 
 from app_server.core.context.environment_context import user_text
-from app_server.core.context.opening_messages import GOAL_HEAD
+from app_server.core.injected_messages import GOAL_HEAD
 from protocol.engine.goals import Goal
 from protocol.responses import MessageItem
 

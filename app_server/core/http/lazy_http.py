@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from app_server.core.http.exchange import HttpRequest, HttpResponse
+from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class LazyHttp:
 
     async def _ready(self) -> HttpTransport:
         if self._transport is None:
-            loaded = await run_in_thread(_load)
+            loaded = await run_in_thread(_TRANSPORT.get)
             self._transport = self._transport or loaded(self._env)
         return self._transport
 
@@ -46,3 +47,6 @@ def _load() -> type[HttpTransport]:
     from app_server.core.http.transport import HttpTransport  # noqa: PLC0415 - slow to import
 
     return HttpTransport
+
+
+_TRANSPORT = Lazy(_load)

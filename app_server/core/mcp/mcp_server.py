@@ -11,12 +11,14 @@ import errno
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 
 import anyio
 
 from app_server.core.auth.mcp_tokens import McpTokenSource
-from app_server.core.config.types import McpServerConfig, McpStdioTransport
+from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.failure_texts import (
     TIMED_OUT_HANDSHAKING,
     TRANSPORT_CLOSED,
@@ -191,6 +193,11 @@ async def _list_tools(client: McpClient) -> list[Json]:
         raise
 
 
+OpenHttp = Callable[
+    [str, McpHttpTransport, Mapping[str, str], McpTokenSource | None], AbstractAsyncContextManager[McpLink]
+]
+
+
 @contextlib.asynccontextmanager
 async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[McpLink]:
     if not SERVER_NAME.fullmatch(config.name):
@@ -201,15 +208,18 @@ async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[M
         ) as stdio:
             yield stdio
     else:
-        await run_in_thread(_import_http)
-        from app_server.core.mcp.http_link import open_http  # noqa: PLC0415  heavy, and imported in a thread just now
-
+        open_http = await run_in_thread(_OPEN_HTTP.get)
         async with open_http(config.name, config.transport, runtime.environment, runtime.tokens) as http:
             yield http
 
 
-def _import_http() -> None:
-    import app_server.core.mcp.http_link  # noqa: F401, PLC0415
+def _load_http() -> OpenHttp:
+    from app_server.core.mcp.http_link import open_http  # noqa: PLC0415 - slow to import
+
+    return open_http
+
+
+_OPEN_HTTP = Lazy(_load_http)
 
 
 def _reason(error: Exception) -> str:

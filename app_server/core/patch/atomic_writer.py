@@ -27,7 +27,18 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not imported at run time: that would take longer than everything else
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, TypedDict
+
+    class EditDocument(TypedDict):
+        """One file, as `patch_plan` writes it. None: no file before, none after, not moved."""
+
+        label: str
+        path: str
+        old: str | None
+        new: str | None
+        to_label: str | None
+        to_path: str | None
+
 
 PREFIX = ".apply-patch-"
 NEW_FILE_MODE = 0o644
@@ -111,14 +122,14 @@ class Writer:
 
     # -- stage ----------------------------------------------------------------------------------
 
-    def stage(self, edits: list[dict[str, Any]]) -> None:
+    def stage(self, edits: list[EditDocument]) -> None:
         self.several = len(edits) > 1 or any(edit["to_path"] for edit in edits)
         if self.several:
             self.open_journal(edits)
         for edit in edits:
             old = None if edit["old"] is None else edit["old"].encode("utf-8")
             new = None if edit["new"] is None else edit["new"].encode("utf-8")
-            if edit["to_path"]:
+            if edit["to_path"] and edit["to_label"] is not None:
                 self.doing = f"Failed to read file to update {edit['label']}"
                 with self.checked(edit["path"], old, os.O_RDONLY) as source:
                     self.stage_file(edit["to_label"], edit["to_path"], None, new, source)
@@ -296,7 +307,7 @@ class Writer:
 
     # -- the journal -------------------------------------------------------------------------------
 
-    def open_journal(self, edits: list[dict[str, Any]]) -> None:
+    def open_journal(self, edits: list[EditDocument]) -> None:
         """Creates it in the working directory, where the next writer searches; else beside the first file."""
         self.doing = f"Failed to write file {edits[0]['label']}"
         for path in (self.cwd, os.path.dirname(edits[0]["path"])):

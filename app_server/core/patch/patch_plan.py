@@ -9,8 +9,12 @@ from __future__ import annotations
 import json
 import os.path
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from app_server.core.patch.atomic_writer import EditDocument
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 WRITER, PROGRAM = os.path.join(_HERE, "atomic_writer.py"), os.path.join(_HERE, "apply_patch.py")
@@ -89,7 +93,7 @@ class PatchPlan:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def _written(edit: FileEdit) -> dict[str, str | None]:
+def _written(edit: FileEdit) -> EditDocument:
     return {
         "label": edit.place.label,
         "path": edit.place.real,

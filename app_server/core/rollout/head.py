@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.git.revision import Revision
+from app_server.core.injected_messages import is_injected
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
@@ -24,10 +24,6 @@ MAX_HEAD_BYTES = 8 * 1024 * 1024
 """Instructions and a first message with images may be long; a summary reads at most this much."""
 MAX_HEAD_LINES = 64
 
-_INJECTED = re.compile(
-    r"\s*(?:<environment_context>|<user_instructions>|<user_shell_command>|# AGENTS\.md instructions for )"
-)
-"""Prefixes of user messages that the server wrote."""
 _REQUEST = "## My request for Codex:"
 """Some clients prepend context to a message; the user's own text follows this heading."""
 
@@ -145,7 +141,7 @@ def _own_words(content: list[Json]) -> str | None:
     """The text of a message, unless the server wrote it."""
     parts = (part for part in content if isinstance(part, dict) and part.get("type") == "input_text")
     text = "".join(_text(part, "text") or "" for part in parts)
-    return None if _INJECTED.match(text) else text
+    return None if is_injected(text) else text
 
 
 def request_in(text: str) -> str:

@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 
 from app_server.core.errors import ConversationError
+from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
@@ -17,7 +18,6 @@ from protocol.records import dataclass
 
 LOOKS_BACK = 8
 """So many lines before a turn's first may belong to it."""
-SURROUNDINGS = "<environment_context>"
 
 
 class TurnNotFound(ConversationError):
@@ -65,15 +65,15 @@ def _cut(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *
 
 def _first_line(fd: int, place: TurnPlace) -> int:
     """The number of the first line of a turn, with what was recorded for it before it began: what the model was told of
-    new surroundings, and in files without identity the user's words.
+    a new environment, and in files without identity the user's words.
     """
     before: deque[RawLine] = deque(raw_lines(fd, 0, 0, place.begin), maxlen=LOOKS_BACK)
     number, words_may_come = place.number, place.implicit
     while before and number > 1:
         text = _users_text(before[-1].data)
-        if text is None or not (words_may_come or text.startswith(SURROUNDINGS)):
+        if text is None or not (words_may_come or text.startswith(ENVIRONMENT_HEAD)):
             break
-        words_may_come = words_may_come and text.startswith(SURROUNDINGS)
+        words_may_come = words_may_come and text.startswith(ENVIRONMENT_HEAD)
         number = before.pop().number
     return number
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.context.environment_context import user_text
-from app_server.core.context.opening_messages import MENTION_HEAD
+from app_server.core.injected_messages import MENTION_HEAD
 from app_server.core.lazy import Lazy
 from app_server.core.session.user_input import as_words
 from app_server.core.threads import run_in_thread

@@ -51,7 +51,7 @@ class Compactor:
 
     async def run(self) -> None:
         """Ask for a summary and put it in the history's place. Raises ModelError; then nothing has changed."""
-        item = ContextCompaction(self._services.new_turn_id())
+        item = ContextCompaction(self._services.sources.new_turn_id())
         self._turn.emitter.start(item)
         try:
             await self._compact()
@@ -65,9 +65,9 @@ class Compactor:
         history = self._state.history
         summary = await self._summary(history.for_prompt())
         opening = opening_messages(
-            self._turn.settings.environment(self._services.instructions.shell),
-            developer=self._services.config.instructions.developer,
-            agents=self._services.instructions.agents,
+            self._turn.settings.environment(self._services.conversation.instructions.shell),
+            developer=self._services.conversation.config.instructions.developer,
+            agents=self._services.conversation.instructions.agents,
         )
         rebuilt = build_compacted_history(opening, collect_user_messages(history.items), summary)
         # Snapshots are no memory of the model's; an undo still needs them.
@@ -77,7 +77,7 @@ class Compactor:
 
     async def _summary(self, items: list[ResponseItem]) -> str:
         instruction = user_text(
-            self._services.config.instructions.compact_prompt or instruction_text("compact")
+            self._services.conversation.config.instructions.compact_prompt or instruction_text("compact")
         )
         scratch = ConversationHistory([*items, instruction])
         model_call = internal_call(
@@ -92,7 +92,7 @@ class Compactor:
                 # The oldest goes first: it is what the summary can best do without.
                 scratch.replace(scratch.items[1:])
                 continue
-            return last_assistant_text(reply.items(self._services.clock())) or ""
+            return last_assistant_text(reply.items(self._services.sources.clock())) or ""
 
     def _record_summary(self, summary: str, rebuilt: list[ResponseItem]) -> None:
         tokens = self._state.tokens

@@ -20,22 +20,17 @@ from protocol.events.tokens import TokenUsage
 
 
 def goals_for_tools(services: Services, state: SessionState) -> TurnGoals:
-    return TurnGoals(state.goals, lambda: seconds(services))
-
-
-def seconds(services: Services) -> int:
-    """Since 1970."""
-    return int(services.now().timestamp())
+    return TurnGoals(state.goals, services.sources.seconds)
 
 
 def turn_begins(services: Services, state: SessionState, *, asked_for: bool) -> None:
-    state.goals.turn_begins(_used(state), services.clock(), asked_for=asked_for)
+    state.goals.turn_begins(_used(state), services.sources.clock(), asked_for=asked_for)
 
 
 def count_reply(services: Services, state: SessionState, emitter: TurnEmitter, *, calls: bool) -> None:
     """`calls`: the model called tools, so it is asked again in this turn."""
     before = state.goals.goal
-    goal = state.goals.count(_used(state), services.clock(), seconds(services), calls=calls)
+    goal = state.goals.count(_used(state), services.sources.clock(), services.sources.seconds(), calls=calls)
     if goal is None:
         return
     emitter.emit(GoalUpdated(goal))
@@ -55,7 +50,7 @@ def turn_ends(
     """Before the turn's own end is emitted."""
     for_goal = emitter.operation_id.startswith(GOAL_OPERATION)
     goal = state.goals.turn_ends(
-        seconds(services),
+        services.sources.seconds(),
         error=None if error is None else error.error_class,
         interrupted=interrupted,
         for_goal=for_goal,

@@ -16,7 +16,7 @@ from protocol.policy import TurnMode
 
 def shape_of(services: Services, turn: Turn) -> RequestShape:
     """What the turn's requests have in common."""
-    return request_shape(services.config, turn.settings, services.conversation_id)
+    return request_shape(services.conversation.config, turn.settings, services.conversation.id)
 
 
 def visible_call(
@@ -54,8 +54,8 @@ def _model_call(
     def assembler() -> ReplyAssembler:
         return ReplyAssembler(
             shown_by,
-            services.new_id,
-            raw_reasoning=services.config.model.show_raw_reasoning,
+            services.sources.new_id,
+            raw_reasoning=services.conversation.config.model.show_raw_reasoning,
             show_messages=show_messages,
             plans=turn.settings.mode.kind is TurnMode.PLAN,
         )
@@ -71,6 +71,6 @@ def _model_call(
         context_line=context_line(turn),
         assembler=assembler,
         tools=tools,
-        clock=services.clock,
-        telemetry=services.telemetry,
+        clock=services.sources.clock,
+        telemetry=services.reports.telemetry,
     )

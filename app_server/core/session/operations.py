@@ -170,7 +170,7 @@ def _change(actor: Actor, submission: PendingOperation, change: SettingsChange) 
     services, before = actor.services, actor.state.settings
     actor.state.change(change)
     settings = actor.state.settings
-    services.roots.learn(settings.sandbox_policy, settings.cwd)
+    services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
     if settings != before:
         changed = SettingsChanged(
             cwd=settings.cwd,
@@ -179,7 +179,7 @@ def _change(actor: Actor, submission: PendingOperation, change: SettingsChange) 
             sandbox_policy=settings.sandbox_policy,
             permission_profile=settings.permission_profile,
             model=settings.model,
-            model_provider=services.config.provider.id,
+            model_provider=services.conversation.config.provider.id,
             effort=settings.effort,
             summary=settings.summary,
             mode=settings.mode.kind,
@@ -197,7 +197,7 @@ async def _start_turn(actor: Actor, submission: PendingOperation, op: StartTurn)
     turn = _turn(actor, submission, op.output_schema)
     _record_changes(actor, turn)
     first, *more = [*([] if op.words is None else [op.words]), *submission.steered] or [NO_WORDS]
-    actor.services.telemetry.user_prompt(message_text(first.message))
+    actor.services.reports.telemetry.user_prompt(message_text(first.message))
     task = RegularTask(actor.services, actor.state, turn, first, of_thread=True)
     turn_begins(actor.services, actor.state, asked_for=True)
     await actor.tasks.start(turn.emitter, task, InputPolicy.STEER, steered=more)
@@ -242,7 +242,7 @@ async def _user_input(
             await actor.tasks.start(turn.emitter, NothingToDo())
         return
     words = await as_words(op.items)
-    actor.services.telemetry.user_prompt(message_text(words.message))
+    actor.services.reports.telemetry.user_prompt(message_text(words.message))
     if active is not None and active is actor.tasks.active and not active.ending:
         active.add_input(submission, words)
         return
@@ -267,23 +267,23 @@ def _record_changes(actor: Actor, turn: Turn) -> None:
 
 def _answer(actor: Actor, op: ClientAnswer) -> None:
     """One that comes too late, or that nobody waits for, has no effect."""
-    services = actor.services
+    approvals = actor.services.approvals
     match op.answer:
         case KeepRule():
-            services.broker.resolve(op.call_id, ReviewDecision.APPROVED, also=op.answer)
+            approvals.broker.resolve(op.call_id, ReviewDecision.APPROVED, also=op.answer)
         case AllowFiles():
-            services.broker.resolve(op.call_id, ReviewDecision.APPROVED_FOR_SESSION, also=op.answer)
+            approvals.broker.resolve(op.call_id, ReviewDecision.APPROVED_FOR_SESSION, also=op.answer)
         case _:
-            services.questions.resolve(op.call_id, op.answer)
+            approvals.questions.resolve(op.call_id, op.answer)
 
 
 async def _approval(actor: Actor, op: ExecApprovalOp | PatchApprovalOp) -> None:
-    broker, id = actor.services.broker, op.call_id or op.id
+    broker, id = actor.services.approvals.broker, op.call_id or op.id
     if not broker.is_open(id):
         log.info("an approval for %s, which nobody asked for or which was answered", id)
     elif op.decision is ReviewDecision.ABORT:
         tool = "apply_patch" if isinstance(op, PatchApprovalOp) else "shell"
-        actor.services.telemetry.tool_decision(tool, id, op.decision.value, "user")
+        actor.services.reports.telemetry.tool_decision(tool, id, op.decision.value, "user")
         if actor.tasks.active is not None:
             actor.tasks.active.emitter.decline(id)
         await actor.tasks.interrupt()

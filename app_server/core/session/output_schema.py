@@ -6,15 +6,12 @@ client is told the place before a model is asked. Answers are not checked: a sch
 
 from __future__ import annotations
 
-from pydantic_core import to_json
+from collections.abc import Callable
 
 from app_server.core.errors import CoreError, retry_hint
+from app_server.core.lazy import Lazy
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
-
-LONGEST = 1 << 18
-"""Bytes of a schema that is looked at. A longer one is for the provider to judge."""
-MAX_QUOTED = 200
 
 
 class NotASchema(CoreError):
@@ -28,7 +25,7 @@ async def check_schema(schema: Json) -> None:
     if schema is None:
         return
     try:
-        problem = await run_in_thread(schema_problem, schema, abandon_on_cancel=True)
+        problem = await run_in_thread(_problem, schema, abandon_on_cancel=True)
     except OSError as error:
         reason = f"{error.strerror}{retry_hint(error.errno)}"
         raise CoreError(f"the output schema cannot be checked: {reason}") from error
@@ -36,22 +33,15 @@ async def check_schema(schema: Json) -> None:
         raise NotASchema(f"the output schema is not a JSON Schema: {problem}")
 
 
-def schema_problem(schema: Json) -> str | None:
-    """Takes a while the first time: the library is loaded. Nothing that the schema refers to is fetched."""
-    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415  heavy, and few turns have a schema
-    from jsonschema.validators import validator_for  # noqa: PLC0415
+def _load_schema_problem() -> Callable[[Json], str | None]:
+    from app_server.core.session.schema_problem import schema_problem  # noqa: PLC0415 - slow to import
 
-    if not isinstance(schema, dict):
-        return "$: expected an object"
-    try:
-        if len(to_json(schema)) > LONGEST:
-            return None
-        named = isinstance(schema.get("$schema"), str)
-        kind = validator_for(schema, default=Draft202012Validator) if named else Draft202012Validator
-        kind.check_schema(schema)
-    except SchemaError as error:
-        message = error.message
-        return f"{error.json_path}: {message if len(message) <= MAX_QUOTED else message[:MAX_QUOTED] + '…'}"
-    except (RecursionError, ValueError):
-        return None  # nested too deeply, or no text: also for the provider to judge
-    return None
+    return schema_problem
+
+
+_SCHEMA_PROBLEM = Lazy(_load_schema_problem)
+
+
+def _problem(schema: Json) -> str | None:
+    """Takes a while the first time: the library is loaded."""
+    return _SCHEMA_PROBLEM.get()(schema)

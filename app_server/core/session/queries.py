@@ -6,11 +6,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import anyio
-
 from app_server.core.custom_prompts.discover import discover_prompts
 from app_server.core.errors import ConversationError
-from app_server.core.rollout.history_file import LOCK_SECONDS
 from app_server.core.session.services import Services
 from app_server.core.threads import run_in_thread
 from protocol.events.lookups import (
@@ -22,9 +19,6 @@ from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.events.notices import WarningEvent
 from protocol.ops import AddToHistoryOp, GetHistoryEntryRequestOp, ListCustomPromptsOp, ListMcpToolsOp
 
-STORE_SECONDS = 2 * LOCK_SECONDS
-"""How long the end of a conversation may wait for its messages: one that is being appended, and those behind it."""
-
 Lookup = AddToHistoryOp | GetHistoryEntryRequestOp | ListMcpToolsOp | ListCustomPromptsOp
 
 
@@ -35,7 +29,7 @@ async def answer(services: Services, id: str, op: Lookup) -> None:
         case GetHistoryEntryRequestOp():
             await _entry(services, id, op)
         case ListCustomPromptsOp():
-            prompts = await run_in_thread(discover_prompts, services.config.home / "prompts")
+            prompts = await run_in_thread(discover_prompts, services.conversation.config.home / "prompts")
             services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
         case ListMcpToolsOp():
             services.outbox.emit(id, await _mcp_tools(services))
@@ -44,22 +38,16 @@ async def answer(services: Services, id: str, op: Lookup) -> None:
 
 
 async def _add(services: Services, id: str, text: str) -> None:
-    entry = HistoryEntry(
-        conversation_id=services.conversation_id, ts=int(services.now().timestamp()), text=text
-    )
+    entry = HistoryEntry(conversation_id=services.conversation.id, ts=services.sources.seconds(), text=text)
     try:
-        # A message that was accepted is stored even if the conversation ends meanwhile.
-        with anyio.move_on_after(STORE_SECONDS, shield=True):
-            async with services.history_order:
-                await run_in_thread(services.history_file.append, entry)
+        await services.messages.append(entry)
     except (OSError, ConversationError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))
 
 
 async def _entry(services: Services, id: str, op: GetHistoryEntryRequestOp) -> None:
-    async with services.history_order:
-        found = await run_in_thread(services.history_file.lookup, op.log_id, op.offset)
+    found = await services.messages.lookup(op.log_id, op.offset)
     services.outbox.emit(id, GetHistoryEntryResponseEvent(offset=op.offset, log_id=op.log_id, entry=found))
 
 

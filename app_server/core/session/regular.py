@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,26 +9,20 @@ import anyio
 
 from app_server.core.context.compacted_history import message_text
 from app_server.core.errors import CoreError
-from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.compaction import Compactor
-from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.model_calls import shape_of, visible_call
 from app_server.core.session.output_schema import check_schema
+from app_server.core.session.regular_steps import RegularSteps
 from app_server.core.session.services import Services
 from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.threads import run_in_thread
-from app_server.core.tools.contract import ApprovalServices, CommandServices, Tool, ToolTurn, TurnSettings
-from app_server.core.tools.registry import build_tools
-from app_server.core.tools.runtime import ToolRuntime
-from app_server.core.turn.loop import TurnLoop
+from app_server.core.session.tool_turns import tool_settings
+from app_server.core.turn.loop import AutoCompaction, TurnLoop
 from app_server.core.turn.settings import Settings, Turn
 from app_server.core.turn.transcript import StoredTranscript
 from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import TurnKind
-from protocol.responses import ResponseItem
 
 SERVERS_HEAD_START = 1.0
 """Seconds for which the first turn lets MCP servers go first, so that one which fails at once is told of before
@@ -59,7 +52,7 @@ class RegularTask:
         self._opening, self._words = words, [words]
         self._of_thread = of_thread
         self._loop: TurnLoop | None = None
-        self._tool_turn: ToolTurn | None = None
+        self._steps: RegularSteps | None = None
         transcript = StoredTranscript(state.history, services.outbox)
         self._snapshot = TurnSnapshot(services, state, turn, transcript)
         self._transcript = self._snapshot.ahead_of_calls(transcript)
@@ -80,7 +73,7 @@ class RegularTask:
                 raise
             await self._snapshot.record()
         texts = [message_text(words.message) for words in self._words if words.is_shown]
-        self._services.turn_completed(self._turn.operation_id, texts, last)
+        self._services.reports.turn_completed(self._turn.operation_id, texts, last)
         return last
 
     async def _tell_of_skills(self) -> None:
@@ -91,8 +84,8 @@ class RegularTask:
 
     def change_permissions(self, settings: Settings) -> None:
         """For the commands and patches to come in this turn."""
-        if self._tool_turn is not None:
-            self._tool_turn.settings = tool_settings(settings)
+        if self._steps is not None:
+            self._steps.tool_turn.settings = tool_settings(settings)
 
     def interrupted(self) -> None:
         self._snapshot.record_taken()
@@ -107,97 +100,40 @@ class RegularTask:
         emitter.turn_started(TurnKind.REGULAR, self._shape.context_window)
         StoredTranscript(self._state.history, self._services.outbox).record(emitter, words.messages())
         if words.is_shown:
-            emitter.show(words.item(self._services.new_id()))
+            emitter.show(words.item(self._services.sources.new_id()))
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
-        diffs = TurnDiffTracker(base=turn.settings.cwd if self._of_thread else None)
-        tool_turn = self._tool_turn = tool_turn_of(services, self._state, turn, diffs)
-        tool_turn.goals = goals_for_tools(services, self._state) if self._of_thread else None
-        tools: dict[str, Tool] = {}
-        specs: list[ToolSpec] = []
-        runtime = ToolRuntime(tools, tool_turn, self._snapshot.taken)
-
-        def prompt(items: Sequence[ResponseItem]) -> Prompt:
-            return shape.prompt(items, specs, turn.output_schema)
-
-        def take_input() -> list[UserWords]:
-            taken = active.take_input()
-            self._words += taken
-            return taken
-
-        async def prepare() -> None:
-            await services.mcp.ready()
-            tool_set = build_tools(
-                services.config,
-                shape.family,
-                services.mcp,
-                goals=self._of_thread,
-                client_tools=services.client_tools,
-                mode=turn.settings.mode.kind,
-            )
-            tools.update(tool_set.by_name())
-            specs.extend(tool_set.specs())
-
-        def after_reply(calls: bool) -> None:
-            if self._of_thread:
-                count_reply(services, self._state, turn.emitter, calls=calls)
-
-        async def diff() -> str | None:
-            return await run_in_thread(diffs.unified_diff) if diffs.touched else None
-
+        steps = self._steps = RegularSteps(
+            services, self._state, turn, shape, self._snapshot, of_thread=self._of_thread
+        )
+        limit = shape.compact_limit
+        compactor = Compactor(services, self._state, turn, shape)
         return TurnLoop(
             kind=TurnKind.REGULAR,
             emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
-            model_call=visible_call(services, self._state, turn, shape, self._transcript, runtime),
-            prompt=prompt,
-            take_input=take_input,
-            has_steered=active.has_steered,
-            prepare=prepare,
-            compact=Compactor(services, self._state, turn, shape).run,
-            compact_limit=shape.compact_limit,
-            diff=diff,
-            before_recording=self._snapshot.record,
-            new_id=services.new_id,
-            after_reply=after_reply,
-            compacts_first=self._of_thread,
+            model_call=visible_call(services, self._state, turn, shape, self._transcript, steps.runtime),
+            input=NotedInput(active, self._words),
+            steps=steps,
+            compaction=None
+            if limit is None
+            else AutoCompaction(limit=limit, compact=compactor.run, at_begin=self._of_thread),
+            new_id=services.sources.new_id,
         )
 
 
-def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: TurnDiffTracker) -> ToolTurn:
-    """The services of this turn for its tools."""
-    return ToolTurn(
-        id=turn.operation_id,
-        settings=tool_settings(turn.settings),
-        config=services.config,
-        items=turn.emitter,
-        commands=CommandServices(
-            runner=services.runner,
-            roots=services.roots,
-            terminals=services.terminals,
-            shell_path=services.instructions.shell_path,
-            exposed_folders=state.exposed_folders,
-            editor=state.editor,
-        ),
-        approvals=ApprovalServices(
-            services.broker, services.approved, services.outbox.flush, services.rules, services.questions
-        ),
-        mcp=services.mcp,
-        diffs=diffs,
-        clock=services.clock,
-        new_id=services.new_id,
-        notices=state.notices,
-        telemetry=services.telemetry,
-    )
+class NotedInput:
+    """The user's input of a task; what was taken is noted in a list."""
 
+    def __init__(self, active: ActiveTask, taken: list[UserWords]) -> None:
+        self._active, self._taken = active, taken
 
-def tool_settings(settings: Settings) -> TurnSettings:
-    return TurnSettings(
-        settings.cwd,
-        settings.approval_policy,
-        settings.sandbox_policy,
-        settings.granular,
-        settings.mode.kind,
-    )
+    def take_input(self) -> list[UserWords]:
+        words = self._active.take_input()
+        self._taken += words
+        return words
+
+    def has_steered(self) -> bool:
+        return self._active.has_steered()

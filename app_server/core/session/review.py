@@ -17,18 +17,18 @@ from app_server.core.config.types import Config
 from app_server.core.context.environment_context import user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
-from app_server.core.model.prompt import Prompt
+from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of, visible_call
-from app_server.core.session.regular import tool_turn_of
 from app_server.core.session.review_format import findings_block
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.tool_turns import tool_turn_of
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.loop import TurnLoop
-from app_server.core.turn.request_shape import context_line
+from app_server.core.turn.request_shape import RequestShape, context_line
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import IsolatedTranscript, StoredTranscript
 from app_server.core.turn.user_words import UserWords
@@ -53,14 +53,16 @@ class ReviewTask:
             turn,
             settings=replace(
                 turn.settings,
-                model=services.config.model.review_model,
+                model=services.conversation.config.model.review_model,
                 effort=ReasoningEffort.LOW,
                 summary=ReasoningSummary.DETAILED,
             ),
         )
         self._shape = replace(shape_of(services, turn), instructions=instruction_text("review"))
         self._transcript = IsolatedTranscript(
-            ConversationHistory([turn.settings.environment(services.instructions.shell).message()])
+            ConversationHistory(
+                [turn.settings.environment(services.conversation.instructions.shell).message()]
+            )
         )
         self._usage_before = state.tokens.info
         self._loop: TurnLoop | None = None
@@ -82,32 +84,24 @@ class ReviewTask:
             self._loop.interrupted()
         self._leave(None)
 
-    async def _enter(self) -> None:
-        request = self._request
-        self._turn.emitter.show(
-            EnteredReview(self._services.new_turn_id(), request.prompt, request.user_facing_hint)
-        )
-
     def _leave(self, output: ReviewOutputEvent | None) -> None:
         if self._left:
             return
         self._left = True
         services, emitter = self._services, self._turn.emitter
         self._state.tokens.leave_context(self._usage_before)
-        emitter.show(ExitedReview(services.new_turn_id(), output))
+        emitter.show(ExitedReview(services.sources.new_turn_id(), output))
         StoredTranscript(self._state.history, services.outbox).record(emitter, [user_text(note(output))])
 
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
-        tools = build_tools(review_config(services.config), shape.family, None)
+        tools = build_tools(review_config(services.conversation.config), shape.family, None)
         tool_turn = tool_turn_of(services, self._state, turn, TurnDiffTracker())
         ready = anyio.Event()
         ready.set()
         runtime = ToolRuntime(tools.by_name(), tool_turn, ready)
-
-        def prompt(items: Sequence[ResponseItem]) -> Prompt:
-            return shape.prompt(items, tools.specs(), None)
-
+        request = self._request
+        entered = EnteredReview(services.sources.new_turn_id(), request.prompt, request.user_facing_hint)
         call = visible_call(
             services, self._state, turn, shape, self._transcript, runtime, show_messages=False
         )
@@ -117,17 +111,49 @@ class ReviewTask:
             transcript=self._transcript,
             tokens=self._state.tokens,
             model_call=replace(call, context_line=self._context_line),
-            prompt=prompt,
-            take_input=active.take_input,
-            has_steered=lambda: False,
-            prepare=self._enter,
-            compact=_nothing,
-            compact_limit=None,
-            diff=_no_diff,
-            before_recording=_nothing,
-            new_id=services.new_id,
+            input=ReviewInput(active),
+            steps=ReviewSteps(turn, shape, tools.specs(), entered),
+            compaction=None,
+            new_id=services.sources.new_id,
             show_user_message=False,
         )
+
+
+class ReviewInput:
+    """What the user says joins the review; no words are promised to it."""
+
+    def __init__(self, active: ActiveTask) -> None:
+        self._active = active
+
+    def take_input(self) -> list[UserWords]:
+        return self._active.take_input()
+
+    def has_steered(self) -> bool:
+        return False
+
+
+class ReviewSteps:
+    """The review is announced before its first request."""
+
+    def __init__(
+        self, turn: Turn, shape: RequestShape, tools: Sequence[ToolSpec], entered: EnteredReview
+    ) -> None:
+        self._turn, self._shape, self._tools, self._entered = turn, shape, tools, entered
+
+    def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
+        return self._shape.prompt(items, self._tools, None)
+
+    async def prepare(self) -> None:
+        self._turn.emitter.show(self._entered)
+
+    async def before_recording(self) -> None:
+        pass
+
+    def after_reply(self, *, calls: bool) -> None:
+        pass
+
+    async def diff(self) -> str | None:
+        return None
 
 
 def review_config(config: Config) -> Config:
@@ -175,11 +201,3 @@ def note(output: ReviewOutputEvent | None) -> str:
         f"<user_action>\n  <context>{context}</context>\n  <action>review</action>\n"
         f"  <results>\n  {results}\n  </results>\n</user_action>\n"
     )
-
-
-async def _nothing() -> None:
-    pass
-
-
-async def _no_diff() -> str | None:
-    return None

@@ -45,13 +45,13 @@ class Session:
     def __init__(self, services: Services, state: SessionState, close: Callable[[], None]) -> None:
         """`close` lets the stored file go, once the session has ended."""
         self._services, self._state, self._close = services, state, close
-        self._queue = OperationQueue(services.new_turn_id)
+        self._queue = OperationQueue(services.sources.new_turn_id)
         self._tasks = TaskRunner(services, state, self._queue, lambda: self.goal.request_turn())
         self.turns = TurnControl(self._queue, self._tasks)
         self.goal = SessionGoal(services, state, self._queue, self._tasks)
         self.servers = SessionServers(services.mcp, services.outbox)
         self.facts = SessionFacts(services, state)
-        self.terminals = services.terminals
+        self.terminals = services.commands.terminals
         self.terminals.running_turn = self._tasks.started_turn
         self._actor = Actor(services, state, self._queue, self._tasks, self.turns)
         self.ended = anyio.Event()
@@ -97,7 +97,7 @@ class Session:
 
     def use_editor(self, editor: EditorAccess) -> None:
         """From now on patches take into account what the client's editor has open."""
-        self._state.editor = editor
+        self._services.commands.editor = editor
 
     # --- before it runs
     def begin_with(self, id: str, items: Sequence[ResponseItem]) -> None:
@@ -143,7 +143,7 @@ class Session:
             self._services.outbox.store()
             self._services.outbox.close()
             self._close()
-            self._services.roots.close()
+            self._services.commands.roots.close()
             await self.terminals.close()
 
     async def _serve(self) -> None:

@@ -8,7 +8,6 @@ from app_server.core.config.types import Config
 from app_server.core.context.compacted_history import collect_user_messages
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
-from app_server.core.threads import run_in_thread
 from app_server.core.turn.settings import Settings
 from protocol.events.tokens import TokenUsageInfo
 
@@ -25,12 +24,12 @@ class SessionFacts:
     @property
     def config(self) -> Config:
         """With which it was opened; its settings may have changed since."""
-        return self._services.config
+        return self._services.conversation.config
 
     @property
     def rollout_path(self) -> Path | None:
         """None: it is not stored."""
-        return self._services.rollout_path
+        return self._services.conversation.rollout_path
 
     @property
     def usage(self) -> TokenUsageInfo | None:
@@ -40,7 +39,7 @@ class SessionFacts:
     @property
     def instruction_sources(self) -> tuple[str, ...]:
         """The files with instructions that the model was sent."""
-        return self._services.instructions.sources
+        return self._services.conversation.instructions.sources
 
     @property
     def first_words(self) -> str:
@@ -49,4 +48,4 @@ class SessionFacts:
 
     async def history_metadata(self) -> tuple[int, int]:
         """Of the message history that all conversations share: which file it is, and how many entries it has."""
-        return await run_in_thread(self._services.history_file.metadata)
+        return await self._services.messages.metadata()

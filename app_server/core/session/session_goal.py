@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app_server.core.goals.goal_keeper import GoalChange
-from app_server.core.session.goal_turns import GOAL_OPERATION, seconds
+from app_server.core.session.goal_turns import GOAL_OPERATION
 from app_server.core.session.operation_queue import OperationQueue
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
@@ -26,7 +26,7 @@ class SessionGoal:
 
     def set(self, change: GoalChange) -> Goal:
         """Where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
-        goal = self._goals.set(change, seconds(self._services))
+        goal = self._goals.set(change, self._services.sources.seconds())
         self._services.outbox.emit("", GoalUpdated(goal))
         self.request_turn()
         return goal

@@ -43,7 +43,7 @@ class TurnSnapshot:
 
     async def take(self) -> None:
         try:
-            if self._services.config.features.enabled(FEATURE):
+            if self._services.conversation.config.features.enabled(FEATURE):
                 await self._take()
         finally:
             self.taken.set()
@@ -66,7 +66,9 @@ class TurnSnapshot:
         return _SnapshotFirst(transcript, self)
 
     async def _take(self) -> None:
-        outcome = await take_snapshot(self._services.git, Path(self._turn.settings.cwd), self._services.now())
+        outcome = await take_snapshot(
+            self._services.git, Path(self._turn.settings.cwd), self._services.sources.now()
+        )
         if isinstance(outcome, SnapshotUnavailable):
             self._say(outcome.message)
         else:
@@ -74,8 +76,8 @@ class TurnSnapshot:
 
     def _say(self, message: str) -> None:
         # One word on it is enough for a conversation.
-        if message not in self._state.notices:
-            self._state.notices.add(message)
+        if message not in self._state.shown_once:
+            self._state.shown_once.add(message)
             self._turn.emitter.emit(BackgroundEventEvent(message=message))
 
 

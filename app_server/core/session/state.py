@@ -7,7 +7,6 @@ from dataclasses import field
 from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
 from app_server.core.goals.goal_keeper import GoalKeeper
-from app_server.core.tools.editor_access import EditorAccess
 from app_server.core.turn.settings import Settings, SettingsChange
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.records import dataclass
@@ -22,12 +21,8 @@ class SessionState:
     tokens: TokenCounts = field(default_factory=TokenCounts)
     last_sent_context: EnvironmentContext | None = None
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
-    exposed_folders: set[str] = field(default_factory=set)
-    """Real directories whose files commands or repositories of this conversation may have made, in any of its turns."""
-    editor: EditorAccess | None = None
-    """The client's editor, if it lets files be read and written there."""
     goals: GoalKeeper = field(default_factory=GoalKeeper)
-    notices: set[str] = field(default_factory=set)
+    shown_once: set[str] = field(default_factory=set)
     """What the client was told once and need not hear again."""
 
     def change(self, change: SettingsChange) -> None:

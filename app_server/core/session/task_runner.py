@@ -54,7 +54,10 @@ class TaskRunner:
     def emitter(self, pending: PendingOperation) -> TurnEmitter:
         """For the turn that the operation begins."""
         return TurnEmitter(
-            self._services.outbox, pending.id, pending.turn_id, lambda: self._services.now().timestamp()
+            self._services.outbox,
+            pending.id,
+            pending.turn_id,
+            lambda: self._services.sources.now().timestamp(),
         )
 
     async def start(
@@ -142,8 +145,8 @@ class TaskRunner:
         """It was interrupted: the commands of earlier turns end with it."""
         services, emitter = self._services, active.emitter
         active.task.interrupted()
-        services.terminals.cut_detached(emitter)
-        self.in_background(services.terminals.close, name="terminals")
+        services.commands.terminals.cut_detached(emitter)
+        self.in_background(services.commands.terminals.close, name="terminals")
         interrupted = active.reason is TurnAbortReason.INTERRUPTED
         turn_ends(services, self._state, emitter, interrupted=interrupted)
         emitter.turn_ended(TurnStatus.INTERRUPTED, reason=active.reason)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
+from app_server.core.injected_messages import USER_SHELL_HEAD
 from app_server.core.patch.turn_diff import TurnDiffTracker
 from app_server.core.session.model_calls import shape_of
-from app_server.core.session.regular import tool_turn_of
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
+from app_server.core.session.tool_turns import tool_turn_of
 from app_server.core.session.turn_requests import RunShell
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
@@ -41,8 +42,8 @@ class UserShellTask:
         services, turn = self._services, self._turn
         turn.emitter.turn_started(TurnKind.USER_SHELL, shape_of(services, turn).context_window)
         command = Command(
-            call_id=services.new_id(),
-            argv=(services.instructions.shell_path, "-lc", self._command),
+            call_id=services.sources.new_id(),
+            argv=(services.commands.shell_path, "-lc", self._command),
             cwd=turn.settings.cwd,
             timeout_ms=TIMEOUT_MS,
             user_shell=True,
@@ -81,8 +82,8 @@ async def run_with_users_rights(
     """The command without the sandbox, as an item of the turn; then what it printed for the history."""
     tool_turn = tool_turn_of(services, state, turn, TurnDiffTracker())
     command = Command(
-        call_id=services.new_id(),
-        argv=(services.instructions.shell_path, "-lc", request.command),
+        call_id=services.sources.new_id(),
+        argv=(services.commands.shell_path, "-lc", request.command),
         cwd=turn.settings.cwd,
         timeout_ms=request.timeout_ms,
         user_shell=True,
@@ -90,7 +91,9 @@ async def run_with_users_rights(
     )
 
     async def execute(spec: CommandSpec) -> ExecResult:
-        return await services.runner.run(spec, OutputDeltas(command.call_id, tool_turn.emit).emit_output)
+        return await services.commands.runner.run(
+            spec, OutputDeltas(command.call_id, tool_turn.emit).emit_output
+        )
 
     try:
         result = await run_with_approval(command, tool_turn, execute)
@@ -108,7 +111,7 @@ def note(command: str, outcome: str) -> MessageItem:
     not write this.
     """
     body = f"<command>\n{command}\n</command>\n<result>\n{outcome}\n</result>"
-    return user_text(f"<user_shell_command>\n{body}\n</user_shell_command>")
+    return user_text(f"{USER_SHELL_HEAD}\n{body}\n</user_shell_command>")
 
 
 def _outcome(item: CommandExecution) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
+
+from app_server.core.lazy import Lazy
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
-
 
 MAX_SECONDS = 0.03
 """Processor time. What models write takes a hundredth of it; adversarial input takes minutes."""
@@ -23,7 +23,7 @@ def parse(
     source: bytes, clock: Callable[[], float] = time.thread_time, seconds: float = MAX_SECONDS
 ) -> Node | None:
     """The root of the tree; None after the time limit. Invalid bash has a tree too: see `has_error`."""
-    parser = _parser()
+    parser = _PARSER.get()
     deadline = clock() + seconds
     try:
         tree = parser.parse(
@@ -41,10 +41,11 @@ def text_of(node: Node, source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-@cache
-def _parser() -> Parser:
+def _load_parser() -> Parser:
     # Loading the grammar takes tens of milliseconds, and a server that runs no command never needs it.
-    import tree_sitter  # noqa: PLC0415
-    import tree_sitter_bash  # noqa: PLC0415
+    from app_server.core.shell.bash_parser import bash_parser  # noqa: PLC0415
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return bash_parser()
+
+
+_PARSER = Lazy(_load_parser)

@@ -14,8 +14,8 @@ from pathlib import Path
 import anyio
 
 from app_server.core.config.skill_switches import SkillSwitch, is_enabled, skill_switches
-from app_server.core.context.opening_messages import SKILL_HEAD
 from app_server.core.errors import ConfigError
+from app_server.core.injected_messages import SKILL_HEAD
 from app_server.core.skills.discover import (
     SYSTEM_FOLDER,
     SkillRoot,

@@ -10,10 +10,7 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExp
 from opentelemetry.sdk.resources import Resource
 
 from app_server.core.config.types import OtelConfig, OtelExporter
-from app_server.core.http.proxies import proxy_for
-from app_server.core.http.trust_store import trusted_pem
 from app_server.core.telemetry.telemetry_events import Attribute
-from protocol.base import Json
 
 SERVICE_NAME = "codex-cli"
 """As dashboards for this family of agents filter by it."""
@@ -54,27 +51,9 @@ def _exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:
     """Raises ImportError where the extra lacks this one, ValueError or TrustUnavailable where `env` misleads."""
     endpoint, headers = config.endpoint or "", dict(config.headers)
     if config.exporter is OtelExporter.OTLP_GRPC:
-        return _grpc_exporter(endpoint, headers, env)
-    from app_server.core.telemetry.otlp_http import HttpLogExporter  # noqa: PLC0415  imports httpx
+        from app_server.core.telemetry.otlp_grpc import grpc_exporter  # noqa: PLC0415 - not always installed
+
+        return grpc_exporter(endpoint, headers, SEND_SECONDS, env)
+    from app_server.core.telemetry.otlp_http import HttpLogExporter  # noqa: PLC0415 - imports httpx
 
     return HttpLogExporter(endpoint, config.protocol, headers, SEND_SECONDS, env)
-
-
-def _grpc_exporter(endpoint: str, headers: Mapping[str, str], env: Mapping[str, str]) -> LogRecordExporter:
-    """gRPC would look for a proxy and for certificates by itself; it is told both."""
-    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  a package of its own
-    from opentelemetry.exporter.otlp.proto.grpc import _log_exporter  # noqa: PLC0415
-
-    insecure = endpoint.startswith("http://")
-    proxy = proxy_for(endpoint if "://" in endpoint else f"https://{endpoint}", env)
-    credentials = None if insecure else grpc.ssl_channel_credentials(root_certificates=trusted_pem(env))
-    options: Json = ("grpc.enable_http_proxy", 0) if proxy is None else ("grpc.http_proxy", proxy)
-    exporter: LogRecordExporter = _log_exporter.OTLPLogExporter(
-        endpoint=endpoint,
-        headers=tuple((name.lower(), value) for name, value in headers.items()),
-        insecure=insecure,
-        credentials=credentials,
-        timeout=SEND_SECONDS,
-        channel_options=(options,),
-    )
-    return exporter

@@ -28,9 +28,9 @@ async def confinement(turn: ToolTurn) -> SandboxPlan | None:
     if len(turn.commands.terminals):
         for terminal in await turn.commands.terminals.end_outdated(rights_of(plan)):
             terminal.tell_end()
-    if plan is not None and NOTICE not in turn.notices:
+    if plan is not None and NOTICE not in turn.shown_once:
         state = await turn.commands.runner.sandbox_state()
-        turn.notices.add(NOTICE)
+        turn.shown_once.add(NOTICE)
         if state.warning is not None:
             turn.emit(WarningEvent(message=state.warning))
     return plan
@@ -41,7 +41,7 @@ def writable_scope(turn: ToolTurn) -> SandboxPlan | None:
     settings = turn.settings
     plan = turn.commands.runner.plan(settings.sandbox_policy, settings.cwd, turn.commands.roots)
     for notice in plan.notices if plan is not None else ():
-        if notice not in turn.notices:
-            turn.notices.add(notice)
+        if notice not in turn.shown_once:
+            turn.shown_once.add(notice)
             turn.emit(WarningEvent(message=notice))
     return plan

@@ -122,10 +122,10 @@ class ToolTurn:
     new_id: Callable[[], str]
     """A random UUID as text."""
     telemetry: ConversationTelemetry = NO_TELEMETRY
-    notices: set[str] = field(default_factory=set)
+    shown_once: set[str] = field(default_factory=set)
     """Warnings that this conversation has emitted; each is emitted once."""
-    goals: TurnGoals | None = None
-    """None in turns of APIs that know none."""
+    goals: TurnGoals | None = field(init=False, default=None)
+    """Set in turns of APIs that know goals."""
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)

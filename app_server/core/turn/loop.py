@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
+from typing import Protocol
 
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
@@ -40,6 +41,51 @@ class ContextStillFull(CoreError):
         )
 
 
+class TurnInput(Protocol):
+    """What the user says while the turn runs."""
+
+    def take_input(self) -> list[UserWords]:
+        """What the user said since the last call."""
+        ...
+
+    def has_steered(self) -> bool:
+        """Whether words are promised to this turn that the model was not asked with."""
+        ...
+
+
+class TurnSteps(Protocol):
+    """What one kind of turn does in the loop."""
+
+    def prompt(self, items: Sequence[ResponseItem]) -> Prompt: ...
+
+    async def prepare(self) -> None:
+        """Before the first request: what the model is offered may have to be found out first."""
+        ...
+
+    async def before_recording(self) -> None:
+        """Once a reply with calls has settled, before it is recorded."""
+        ...
+
+    def after_reply(self, *, calls: bool) -> None:
+        """Once a reply is recorded. `calls`: it called tools."""
+        ...
+
+    async def diff(self) -> str | None:
+        """The change of files by this turn, in git's format; None: none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoCompaction:
+    """When the turn compacts the history, and how."""
+
+    limit: int
+    """Tokens of the context."""
+    compact: Callable[[], Awaitable[None]]
+    at_begin: bool = False
+    """A full context is compacted at the next turn's begin, and not by asking on when the model has answered."""
+
+
 @dataclass(slots=True, kw_only=True)
 class TurnLoop:
     """One turn of one conversation."""
@@ -49,61 +95,49 @@ class TurnLoop:
     transcript: Transcript
     tokens: TokenCounts
     model_call: ModelCall
-    prompt: Callable[[Sequence[ResponseItem]], Prompt]
-    take_input: Callable[[], list[UserWords]]
-    """What the user said since it was last called."""
-    has_steered: Callable[[], bool]
-    """Whether words are promised to this turn that the model was not asked with."""
-    prepare: Callable[[], Awaitable[None]]
-    """Awaited before the first request: what the model is offered may have to be found out first."""
-    compact: Callable[[], Awaitable[None]]
-    compact_limit: int | None
-    diff: Callable[[], Awaitable[str | None]]
-    """The change of files by this turn, in git's format; None: none."""
-    before_recording: Callable[[], Awaitable[None]]
-    """Awaited once the first reply with calls has settled, before it is recorded."""
+    input: TurnInput
+    steps: TurnSteps
+    compaction: AutoCompaction | None
+    """None: the history is not compacted."""
     new_id: Callable[[], str]
-    after_reply: Callable[[bool], None] = lambda calls: None
-    """Called once a reply is recorded, with whether it called tools."""
-    compacts_first: bool = False
-    """A full context is compacted at the next turn's begin, and not by asking on when the model has answered."""
     show_user_message: bool = True
     _compacted: bool = field(default=False, init=False)
 
     async def run(self, opening: UserWords) -> str | None:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
         self.emitter.turn_started(self.kind, self.model_call.context_window)
-        if self.compacts_first:
+        at_begin = self.compaction is not None and self.compaction.at_begin
+        if at_begin:
             await self._made_room()
         self._record_words(opening, announced=True)
-        await self.prepare()
+        await self.steps.prepare()
         while True:
-            for words in self.take_input():
+            for words in self.input.take_input():
                 self._record_words(words, announced=False)
             reply = await self.model_call.request(self._prompt)
-            if diff := await self.diff():
+            if diff := await self.steps.diff():
                 self.emitter.emit(TurnDiffEvent(unified_diff=diff))
             if reply.calls:
-                await self.before_recording()
+                await self.steps.before_recording()
             items = reply.items(self.model_call.clock())
             self.transcript.record(self.emitter, items)
-            self.after_reply(bool(reply.calls))
-            if self.compacts_first and not reply.calls and not self.has_steered():
+            self.steps.after_reply(calls=reply.calls)
+            if at_begin and not reply.calls and not self.input.has_steered():
                 return last_assistant_text(items)
             if await self._made_room():
                 continue
-            if not reply.calls and not self.has_steered():
+            if not reply.calls and not self.input.has_steered():
                 return last_assistant_text(items)
 
     def interrupted(self) -> None:
         """Keep what is done; called once the turn's tasks have ended."""
         self.model_call.abandon()
-        for words in self.take_input():
+        for words in self.input.take_input():
             # Said but not yet sent: the next turn's request carries it.
             self._record_words(words, announced=False)
 
     def _prompt(self) -> Prompt:
-        return self.prompt(self.transcript.history.for_prompt())
+        return self.steps.prompt(self.transcript.history.for_prompt())
 
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
         """`announced` False: the words join the turn, of which the conversation API does not tell."""
@@ -115,15 +149,15 @@ class TurnLoop:
 
     async def _made_room(self) -> bool:
         """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
-        tokens = self.tokens.in_context
-        if self.compact_limit is None or tokens is None or tokens < self.compact_limit:
+        compaction, tokens = self.compaction, self.tokens.in_context
+        if compaction is None or tokens is None or tokens < compaction.limit:
             self._compacted = False
             return False
         if self._compacted:
-            raise ContextStillFull(self.compact_limit, tokens)
+            raise ContextStillFull(compaction.limit, tokens)
         self._compacted = True
         try:
-            await self.compact()
+            await compaction.compact()
         except CoreError as error:
             # The history is what it was, and may still fit: what the turn has done so far is not given up for it.
             self.emitter.emit(ErrorEvent(message=str(error)))

@@ -112,7 +112,7 @@ class ModelCall:
     """None: whatever the model calls is not run."""
     clock: Callable[[], float]
     telemetry: ConversationTelemetry
-    current: list[ModelReply] = field(default_factory=list)
+    current: list[ModelReply] = field(init=False, default_factory=list)
     """The attempt under way, so that an interrupted turn can keep what came of it."""
 
     async def request(self, prompt: Callable[[], Prompt]) -> ModelReply:

@@ -16,11 +16,11 @@ from protocol.responses import ResponseItem
 from protocol.rollout import TurnContextItem
 
 USABLE_PERCENT = 95
-"""Of a context window; the rest is room for the answer. The reference counts so too."""
+"""Of a context window; the rest is room for the answer. codex 0.58 counts so, too."""
 
 
 LIVE_CHAT = "chat_deltas"
-"""Feature: the text of a Chat Completions answer comes piece by piece. Off, clients see what the reference shows."""
+"""Feature: the text of a Chat Completions answer comes piece by piece. Off, clients see what codex 0.58 shows."""
 
 
 @dataclass(frozen=True, slots=True)

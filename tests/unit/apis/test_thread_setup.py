@@ -13,7 +13,7 @@ import pytest
 
 from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
-from app_server.apis.services import ConfigSource
+from app_server.apis.services import AccountServices, ConfigSource
 from app_server.apis.v1.routes import routes as conversation_routes
 from app_server.apis.v2.account_limits import AccountLimits
 from app_server.apis.v2.handlers import account, configuration, features, models, providers
@@ -226,10 +226,9 @@ async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
         Any,
         SimpleNamespace(
             config=source(tmp_path),
-            auth=auth(tmp_path, None),
-            models=OneMore(),
+            accounts=AccountServices(auth(tmp_path, None), cast(Any, None), cast(Any, None)),
+            engine=OneMore(),
             conversations=None,
-            logins=None,
         ),
     )
     own = {each.method: each for each in setup_routes(services, cast(Any, None), AccountLimits())}

@@ -13,7 +13,8 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from app_server.core.auth.auth_manager import AuthManager, AuthMethod, AuthStatus, Credentials, LoginRules
 from app_server.core.auth.id_token import IdClaims
-from app_server.core.auth.issuer import MAX_BODY_BYTES, Issuer, LoginExpiredError
+from app_server.core.auth.issuer import Issuer, LoginExpiredError
+from app_server.core.auth.issuer_http import MAX_BODY_BYTES
 from app_server.core.auth.storage import StoredAuth, Tokens, read_auth, write_auth
 from app_server.core.errors import AuthError
 from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer, id_token, jwt

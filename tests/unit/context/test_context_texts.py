@@ -25,8 +25,9 @@ from app_server.core.context.compacted_history import (
     with_marked_summary,
 )
 from app_server.core.context.environment_context import EnvironmentContext, difference, user_text
-from app_server.core.context.opening_messages import is_session_prefix, opening_messages, project_instructions
+from app_server.core.context.opening_messages import opening_messages, project_instructions
 from app_server.core.context.token_estimates import BYTES_PER_TOKEN, estimate_tokens, within_tokens
+from app_server.core.injected_messages import is_injected
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from protocol.responses import InputText, MessageItem, OutputText
 
@@ -67,11 +68,30 @@ def test_the_first_messages_of_a_conversation_are_in_order() -> None:
     texts = [message_text(item) for item in opening if isinstance(item, MessageItem)]
     assert "use tabs" in texts[1]
     assert texts[2] == HERE.text()
-    assert [is_session_prefix(text) for text in texts] == [False, True, True]
+    assert [is_injected(text) for text in texts] == [False, True, True]
 
 
 def test_an_opening_without_anything_to_say_is_the_environment() -> None:
     assert opening_messages(HERE, developer=None, agents=None) == [HERE.message()]
+
+
+# --- what the server writes in the name of the user
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<environment_context>\n  <cwd>/w</cwd>\n</environment_context>",
+        " \n# AGENTS.md instructions for /w\n",
+        "<user_instructions>be brief</user_instructions>",
+        "<user_shell_command>\n<command>\nls\n</command>\n</user_shell_command>",
+        "<skill>\n<name>x</name>\n</skill>",
+        "<mention>\n<name>x</name>\n</mention>",
+        '<codex_internal_context source="goal">\ngo on\n</codex_internal_context>',
+    ],
+)
+def test_what_the_server_wrote_is_no_word_of_the_user(text: str) -> None:
+    assert is_injected(text)
+    said = [user_text(text), user_text(f"Look at this: {text}")]
+    assert collect_user_messages(said) == [f"Look at this: {text}"]
 
 
 # --- compaction

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from app_server.core.patch import atomic_writer
 from app_server.core.patch.atomic_writer import WriteError, Writer, WriteStep
 from app_server.core.patch.patch_plan import writer_command
 from tests.unit.patch.worlds import apply, plan, tree, write
+
+if TYPE_CHECKING:
+    from app_server.core.patch.atomic_writer import EditDocument
 
 AB = ("@@", "-a", "+b")
 SCRIPT = str(Path(atomic_writer.__file__))
@@ -135,7 +139,7 @@ def test_a_target_swapped_for_a_link_or_a_directory_is_refused(ws: Path, tmp_pat
     assert write(made) == (1, "", "Failed to write file one: Is a directory (os error 21)\n")
 
 
-def edits(ws: Path) -> list[dict[str, str | None]]:
+def edits(ws: Path) -> list[EditDocument]:
     value = json.loads(plan(ws, *FOUR).document("t"))["edits"]
     assert isinstance(value, list)
     return value

@@ -32,8 +32,8 @@ class OnlyAState:
         )
         self.told: list[SettingsChanged] = []
         self.services = SimpleNamespace(
-            roots=SimpleNamespace(learn=lambda policy, cwd: None),
-            config=SimpleNamespace(provider=SimpleNamespace(id="p")),
+            commands=SimpleNamespace(roots=SimpleNamespace(learn=lambda policy, cwd: None)),
+            conversation=SimpleNamespace(config=SimpleNamespace(provider=SimpleNamespace(id="p"))),
             outbox=SimpleNamespace(emit=lambda operation_id, event: self.told.append(event)),
         )
         self.state = SessionState(

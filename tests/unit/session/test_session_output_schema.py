@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from app_server.core.errors import CoreError
-from app_server.core.session.output_schema import LONGEST, check_schema, schema_problem
+from app_server.core.session.output_schema import check_schema
+from app_server.core.session.schema_problem import LONGEST, schema_problem
 from app_server.core.threads import NO_THREAD
 from protocol.base import Json
 

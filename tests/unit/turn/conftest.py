@@ -22,7 +22,7 @@ from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.loop import TurnLoop
+from app_server.core.turn.loop import AutoCompaction, TurnLoop
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.token_counts import TokenCounts
@@ -73,6 +73,25 @@ class OnlyAClock:
 
     def clock(self) -> float:
         return 0.0
+
+
+class OnlyAPrompt:
+    """A turn that does nothing but ask."""
+
+    def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
+        return Prompt(instructions="Be useful.", input=items)
+
+    async def prepare(self) -> None:
+        pass
+
+    async def before_recording(self) -> None:
+        pass
+
+    def after_reply(self, *, calls: bool) -> None:
+        pass
+
+    async def diff(self) -> str | None:
+        return None
 
 
 def kind(event: EngineEvent) -> str:
@@ -127,12 +146,6 @@ class Bench:
         )
 
     def loop(self, model_call: ModelCall, *, compact_limit: int | None = None) -> TurnLoop:
-        async def nothing() -> None:
-            pass
-
-        async def no_diff() -> str | None:
-            return None
-
         async def compact() -> None:
             self.compacted += 1
             if self.compaction_fails:
@@ -145,26 +158,23 @@ class Bench:
             transcript=model_call.transcript,
             tokens=self.tokens,
             model_call=model_call,
-            prompt=self.prompt_of,
-            take_input=self.take_input,
-            has_steered=lambda: False,
-            prepare=nothing,
-            compact=compact,
-            compact_limit=compact_limit,
-            diff=no_diff,
-            before_recording=nothing,
+            input=self,
+            steps=OnlyAPrompt(),
+            compaction=None
+            if compact_limit is None
+            else AutoCompaction(limit=compact_limit, compact=compact),
             new_id=self.new_id,
         )
 
-    def prompt_of(self, items: Sequence[ResponseItem]) -> Prompt:
-        return Prompt(instructions="Be useful.", input=items)
-
     def prompt(self) -> Prompt:
-        return self.prompt_of(self.history.for_prompt())
+        return OnlyAPrompt().prompt(self.history.for_prompt())
 
     def take_input(self) -> list[UserWords]:
         taken, self.pending_input = self.pending_input, []
         return taken
+
+    def has_steered(self) -> bool:
+        return False
 
     def new_id(self) -> str:
         return f"id-{next(self.ids)}"

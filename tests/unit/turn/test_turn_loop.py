@@ -54,17 +54,23 @@ async def test_words_join_ahead_of_the_next_request_behind_the_outputs(bench: Be
 async def test_words_during_the_last_reply_are_left_for_the_next_turn(bench: Bench) -> None:
     late = UserWords(user_text("one more thing"))
     bench.answers(answer(message_done("done"), COMPLETED))
+
+    class SaysMoreWhileTheModelAnswers:
+        def __init__(self) -> None:
+            self.taken: list[UserWords] = []
+
+        def take_input(self) -> list[UserWords]:
+            if bench.http.requests:
+                self.taken.append(late)
+            return []
+
+        def has_steered(self) -> bool:
+            return False
+
     loop = bench.loop(bench.model_call())
-    taken: list[UserWords] = []
-
-    def take() -> list[UserWords]:
-        if bench.http.requests:
-            taken.append(late)
-        return []
-
-    loop.take_input = take
+    loop.input = user = SaysMoreWhileTheModelAnswers()
     await loop.run(WORDS)
-    assert not taken, "nobody asked for input once the model had ended"
+    assert not user.taken, "nobody asked for input once the model had ended"
 
 
 async def test_a_context_over_its_limit_is_compacted_once(bench: Bench) -> None:

@@ -143,7 +143,7 @@ async def _operate(session: AcpSession, ticket: Ticket, op: Op) -> StopReason:
 
 async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
     """Servers that start slowly are waited for, unless the prompt is cancelled or the session ends."""
-    answer = session.expect_answer(operation := session.new_operation())
+    listed = session.expect_tool_list(operation := session.new_operation())
     session.live.session.submit(operation, ListMcpToolsOp())
     async with anyio.create_task_group() as group:
 
@@ -152,7 +152,7 @@ async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
             group.cancel_scope.cancel()
 
         group.start_soon(give_up, name="give up listing servers")
-        await answer.came.wait()
+        await listed.came.wait()
         group.cancel_scope.cancel()
-    if answer.value is not None and not ticket.cancelled:
-        session.say(servers_text(answer.value))
+    if listed.value is not None and not ticket.cancelled:
+        session.say(servers_text(listed.value))
