@@ -191,6 +191,8 @@ NOT_LAZY = {
     "app_server.logs": "the same",
     "app_server.core.telemetry.export": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
+    "app_server.chat.chat_command": "a command of its own, which needs an extra",
+    "app_server.inspector.inspect_command": "the same",
 }
 """Modules that import late without `Lazy`, and why."""
 
