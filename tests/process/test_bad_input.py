@@ -34,10 +34,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Piped]:
         (b"\xff\xfe\x00\x01\n", PARSE, 1),
         (ASK + ASK + b"\n", PARSE, 1),
         (b'{\n"id":"q",\n"method":"getUserAgent"\n}\n', PARSE, 4),
-        (b'{"id":"q","method":"getUserAgent","params":{"x":NaN}}\n', PARSE, 1),
-        (b'{"id":"q","method":"getUserAgent","params":{"x":-Infinity}}\n', PARSE, 1),
-        (b'{"id":"q","method":"getUserAgent","params":{"x":1e400}}\n', PARSE, 1),
-        (b'{"id":"q","method":"getUserAgent","params":{"x":' + b"9" * 6000 + b"}}\n", PARSE, 1),
         (b"[" * 10_000 + b"\n", PARSE, 1),
         (b"[" * 1_000_000 + b"\n", PARSE, 1),
         (b'{"a":' * 100_000 + b"\n", PARSE, 1),
@@ -68,6 +64,23 @@ def test_a_line_without_a_readable_id_gets_an_error_without_one(
     answers = server.answers_to(line)
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(None, code)] * count
     assert all(len(json.dumps(answer)) < 1000 for answer in answers), "what was sent is not sent back"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"id":"q","method":"getUserAgent","params":{"x":NaN}}\n',
+        b'{"id":"q","method":"getUserAgent","params":{"x":-Infinity}}\n',
+        b'{"id":"q","method":"getUserAgent","params":{"x":1e400}}\n',
+        b'{"id":"q","method":"getUserAgent","params":{"x":' + b"9" * 6000 + b"}}\n",
+        b'{"id":"q","method":"getUserAgent","params":' + b"[" * 5000 + b"]" * 5000 + b"}\n",
+    ],
+    ids=("nan", "infinity", "huge", "long", "deep"),
+)
+def test_a_line_that_cannot_be_decoded_is_answered_under_its_id(server: Piped, line: bytes) -> None:
+    [answer] = server.answers_to(line)
+    assert (answer["id"], answer["error"]["code"]) == ("q", PARSE)
+    assert len(json.dumps(answer)) < 1000
 
 
 @pytest.mark.parametrize(
