@@ -17,17 +17,18 @@ def _uuid(text: str) -> ConversationId:
 def _path(text: str) -> str:
     if "\0" in text:
         raise ValueError("a path must not contain a NUL character")
-    if not _is_unicode(text):
+    if not is_unicode(text):
         raise ValueError("a path must be valid Unicode text")
     return text
 
 
 def _text(text: str) -> str:
     """`text` with lone surrogates replaced, which neither the model nor a file could be given."""
-    return text if _is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode it: it has no lone surrogate."""
     if text.isascii():
         return True
     try:

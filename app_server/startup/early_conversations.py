@@ -8,7 +8,6 @@ all others, and reports what is wrong.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -26,11 +25,13 @@ from app_server.core.git.info import read_git_info
 from app_server.core.rollout.disk import REAL_DISK, open_for_append
 from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
 from app_server.identity import ORIGINATOR, EarlyInitialize, header_safe
-from app_server.startup.early_answers import EarlyAnswer
+from app_server.startup.early_answers import EarlyAnswer, compact_json, early_result
+from app_server.startup.early_thread_shape import early_thread
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import cli_overrides
+from protocol.fields import is_unicode
 from protocol.ids import ConversationId
-from protocol.jsonrpc import Request, dump_response
+from protocol.jsonrpc import Request
 from protocol.names import NEW_CONVERSATION
 from protocol.origins import SessionOrigin
 from protocol.policy import (
@@ -89,15 +90,14 @@ class EarlyConversations:
         result = new.as_conversation() if request.method == NEW_CONVERSATION else new.as_thread()
         if result is None:
             return None
-        try:
-            response = dump_response(request.id, _json(result))
-            new.store()
-        except (
-            OSError,
-            UnicodeEncodeError,
-        ):  # a lone surrogate in a path, which only the full server can encode
+        answer = early_result(request, result)
+        if answer is None:
             return None
-        return EarlyAnswer(response, BegunRequest(request, new.begun))
+        try:
+            new.store()
+        except (OSError, UnicodeEncodeError):
+            return None
+        return EarlyAnswer(answer.response, BegunRequest(request, new.begun))
 
 
 class _NewConversation:
@@ -149,7 +149,7 @@ class _NewConversation:
 
     def store(self) -> None:
         """Write the first line. Raises OSError, and then leaves no file."""
-        data = memoryview(_json(self._first_line()) + b"\n")
+        data = memoryview(compact_json(self._first_line()) + b"\n")
         fd = open_for_append(REAL_DISK, self._path, create=True)
         try:
             while data:
@@ -161,37 +161,20 @@ class _NewConversation:
             os.close(fd)
 
     def _thread(self) -> dict[str, Json]:
-        config, git = self._config, self._git
-        seconds = int(self.begun.at.timestamp())
-        return {
-            "id": self.begun.id,
-            "sessionId": self.begun.id,
-            "forkedFromId": None,
-            "parentThreadId": None,
-            "preview": "",
-            "ephemeral": False,
-            "projectId": None,
-            "historyMode": "legacy",
+        config, seconds = self._config, int(self.begun.at.timestamp())
+        fields = {
             "modelProvider": config.provider.id,
             "model": config.model.name,
             "reasoningEffort": config.model.effort,
             "createdAt": seconds,
-            "updatedAt": seconds,
-            "recencyAt": seconds,
             "status": {"type": "idle"},
             "path": str(self._path),
             "cwd": str(config.cwd),
             "cliVersion": STORED_VERSION,
             "originator": self._originator,
             "source": SessionOrigin.VSCODE,
-            "threadSource": None,
-            "agentNickname": None,
-            "name": None,
-            "agentRole": None,
-            "gitInfo": git
-            and {"sha": git.commit_hash, "branch": git.branch, "originUrl": git.repository_url},
-            "turns": [],
         }
+        return early_thread(self.begun.id, seconds, self._git, fields)
 
     def _first_line(self) -> dict[str, Json]:
         """As `RolloutWriter` stores `SessionMetaLine`."""
@@ -245,20 +228,8 @@ def _overrides(params: Json, texts: Mapping[str, str]) -> RequestOverrides | Non
                 settings["sandbox"] = value
             case "config", dict():
                 settings["settings"] = value
-            case str(), str() if name in texts and "\0" not in value and _is_unicode(value):
+            case str(), str() if name in texts and "\0" not in value and is_unicode(value):
                 settings[texts[name]] = value
             case _:
                 return None
     return RequestOverrides(**settings)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _json(value: Json) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -6,7 +6,6 @@ configuration is answered here. Anything else, including invalid requests, waits
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ import tomli
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.listing import list_conversations
-from app_server.startup.early_answers import EarlyAnswer
-from protocol.jsonrpc import Request, dump_response
+from app_server.startup.early_answers import EarlyAnswer, early_result
+from protocol.jsonrpc import Request
 from protocol.names import LIST_CONVERSATIONS
 
 if TYPE_CHECKING:
@@ -48,11 +47,7 @@ def early_list(request: Request, home: Path) -> EarlyAnswer | None:
         home, default_provider=provider, providers=providers, page_size=query.page_size, cursor=query.cursor
     )
     result = {"items": [_to_wire(item) for item in page.items], "nextCursor": page.next_cursor}
-    try:
-        body = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # a lone surrogate, which only the full server can encode
-        return None
-    return EarlyAnswer(dump_response(request.id, body))
+    return early_result(request, result)
 
 
 def _parse_query(request: Request) -> _ListQuery | None:

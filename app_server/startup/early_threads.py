@@ -6,7 +6,6 @@ waits for the full server.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +15,10 @@ from app_server.core.rollout.thread_listing import ThreadLists, TooManyPassedBy
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
 from app_server.core.rollout.thread_summary import ThreadSummary
-from app_server.startup.early_answers import EarlyAnswer
+from app_server.startup.early_answers import EarlyAnswer, early_result
 from app_server.startup.early_list import plain_provider
-from protocol.jsonrpc import Request, dump_response
+from app_server.startup.early_thread_shape import early_thread
+from protocol.jsonrpc import Request
 from protocol.names import THREAD_LIST
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 1 << 31
 INTERACTIVE = frozenset({"cli", "vscode"})
-FIELDS = {"cursor", "limit", "sortKey", "sortDirection", "modelProviders", "archived"}
+PARAMETERS = {"cursor", "limit", "sortKey", "sortDirection", "modelProviders", "archived"}
 
 
 class EarlyThreads:
@@ -65,17 +65,13 @@ class EarlyThreads:
             "nextCursor": page.next_cursor,
             "backwardsCursor": page.backwards_cursor,
         }
-        try:
-            body = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
-        except UnicodeEncodeError:  # a lone surrogate, which only the full server can encode
-            return None
-        return EarlyAnswer(dump_response(request.id, body))
+        return early_result(request, result)
 
 
 def _is_plain(params: Mapping[str, Json]) -> bool:
     limit, cursor, providers = (params.get(key) for key in ("limit", "cursor", "modelProviders"))
     return (
-        params.keys() <= FIELDS
+        params.keys() <= PARAMETERS
         and (limit is None or (type(limit) is int and 0 <= limit < MAX_LIMIT))
         and (cursor is None or isinstance(cursor, str))
         and params.get("sortKey") in (None, "created_at")
@@ -90,32 +86,20 @@ def _is_plain(params: Mapping[str, Json]) -> bool:
 
 def _to_wire(thread: ThreadSummary) -> dict[str, Json]:
     """As the thread API shows one that is not loaded."""
-    origin, model, git = thread.origin, thread.model, thread.origin.git_info
-    return {
-        "id": thread.id,
-        "sessionId": thread.id,
+    origin, model = thread.origin, thread.model
+    fields = {
         "forkedFromId": origin.forked_from,
-        "parentThreadId": None,
         "preview": thread.preview,
-        "ephemeral": False,
-        "projectId": None,
-        "historyMode": "legacy",
         "modelProvider": model.provider,
         "model": model.name,
         "reasoningEffort": model.effort,
         "createdAt": thread.created_at,
-        "updatedAt": thread.updated_at,
-        "recencyAt": thread.updated_at,
         "status": {"type": "notLoaded"},
         "path": str(thread.path),
         "cwd": origin.cwd,
         "cliVersion": origin.cli_version,
         "originator": origin.originator,
         "source": origin.source,
-        "threadSource": None,
-        "agentNickname": None,
         "name": thread.name,
-        "agentRole": None,
-        "gitInfo": git and {"sha": git.commit_hash, "branch": git.branch, "originUrl": git.repository_url},
-        "turns": [],
     }
+    return early_thread(thread.id, thread.updated_at, origin.git_info, fields)

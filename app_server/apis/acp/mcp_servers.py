@@ -9,6 +9,7 @@ from typing import assert_never
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from protocol.acp.session import HttpMcpServer, NameAndValue, SessionMcpServer, SseMcpServer, StdioMcpServer
+from protocol.fields import is_unicode
 
 MOST_SERVERS = 100
 LONGEST_NAME = 60
@@ -66,18 +67,10 @@ def _table(pairs: Sequence[NameAndValue]) -> Mapping[str, str]:
 
 def _require_text(*values: str) -> None:
     for value in values:
-        if "\0" in value or not _is_unicode(value):
+        if "\0" in value or not is_unicode(value):
             raise UnsupportedServer("an MCP server has an argument that is no text")
 
 
 def _is_header(name: str, value: str) -> bool:
     plain = value.isascii() and not any(c in value for c in "\r\n\0")
     return bool(re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name)) and plain
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
