@@ -62,7 +62,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     turns = () if params.exclude_turns else await all_turns(context, live, stored)
     thread = await shown_thread(context, live, turns)
     response = ThreadForkResponse(thread=thread, **in_force(live))
-    usage = await usage_so_far(context, live)
+    usage = await usage_so_far(context, live, stored)
 
     async def announce() -> None:
         started = ThreadStartedNotification(thread=thread.model_copy(update={"turns": ()}))

@@ -124,7 +124,7 @@ async def thread_resume(
         collaboration_mode=collaboration_mode(live.session.facts.settings),
         **in_force(live),
     )
-    joined, usage = live, await usage_so_far(context, live)
+    joined, usage = live, await usage_so_far(context, live, stored)
 
     async def subscribe() -> None:
         # After the response: what is open is asked again, and whatever happens from here on is sent.
@@ -271,15 +271,20 @@ def in_force(live: LiveConversation) -> dict[str, object]:
 
 
 async def usage_so_far(
-    context: ThreadContext, live: LiveConversation
+    context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None = None
 ) -> ThreadTokenUsageUpdatedNotification | None:
-    """What a thread that was there before cost, under its last turn; None where that is not known."""
+    """What a thread that was there before cost, under its last turn; None where that is not known. `stored`: the turns
+    that were read already.
+    """
     usage = live.session.facts.usage
     if usage is None or live.rollout_path is None:
         return None
-    newest = PageRequest(limit=1, newest_first=True)
-    thread = await context.reading.find(live.id)
-    turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
+    if stored is not None and context.loaded.running_turn(live.id) is None:
+        turns = stored[-1:]
+    else:
+        newest = PageRequest(limit=1, newest_first=True)
+        thread = await context.reading.find(live.id)
+        turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
     if not turns:
         return None
     return ThreadTokenUsageUpdatedNotification(
