@@ -56,7 +56,7 @@ async def _chat(args: argparse.Namespace) -> int:
         async with anyio.create_task_group() as group:
             view = EventView(Console(force_terminal=terminal or None, highlight=False))
             chat = ChatConversation(server, view, group, time.monotonic)
-            await (chat.start(cwd=setup.cwd) if setup.resume is None else chat.resume(setup.resume))
+            await (chat.start(setup.cwd) if setup.resume is None else chat.resume(setup.resume))
             view.line(f"{chat.model} in {chat.cwd}; /help lists what can be typed", "dim")
             await _talk(chat, group, setup, terminal=terminal)
             group.cancel_scope.cancel()

@@ -18,7 +18,7 @@ from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRe
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError, RequestRefused
-from app_server.client.options import OpenOptions, TurnOptions
+from app_server.client.options import TurnOptions
 from app_server.client.prompt import image
 from app_server.client.thread_handle import ThreadHandle
 from protocol.v2.input import UserInput
@@ -72,9 +72,8 @@ class ChatConversation:
     def cwd(self) -> Path:
         return Path(self.thread.opened.cwd)
 
-    async def start(self, **options: object) -> None:
-        given: OpenOptions = options  # type: ignore[assignment]  # those of the command line
-        await self._opened(await self.server.start_thread(on_approval=self._ask, **given))
+    async def start(self, cwd: Path) -> None:
+        await self._opened(await self.server.start_thread(on_approval=self._ask, cwd=cwd))
 
     async def resume(self, thread_id: str) -> None:
         thread = await self.server.resume_thread(thread_id, on_approval=self._ask, turns=True)

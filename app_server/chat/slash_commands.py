@@ -131,7 +131,7 @@ class SlashCommands:
 
     # --- threads
     async def new(self, argument: str) -> None:
-        await self._chat.start(cwd=self._chat.cwd)
+        await self._chat.start(self._chat.cwd)
         self._say("a new thread", "dim")
 
     async def resume(self, argument: str) -> None:

@@ -1,8 +1,11 @@
-"""The settings of a command line as arguments of the server, and text of others that is safe to print."""
+"""What frontends with a command line share: the server's arguments, signals, text of others that is safe to print."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
+
+import anyio
 
 from app_server.client.subprocess_link import OWN_COMMAND
 from protocol.base import Json
@@ -18,6 +21,14 @@ def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
         if given.get(name) is not None:
             arguments += [option, given[name]]
     return tuple(arguments)
+
+
+async def cancel_on_signal(scope: anyio.CancelScope) -> None:
+    """Wait for a signal to end, and end what runs in the scope in good order."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
 
 
 def printable(text: str) -> str:

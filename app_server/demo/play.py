@@ -12,11 +12,11 @@ Each step is checked. No key, no network, and nothing of the user's is touched.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import anyio
 
+from app_server.client.command_line import cancel_on_signal
 from app_server.client.failures import AppServerError
 from app_server.demo.acts import Acts
 from app_server.demo.checks import Checks, DemoStopped
@@ -46,18 +46,11 @@ async def _until_signal(screen: Screen, checks: Checks, person: Person) -> bool:
     """False if a signal ended it, after cleaning up."""
     finished = False
     async with anyio.create_task_group() as group:
-        group.start_soon(_cancel_on_signal, group.cancel_scope)
+        group.start_soon(cancel_on_signal, group.cancel_scope)
         await _play(screen, checks, person)
         finished = True
         group.cancel_scope.cancel()
     return finished
-
-
-async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        async for _ in signals:
-            scope.cancel()
-            return
 
 
 async def _play(screen: Screen, checks: Checks, person: Person) -> None:

@@ -7,7 +7,6 @@ question is declined. The exit status is 0 only if the turn completed, and its m
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -17,6 +16,7 @@ from typing import TextIO
 import anyio
 
 from app_server.client.app_server import AppServer
+from app_server.client.command_line import cancel_on_signal
 from app_server.client.failures import AppServerError
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_progress import TurnResult
@@ -44,7 +44,7 @@ def run_exec(args: argparse.Namespace) -> int:
 async def _until_signal(options: ExecOptions, report: TurnReport, stderr: TextIO) -> int:
     status = INTERRUPTED
     async with anyio.create_task_group() as group:
-        group.start_soon(_cancel_on_signal, group.cancel_scope)
+        group.start_soon(cancel_on_signal, group.cancel_scope)
         try:
             status = await run_turn(options, report)
         except AppServerError as error:
@@ -52,14 +52,6 @@ async def _until_signal(options: ExecOptions, report: TurnReport, stderr: TextIO
             status = FAILED
         group.cancel_scope.cancel()
     return status
-
-
-async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
-    """Cancelling interrupts the turn, and the server stores what there is."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-        async for _ in signals:
-            scope.cancel()
-            return
 
 
 async def run_turn(
