@@ -7,7 +7,7 @@ A reply is a list of events, with `Hold`s between them where a scenario wants to
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -78,6 +78,9 @@ CREATED: Json = {"type": "response.created", "response": {"id": "resp-1"}}
 
 def failure(status: int, body: Json, **headers: str) -> Reply:
     return Reply(status=status, body=json.dumps(body).encode(), headers=tuple(headers.items()))
+
+
+SCRIPT_ENDED = failure(500, {"error": {"message": "the script ended"}})
 
 
 def says(text: str, item_id: str = "msg-1") -> Json:
@@ -158,15 +161,18 @@ class ScriptedModel(LoopbackServer):
 
     replies: list[Reply] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
+    aside: Callable[[Json], Reply | None] = lambda body: None
+    """What answers a request that may come at any time, such as for a title; it takes no reply and is not recorded."""
 
     async def respond(self, request: ReceivedRequest, stream: SocketStream) -> bool:
         if request.method == "GET":
             await stream.send(whole_response(200, b'{"models": [], "data": []}'))
             return True
-        self.requests.append(ModelRequest(request.path, request.headers, json.loads(request.body)))
-        answer = (
-            self.replies.pop(0) if self.replies else failure(500, {"error": {"message": "the script ended"}})
-        )
+        body = json.loads(request.body)
+        answer = self.aside(body)
+        if answer is None:
+            self.requests.append(ModelRequest(request.path, request.headers, body))
+            answer = self.replies.pop(0) if self.replies else SCRIPT_ENDED
         if answer.status != 200:
             await stream.send(whole_response(answer.status, answer.body or b"", dict(answer.headers)))
             return True

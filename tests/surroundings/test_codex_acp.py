@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 PACKAGES = ("@agentclientprotocol/codex-acp@2.6.0", "@agentclientprotocol/sdk@2.4.0")
 CLIENT = Path(__file__).with_name("acp_sdk_client.mjs")
+TITLE_MODEL = "gpt-5.6-luna"
+"""The adapter asks it for a title, beside the first turn of a session or not at all."""
 MAX_LINE = 1 << 24
 PATIENCE = 60.0
 
@@ -96,6 +98,8 @@ class Editor:
 @asynccontextmanager
 async def editor(w: World, installed: Installed, *, answers: str = "allow_once") -> AsyncIterator[Editor]:
     """Initialized, with the adapter over this server."""
+    title = reply(says(json.dumps({"title": "A title"})))
+    w.model.aside = lambda body: title if body["model"] == TITLE_MODEL else None
     more = {"CODEX_PATH": SCRIPT, "MODEL_PROVIDER": "scripted", "NO_BROWSER": "1"}
     path = f"{os.path.dirname(installed.node)}:{w.environment['PATH']}"
     command = (installed.node, str(CLIENT), installed.sdk, answers, installed.node, installed.adapter)

@@ -366,7 +366,8 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open || !session) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
+  if (!session && !/^[to?]$/.test(event.key)) return; // the other keys act on a session, which is still being loaded
   const target = event.target;
   if (target.matches("input:not([type=checkbox]), select, textarea")) {
     if (event.key === "Escape") {
