@@ -304,7 +304,9 @@ async def test_git_that_does_not_end_is_ended(tmp_path: Path) -> None:
     script.chmod(0o755)
     command = GitCommand((str(script),), {"PATH": "/usr/bin:/bin"}, tmp_path)
     child, timeout = tmp_path / "child", 0.3
-    while not child.exists() or not child.read_text().endswith("\n"):  # a busy machine takes longer to start it
+    while not child.exists() or not child.read_text().endswith(
+        "\n"
+    ):  # a busy machine takes longer to start it
         with pytest.raises(GitError, match="did not end"):
             await run_git(command, timeout=timeout)
         timeout *= 2
