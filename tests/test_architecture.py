@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
-    {"in_process", "chat"},
-    {"startup", "demo", "doctor", "headless", "inspector"},
+    {"in_process", "chat", "headless"},
+    {"startup", "demo", "doctor", "inspector"},
     {"client", "diagnosis"},
     {"server"},
     {"lazy_engine"},
