@@ -18,8 +18,8 @@ from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, ex
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.headless.exec_run import told_status
 from tests.support.library import connector_to, serving_model
-from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, runs, says
-from tests.support.world import SCRIPT, WHOLE_SCENARIO
+from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says
+from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
 
 pytestmark = pytest.mark.anyio
 
@@ -59,18 +59,14 @@ async def run(root: Path, *arguments: str, replies: tuple[Reply, ...], stdin: st
 
 
 @pytest.mark.process
-async def test_the_final_message_alone_is_on_stdout(root: Path) -> None:
-    model = ScriptedModel([reply(runs("echo", "seen by the model")), reply(says("It works."))])
-    command = (SCRIPT, "exec", "does", "it", "work?", "-o", "last.txt")
-    async with serving_model(model, root, {}) as environment:
-        with anyio.fail_after(WHOLE_SCENARIO):
-            done = await anyio.run_process(
-                command, cwd=root / "workspace", env=environment, stdin=subprocess.DEVNULL, check=False
-            )
-    assert (done.returncode, done.stdout) == (0, b"It works.\n")
-    assert b"$ echo 'seen by the model'" in done.stderr
-    assert (root / "workspace" / "last.txt").read_text() == "It works."
-    assert "does it work?" in model.requests[0].texts()
+def test_the_final_message_alone_is_on_stdout(tmp_path: Path) -> None:
+    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    command = (SCRIPT, "exec", "--demo", "please", "check", "-o", "last.txt")
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    message = "That did not work. Say `repair`, and I propose a patch."
+    assert (done.returncode, done.stdout) == (0, f"{message}\n"), done.stderr
+    assert "$ sh check.sh\n  failed: expected" in done.stderr
+    assert (tmp_path / "last.txt").read_text() == message
 
 
 async def test_notifications_are_lines_of_json_and_the_prompt_may_come_from_stdin(root: Path) -> None:
