@@ -29,11 +29,11 @@ from app_server.startup.early_answers import EarlyAnswer, compact_json, early_re
 from app_server.startup.early_thread_shape import early_thread
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import cli_overrides
-from protocol.fields import is_unicode
 from protocol.ids import ConversationId
 from protocol.jsonrpc import Request
 from protocol.names import NEW_CONVERSATION
 from protocol.origins import SessionOrigin
+from protocol.paths import is_unicode
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,

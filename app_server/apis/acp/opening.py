@@ -132,7 +132,7 @@ def _with_roots(permissions: Permissions, roots: Sequence[str]) -> Permissions:
     if not roots or not isinstance(policy, WorkspaceWrite):
         return permissions
     every = tuple(dict.fromkeys((*policy.writable_roots, *roots)))
-    return replace(permissions, sandbox_policy=policy.model_copy(update={"writable_roots": every}))
+    return replace(permissions, sandbox_policy=replace(policy, writable_roots=every))
 
 
 def _models(config: Config) -> tuple[str, ...]:
