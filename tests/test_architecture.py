@@ -174,6 +174,7 @@ LATE_IMPORTS = {
     "httpx": "logins at MCP servers",
     "app_server.core.http.httpx_options": "imports httpx",
     "protocol.export": "a tool for building",
+    "pydantic_core": "settings are read before it is loaded",
     "app_server.doctor": "a command of its own",
     "socket": "few servers have one for stderr",
     "tempfile": "most servers never write such a file",
@@ -192,6 +193,7 @@ NOT_LAZY = {
     "app_server.core.telemetry.export": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
+    "protocol.paths": "pydantic asks for it, so it is loaded",
     "app_server.inspector.inspect_command": "the same",
 }
 """Modules that import late without `Lazy`, and why."""
@@ -577,6 +579,13 @@ def test_the_engine_is_imported_late() -> None:
     ]
     code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("answered", ["early_acp", "early_list", "early_threads", "early_conversations"])
+def test_what_is_answered_early_does_without_pydantic(answered: str) -> None:
+    """It takes as long to load as all that comes before the answer."""
+    code = f"import sys, app_server.startup.process, app_server.startup.{answered}; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_reference_of_settings_is_a_tool() -> None:
