@@ -124,7 +124,7 @@ def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[in
     protected = frozenset(confine["protected"])
     # Upper directories first, because a mount hides earlier mounts below it.
     for path in sorted({*protected, *confine["pinned"]}, key=lambda path: path.split(b"/")):
-        _pin(path, protected=path in protected)
+        pin(path, protected=path in protected)
     return roots
 
 
@@ -138,7 +138,7 @@ def _make_writable(root: int) -> None:
     attach_at(tree, root)
 
 
-def _pin(path: bytes, *, protected: bool) -> None:
+def pin(path: bytes, *, protected: bool) -> None:
     """Mount `path` on itself: a mount point can be neither renamed nor removed. A protected path becomes read-only as
     well. A link is not followed.
     """
@@ -151,5 +151,8 @@ def _pin(path: bytes, *, protected: bool) -> None:
         if protected:
             set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
         attach_at(tree, place)
+    except FileNotFoundError:
+        if os.fstat(place).st_nlink:  # otherwise it was removed at this moment
+            raise
     finally:
         os.close(place)
