@@ -9,6 +9,7 @@ it finds its own package by path, since it runs without site-packages.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import resource
@@ -224,6 +225,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    gc.freeze()  # a collection in a child would copy the memory of everything that was imported
     launcher = Launcher(server, supervisor.watch_children())
     try:
         launcher.serve()

@@ -1,11 +1,11 @@
 """Placeholder directories: they keep commands from creating protected names, such as `.git`, in writable roots.
 
 Only an existing path can be mounted read-only. So the launcher creates an empty directory at a missing name, which
-commands see read-only, and removes it after the last command that needs it, or shortly after that: making directories
-anew for each of many commands takes longer than a mount, on ext4 the more the more were removed. A fixed time stamp marks the directory, and
-a lock protects it while it is needed: servers in one workspace do not remove each other's, and a later launcher removes
-those of a killed one. The parent folder is opened without following links, because the launcher has more rights than
-the command that could have created a link.
+commands see read-only, and removes it after the last command that needs it, or shortly after that: to make directories
+anew for each command takes long, on ext4 the longer the more were removed in the last minutes. A fixed time stamp marks
+the directory, and a lock protects it while it is needed: servers in one workspace do not remove each other's, and a
+later launcher removes those of a killed one. The parent folder is opened without following links, because the launcher
+has more rights than the command that could have created a link.
 """
 
 from __future__ import annotations

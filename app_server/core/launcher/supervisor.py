@@ -123,10 +123,15 @@ def report(channel: int, value: wire.Value) -> None:
 
 def watch_children() -> int:
     """A descriptor that becomes readable when a child changes its state."""
+    signal.signal(signal.SIGCHLD, _ignore_signal)
+    return new_wakeup()
+
+
+def new_wakeup() -> int:
+    """The same in a child of a process that has called `watch_children`."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
-    signal.signal(signal.SIGCHLD, _ignore_signal)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return reader
 

@@ -18,7 +18,9 @@ Value = Any
 
 LENGTH = 4
 MAX_DESCRIPTORS = 8
-RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux only; elsewhere set after the fact
+# Plain numbers: arithmetic with the flags of `socket` runs much code of `enum`, which each child would copy.
+RECEIVE_FLAGS = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))  # Linux only; elsewhere set after the fact
+TRUNCATED = int(socket.MSG_CTRUNC)
 
 
 class Truncated(OSError):
@@ -55,8 +57,9 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    for number in descriptors:
-        os.set_inheritable(number, False)
+    if not RECEIVE_FLAGS:
+        for number in descriptors:
+            os.set_inheritable(number, False)
     head += _exactly(sock, LENGTH - len(head)) if head else b""
     if len(head) < LENGTH:
         return None
@@ -64,7 +67,7 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     body = _exactly(sock, size)
     if len(body) < size:
         return None
-    if flags & socket.MSG_CTRUNC:
+    if flags & TRUNCATED:
         raise Truncated(marshal.loads(body), list(descriptors))
     return marshal.loads(body), list(descriptors)
 
