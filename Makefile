@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint check bench faults diagrams mutants coverage clean
+.PHONY: help venv demo test lint check bench faults diagrams captures mutants coverage clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -40,6 +40,9 @@ diagrams: $(INSTALLED_DEV) ## record the sequence diagrams of the documentation 
 	@RECORD_DIAGRAMS=1 $(BIN)/python -m pytest -q tests/scenario/test_recorded_diagrams.py
 	@$(BIN)/python -m protocol.export --docs
 
+captures: $(INSTALLED_DEV) ## take the pictures of the chat in the documentation anew
+	@RECORD_CAPTURES=1 $(BIN)/python -m pytest -q tests/chat/test_chat_process.py
+
 mutants: $(INSTALLED_DEV) ## mutation tests (ARGS="'app_server.rpc.*'" to choose); docs/mutants.md has the results
 	$(BIN)/python -m pip install --quiet --group mutation
 	@$(BIN)/mutmut run --max-children 1 $(ARGS)
@@ -58,7 +61,7 @@ $(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[chat]'
 	@touch $@
 
 # Dependency groups are why pip has to be 25.1 or newer. The extras are tested, too.

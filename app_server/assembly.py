@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod
+from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.home_login import AuthMethod
 from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.config.types import Config, OtelExporter

@@ -181,6 +181,7 @@ def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output-last-message", metavar="FILE", help="write the final message to a file"
     )
     parser.add_argument("--output-schema", metavar="FILE", help="a JSON Schema for the final message")
+    parser.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
     stored = parser.add_mutually_exclusive_group()
     stored.add_argument("--resume", metavar="ID", help="go on with a stored thread")
     stored.add_argument("--resume-last", action="store_true", help="go on with the newest thread here")

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from app_server.core.auth.auth_manager import AuthManager, Credentials
+from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.home_login import Credentials
 from app_server.core.auth.storage import read_auth
 from app_server.core.config.load import load_config
 from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig, RequestOverrides

@@ -32,6 +32,7 @@ from app_server.conversations.begun import BegunRequest
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
+from app_server.core.auth.home_login import env_api_key
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.mcp_login import McpLogins
 from app_server.core.auth.oauth_http import OAuthHttp
@@ -142,7 +143,7 @@ def auth_manager(settings: ServerSettings) -> AuthManager:
         settings.home,
         clock=time.time,
         issuer=Issuer(environment.get(ISSUER_VARIABLE), environment),
-        env_api_key=_api_key(settings),
+        env_api_key=env_api_key(environment, acp=settings.acp),
     )
 
 
@@ -213,12 +214,6 @@ def _compose(
         new_id=process.new_id,
     )
     return services, engine
-
-
-def _api_key(settings: ServerSettings) -> str | None:
-    environment = settings.environment
-    own = environment.get("CODEX_API_KEY") if settings.acp else None
-    return own or environment.get("OPENAI_API_KEY")
 
 
 def _process_environment(settings: ServerSettings) -> ProcessEnvironment:

@@ -16,5 +16,8 @@ NEW_CONVERSATION: Final = "newConversation"
 THREAD_START: Final = "thread/start"
 """The same over the thread API."""
 
+NEW_SESSION: Final = "session/new"
+"""The same over the Agent Client Protocol."""
+
 THREAD_LIST: Final = "thread/list"
-"""The same over the thread API; see `app_server.startup.early_threads`."""
+"""Stored threads; see `app_server.startup.early_threads`."""

@@ -1,19 +1,18 @@
 """What the agent may do: approval policy, sandbox policy, decisions; and how hard the model should think.
 
-The values are spelled as configuration files and stored conversations have them. Other spellings that clients
-send (camelCase names, the tag `type` instead of `mode`) are understood when read and never written.
+The values are spelled as configuration files and stored conversations have them. Plain values, so that settings are
+read before pydantic is loaded; `policy_fields` has the types for fields of models.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
-from operator import not_
-from typing import Annotated, Final, Literal, Self
+from typing import Final, Literal, Self
 
-from pydantic import BeforeValidator, Field
-from typing_extensions import TypeAliasType
+from protocol.paths import PathText
+from protocol.records import dataclass
 
-from protocol.base import EngineModel, Json
-from protocol.fields import PathText
+OWN_SPELLING: Final[Mapping[str, object]] = {}
+"""For pydantic: fields are spelled as here, also in a model that spells its own otherwise."""
 
 
 class _Spelled(StrEnum):
@@ -54,9 +53,11 @@ class TurnMode(StrEnum):
     """It finds out and asks, proposes a plan, and changes no files."""
 
 
-class QuestionKinds(EngineModel):
+@dataclass(frozen=True, slots=True)
+class QuestionKinds:
     """Which kinds of questions reach the user under `on-request`; what would need one of another kind is refused."""
 
+    __pydantic_config__ = OWN_SPELLING
     sandbox_approval: bool = True
     """Commands and patches that need more than the sandbox gives."""
     rules: bool = True
@@ -111,9 +112,6 @@ def known_effort(word: str | None) -> ReasoningEffort | None:
 
 MAX_EFFORT_LENGTH = 64
 
-EffortText = Annotated[str, Field(min_length=1, max_length=MAX_EFFORT_LENGTH)]
-"""An effort as it was said: one that is known or the model's own."""
-
 
 class ReasoningSummary(StrEnum):
     AUTO = "auto"
@@ -128,44 +126,35 @@ class Verbosity(StrEnum):
     HIGH = "high"
 
 
-class DangerFullAccess(EngineModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DangerFullAccess:
     """No sandbox at all."""
 
+    __pydantic_config__ = OWN_SPELLING
     mode: Literal["danger-full-access"] = "danger-full-access"
 
 
-class ReadOnly(EngineModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnly:
     """Everything may be read, nothing written, no network."""
 
+    __pydantic_config__ = OWN_SPELLING
     mode: Literal["read-only"] = "read-only"
 
 
-class WorkspaceWrite(EngineModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceWrite:
     """Like read-only, but the working directory, the given roots and the temporary folders may be written."""
 
+    __pydantic_config__ = OWN_SPELLING
     mode: Literal["workspace-write"] = "workspace-write"
-    writable_roots: tuple[PathText, ...] = Field(default=(), exclude_if=not_)
+    writable_roots: tuple[PathText, ...] = ()
     network_access: bool = False
     exclude_tmpdir_env_var: bool = False
     exclude_slash_tmp: bool = False
 
 
-def usual_spelling(raw: Json) -> Json:
-    """A sandbox policy as some client wrote it, with tag, names and fields in the usual spelling."""
-    if not isinstance(raw, Mapping):
-        return raw
-    fields = {snake(key): value for key, value in raw.items() if isinstance(key, str)}
-    tag = fields.pop("mode", None) or fields.pop("type", None)
-    return {**fields, "mode": kebab(tag) if isinstance(tag, str) else tag}
-
-
-SandboxPolicy = TypeAliasType(
-    "SandboxPolicy",
-    Annotated[
-        Annotated[DangerFullAccess | ReadOnly | WorkspaceWrite, Field(discriminator="mode")],
-        BeforeValidator(usual_spelling),
-    ],
-)
+SandboxPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite
 
 
 def snake(name: str) -> str:

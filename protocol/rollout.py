@@ -21,9 +21,9 @@ from protocol.policy import (
     AskForApproval,
     QuestionKinds,
     ReasoningSummary,
-    SandboxPolicy,
     TurnMode,
 )
+from protocol.policy_fields import SandboxPolicy
 from protocol.records import dataclass
 from protocol.responses import ResponseItem, parse_response_item
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
-    {"in_process", "chat"},
-    {"startup", "demo", "doctor", "headless", "inspector"},
+    {"in_process", "chat", "headless"},
+    {"startup", "demo", "doctor", "inspector"},
     {"client", "diagnosis"},
     {"server"},
     {"lazy_engine"},
@@ -174,6 +174,7 @@ LATE_IMPORTS = {
     "httpx": "logins at MCP servers",
     "app_server.core.http.httpx_options": "imports httpx",
     "protocol.export": "a tool for building",
+    "pydantic_core": "settings are read before it is loaded",
     "app_server.doctor": "a command of its own",
     "socket": "few servers have one for stderr",
     "tempfile": "most servers never write such a file",
@@ -192,6 +193,7 @@ NOT_LAZY = {
     "app_server.core.telemetry.export": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
+    "protocol.paths": "pydantic asks for it, so it is loaded",
     "app_server.inspector.inspect_command": "the same",
 }
 """Modules that import late without `Lazy`, and why."""
@@ -229,18 +231,19 @@ def modules() -> Mapping[str, Path]:
 
 
 @cache
-def tree(module: str) -> ast.Module:
-    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """The nodes of a module's syntax tree."""
+    return tuple(ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))))
 
 
 @cache
 def imports(module: str) -> frozenset[str]:
     """What a module imports, as modules: `from package import module` means the module."""
-    return frozenset(imported(tree(module)))
+    return frozenset(imported(nodes(module)))
 
 
-def imported(scope: ast.AST) -> Iterator[str]:
-    for node in ast.walk(scope):
+def imported(scope: Iterable[ast.AST]) -> Iterator[str]:
+    for node in scope:
         match node:
             case ast.Import():
                 yield from (alias.name for alias in node.names)
@@ -254,18 +257,17 @@ def imported(scope: ast.AST) -> Iterator[str]:
                 yield str(name.value)
 
 
-def late_imports(module: str) -> set[str]:
-    functions = (
-        node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
-    return {name for function in functions for name in imported(function)}
+@cache
+def late_imports(module: str) -> Set[str]:
+    functions = (node for node in nodes(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {name for function in functions for name in imported(ast.walk(function))}
 
 
 def loads_late_by_itself(module: str) -> bool:
     """Whether a function imports something and is not one that a `Lazy` of the module calls."""
     loaders = {
         node.args[0].id
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "Lazy"
@@ -273,13 +275,13 @@ def loads_late_by_itself(module: str) -> bool:
     }
     inner = {
         id(each)
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.FunctionDef) and node.name in loaders
         for each in ast.walk(node)
     }
     return any(
         isinstance(each, ast.Import | ast.ImportFrom) and id(each) not in inner
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for each in ast.walk(node)
     )
@@ -287,7 +289,7 @@ def loads_late_by_itself(module: str) -> bool:
 
 def constructors(module: str) -> Iterator[tuple[str, int]]:
     """Each class with a constructor of its own, or a dataclass, and how much it takes."""
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if not isinstance(node, ast.ClassDef):
             continue
         fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and not is_made_inside(each)]
@@ -491,7 +493,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
     homes: dict[str, set[str]] = {}
     for module in modules():
         api = next((api for api in APIS if f".{api}." in f"{module}."), "shared")
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef):
                 assert api not in homes.setdefault(node.name, set()), f"{module}: {node.name} is taken"
                 homes[node.name].add(api)
@@ -503,9 +505,7 @@ def test_only_a_session_looks_into_its_services() -> None:
         module
         for module in modules()
         if not inside(module, "app_server.core.session")
-        and any(
-            isinstance(node, ast.Attribute) and node.attr == "services" for node in ast.walk(tree(module))
-        )
+        and any(isinstance(node, ast.Attribute) and node.attr == "services" for node in nodes(module))
     ]
     assert wrong == []
 
@@ -577,6 +577,13 @@ def test_the_engine_is_imported_late() -> None:
     ]
     code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("answered", ["early_acp", "early_list", "early_threads", "early_conversations"])
+def test_what_is_answered_early_does_without_pydantic(answered: str) -> None:
+    """It takes as long to load as all that comes before the answer."""
+    code = f"import sys, app_server.startup.process, app_server.startup.{answered}; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_reference_of_settings_is_a_tool() -> None:

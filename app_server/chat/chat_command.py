@@ -1,93 +1,69 @@
-"""Runs `app-server chat`: the server as a subprocess, and a terminal or plain lines in front of it."""
+"""Runs `app-server chat`: in a terminal, or in plain lines where stdin or stdout is none."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.chat.conversation import ChatConversation
-from app_server.client.app_server import AppServer
-from app_server.client.command_line import server_command
+from app_server.chat.chat_setup import chat_setup
+from app_server.client.command_line import ENDING, cancel_on_signal, single_errors
 from app_server.client.failures import AppServerError
-from protocol.base import Json
-from protocol.records import dataclass
+from app_server.client.subprocess_link import SubprocessConnector
+from app_server.demo.workspace import DemoSetupError
+
+if TYPE_CHECKING:
+    from app_server.chat.chat_session import Frontend
 
 MISSING_EXTRA = "app-server chat needs prompt_toolkit and rich: pip install 'app-server[chat]'"
 
-
-@dataclass(frozen=True, slots=True)
-class ChatSetup:
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    cwd: Path
-    home: Path | None
-    """Where what was typed is kept; None: nowhere."""
-    resume: str | None
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
 
 
 def run_chat(args: argparse.Namespace) -> int:
+    status = FAILED
     try:
-        return anyio.run(_chat, args)
-    except AppServerError as error:
-        print(f"app-server chat: {error}", file=sys.stderr)  # noqa: T201
-        return 1
+        status = anyio.run(_chat, args)
+    except* (AppServerError, DemoSetupError) as errors:
+        for error in single_errors(errors):
+            print(f"app-server chat: {error}", file=sys.stderr)  # noqa: T201
+    return status
 
 
 async def _chat(args: argparse.Namespace) -> int:
+    terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     try:
         from rich.console import Console  # noqa: PLC0415  an extra
 
-        from app_server.chat.event_view import EventView  # noqa: PLC0415  the same
+        from app_server.chat.chat_session import chat_session  # noqa: PLC0415  needs it
+
+        frontend = _frontend(terminal=terminal)
     except ImportError:
         print(MISSING_EXTRA, file=sys.stderr)  # noqa: T201
-        return 2
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    async with _set_up(args) as setup, AsyncExitStack() as stack:
-        server = await stack.enter_async_context(
-            AppServer.spawn(setup.command, environment=setup.environment, cwd=setup.cwd)
-        )
-        async with anyio.create_task_group() as group:
-            view = EventView(Console(force_terminal=terminal or None, highlight=False))
-            chat = ChatConversation(server, view, group, time.monotonic)
-            await (chat.start(setup.cwd) if setup.resume is None else chat.resume(setup.resume))
-            view.line(f"{chat.model} in {chat.cwd}; /help lists what can be typed", "dim")
-            await _talk(chat, group, setup, terminal=terminal)
-            group.cancel_scope.cancel()
-    return 0
+        return USAGE
+    console = Console(force_terminal=terminal or None, highlight=False)
+    status = INTERRUPTED
+    async with chat_setup(args) as setup, anyio.create_task_group() as group:
+        connector = SubprocessConnector(command=setup.command, environment=setup.environment, cwd=setup.cwd)
+        # In a terminal Ctrl-C is a key.
+        group.start_soon(cancel_on_signal, group.cancel_scope, ENDING[1:] if terminal else ENDING)
+        await chat_session(connector, setup, console, frontend)
+        status = 0
+        group.cancel_scope.cancel()
+    return status
 
 
-async def _talk(
-    chat: ChatConversation, group: anyio.abc.TaskGroup, setup: ChatSetup, *, terminal: bool
-) -> None:
+def _frontend(*, terminal: bool) -> Frontend:
+    """Raises ImportError where the extra is not installed."""
     if terminal:
-        from app_server.chat.terminal_chat import TerminalChat  # noqa: PLC0415  an extra
+        from app_server.chat.terminal_chat import in_terminal  # noqa: PLC0415  slow to import
 
-        await TerminalChat(chat, group, setup.home).run()
-    else:
-        from app_server.chat.plain_chat import plain_chat  # noqa: PLC0415  not in a terminal
+        return in_terminal
+    from app_server.chat.plain_chat import in_plain_lines  # noqa: PLC0415  needs the extra
 
-        await plain_chat(chat, sys.stdin)
-
-
-@asynccontextmanager
-async def _set_up(args: argparse.Namespace) -> AsyncIterator[ChatSetup]:
-    given: Mapping[str, Json] = vars(args)
-    cwd = (Path.cwd() / (args.cd or ".")).resolve()
-    if not args.demo:
-        home = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-        yield ChatSetup(server_command(given), os.environ, cwd, Path(home), args.resume)
-        return
-    from app_server.chat.demo_model import DemoModel  # noqa: PLC0415  only for the demo
-    from app_server.demo.scripted_model import ScriptedModel  # noqa: PLC0415
-    from app_server.demo.workspace import temporary_workspace  # noqa: PLC0415
-
-    async with temporary_workspace(os.environ) as workspace, ScriptedModel(DemoModel()).serving() as url:
-        workspace.configure(url)
-        yield ChatSetup(server_command(given), workspace.environment, workspace.repository, None, None)
+    return in_plain_lines

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.chat.event_view import EventView
-from app_server.chat.open_questions import OpenQuestions, PendingQuestion
+from app_server.chat.open_questions import KEYS, OpenQuestions, PendingQuestion
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
@@ -59,6 +59,8 @@ class ChatConversation:
         self.diff = ""
         """What the last turn changed."""
         self.model = self.approval_policy = self.sandbox = ""
+        self.changed: Callable[[], object] = lambda: None
+        """Called after each event."""
 
     # --- threads
     @property
@@ -92,7 +94,7 @@ class ChatConversation:
         opened = thread.opened
         self.settings, self.diff, self.tokens, self.started_at = {}, "", 0, None
         self.model, self.approval_policy = opened.model, _word(opened.approval_policy)
-        self.sandbox = opened.sandbox.type
+        self.sandbox = _kebab(opened.sandbox.type)
         self._events = thread.events()
         self._group.start_soon(self._follow, self._events, name="events")
 
@@ -102,6 +104,7 @@ class ChatConversation:
                 if events is self._events:
                     self._observe(event)
                     self.view.show(event)
+                    self.changed()
         except AppServerError as error:
             self.view.line(str(error), "red")
         finally:
@@ -119,7 +122,7 @@ class ChatConversation:
             case TurnDiffUpdatedNotification(diff=diff):
                 self.diff = diff
             case ThreadSettingsUpdatedNotification(thread_settings=settings):
-                self.model, self.sandbox = settings.model, settings.sandbox_policy.type
+                self.model, self.sandbox = settings.model, _kebab(settings.sandbox_policy.type)
                 self.approval_policy = _word(settings.approval_policy)
             case _:
                 pass
@@ -183,8 +186,12 @@ class ChatConversation:
             self.view.proposed(request.params.item_id, request.changes)
         for line in question.describe():
             self.view.line(line, "bold yellow")
-        self.view.line(question.hint, "yellow")
-        return await self.questions.ask(question)
+        if self.view.plain:  # in a terminal it is the prompt
+            self.view.line(question.hint, "yellow")
+        reply = await self.questions.ask(question)
+        if question.pressed is not None and not self.view.plain:
+            self.view.line(f"  {KEYS[question.pressed]}", "yellow")
+        return reply
 
 
 def pictures(text: str, cwd: Path) -> list[UserInput]:
@@ -198,3 +205,8 @@ def pictures(text: str, cwd: Path) -> list[UserInput]:
 
 def _word(policy: object) -> str:
     return str(policy) if isinstance(policy, str) else "granular"
+
+
+def _kebab(name: str) -> str:
+    """The word of the settings for a kind of sandbox: `workspaceWrite` is `workspace-write`."""
+    return re.sub("[A-Z]", lambda found: f"-{found[0].lower()}", name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from app_server.chat.conversation import ChatConversation
-from app_server.chat.slash_commands import SlashCommands
+from app_server.chat.slash_commands import SlashCommands, ThreadChooser
 
 
 class EnteredLines:
-    def __init__(self, chat: ChatConversation) -> None:
-        self._chat, self._commands = chat, SlashCommands(chat)
+    def __init__(self, chat: ChatConversation, choose: ThreadChooser | None = None) -> None:
+        self._chat, self._commands = chat, SlashCommands(chat, choose)
 
     async def enter(self, line: str) -> None:
         """Raises Leave."""

@@ -10,6 +10,7 @@ from rich.markdown import Markdown
 from rich.syntax import Syntax
 from rich.text import Text
 
+from app_server.chat.cell_text import last_rows
 from app_server.chat.markdown_blocks import MarkdownBlocks
 from app_server.client.command_line import printable
 from app_server.client.events import DeltasDropped, ServerEvent
@@ -54,15 +55,22 @@ STEPS: Final = {
 
 
 class EventView:
+    """On a console that is no terminal lines are not wrapped, and Markdown stays as it is."""
+
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self._console, self.plain = console, not console.is_terminal
         self._messages: dict[str, MarkdownBlocks] = {}
         """Of the messages that stream, by their items."""
         self._proposed: set[str] = set()
         """Patches that were shown and have not ended."""
 
+    def unfinished(self, columns: int, rows: int) -> str:
+        """The last rows of what streams and is no whole block yet, without markup."""
+        text = "\n".join(blocks.unfinished for blocks in self._messages.values())
+        return last_rows(printable(text).strip("\n"), columns, rows, self._console)
+
     def line(self, text: str, style: str = "") -> None:
-        self._console.print(Text(printable(text), style=style))
+        self._console.print(Text(printable(text), style=style), soft_wrap=self.plain)
 
     def show(self, event: ServerEvent) -> None:
         match event:
@@ -112,6 +120,9 @@ class EventView:
             )
 
     def diff(self, text: str) -> None:
+        if self.plain:
+            self.line(text.rstrip("\n"))
+            return
         self._console.print(Syntax(printable(text).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True))
 
     def _item(self, item: ThreadItem) -> None:
@@ -142,6 +153,9 @@ class EventView:
 
     def _markdown(self, blocks: Sequence[str]) -> None:
         for block in blocks:
+            if self.plain:
+                self.line(block.rstrip("\n") + "\n")
+                continue
             self._console.print(Markdown(printable(block), code_theme="ansi_dark"))
             self._console.print()
 

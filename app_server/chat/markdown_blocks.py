@@ -16,6 +16,11 @@ class MarkdownBlocks:
     _fence: str | None = None
     """The mark that closes the open piece of code."""
 
+    @property
+    def unfinished(self) -> str:
+        """What came since the last block that is whole."""
+        return self._block + self._line
+
     def feed(self, text: str) -> list[str]:
         """The blocks that `text` completes."""
         done: list[str] = []

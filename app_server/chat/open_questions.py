@@ -25,7 +25,7 @@ KEYS: Final[Mapping[str, str]] = {
     "y": "yes",
     "a": "always in this thread",
     "n": "no",
-    "s": "stop, and say why",
+    "s": "stop and say why",
 }
 
 
@@ -36,6 +36,8 @@ class PendingQuestion:
     request: ApprovalRequest
     answered: anyio.Event
     reply: ApprovalReply | None = None
+    pressed: str | None = None
+    """The key that answered it."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -68,7 +70,8 @@ class PendingQuestion:
             case CommandApprovalRequest():
                 lines = [f"Run `{request.command}` in {request.cwd}?"]
             case PatchApprovalRequest():
-                lines = [f"Apply this patch to {len(request.changes)} files?"]
+                files = len(request.changes)
+                lines = [f"Apply this patch to {files} file{'s' if files != 1 else ''}?"]
             case PermissionsApprovalRequest():
                 lines = ["Give this turn more rights?", request.params.permissions.to_json().decode()]
             case UserQuestionsRequest():
@@ -99,6 +102,7 @@ class PendingQuestion:
                 self.reply = request.cancel()
             case _:
                 self.reply = request.decline()
+        self.pressed = key
         self.answered.set()
         return True
 

@@ -5,17 +5,25 @@ A question of the server takes the next line; at the end of the input it is decl
 
 from __future__ import annotations
 
+import sys
 from typing import TextIO
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
+from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.entered_lines import EnteredLines
 from app_server.chat.slash_commands import Leave
 
 LOOKS_EVERY = 0.02
 """Seconds between two looks for a question while a turn runs."""
+
+
+async def in_plain_lines(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+    """The frontend for stdin and stdout (`chat_session.Frontend`)."""
+    await plain_chat(chat, sys.stdin)
 
 
 async def plain_chat(chat: ChatConversation, stdin: TextIO) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from app_server.chat.conversation import ChatConversation
+from app_server.chat.thread_choices import title_of
 from app_server.client.failures import AppServerError
+from app_server.client.options import ListOptions
 from protocol.records import dataclass
 from protocol.v2.policy import (
     DangerFullAccessSandboxPolicy,
@@ -17,7 +19,13 @@ from protocol.v2.policy import (
 from protocol.v2.thread import Thread
 
 LISTED: Final = 20
-"""Threads that `/resume` lists at once."""
+"""Threads that `/resume` lists at once where there is no terminal."""
+
+OFFERED: Final = 200
+"""Threads among which a picker chooses: the newest ones."""
+
+ThreadChooser = Callable[[Sequence[Thread]], Awaitable[Thread | None]]
+"""Lets the user choose; None: nothing was chosen."""
 
 APPROVALS: Final = ("untrusted", "on-request", "never")
 SANDBOXES: Final[Mapping[str, SandboxPolicy]] = {
@@ -39,8 +47,9 @@ class SlashCommand:
 
 
 class SlashCommands:
-    def __init__(self, chat: ChatConversation) -> None:
-        self._chat = chat
+    def __init__(self, chat: ChatConversation, choose: ThreadChooser | None) -> None:
+        """Without `choose`, threads are listed with numbers."""
+        self._chat, self._choose = chat, choose
         self._listed: list[Thread] = []
         """What `/resume` listed last, for numbers."""
 
@@ -85,7 +94,7 @@ class SlashCommands:
             self._say(f"{self._chat.sandbox}; expected one of {', '.join(SANDBOXES)}")
             return
         self._chat.settings["sandbox_policy"] = policy
-        self._chat.sandbox = policy.type
+        self._chat.sandbox = argument
         self._say(f"from the next turn on: {argument}")
 
     # --- turns
@@ -135,24 +144,37 @@ class SlashCommands:
         self._say("a new thread", "dim")
 
     async def resume(self, argument: str) -> None:
-        """Without an argument, or with a text to search for: a list; with a number of it or an id: that thread."""
+        """Without an argument, or with a text: a choice among threads; with an id, or a listed number: that thread."""
         if argument.isdecimal() and 1 <= int(argument) <= len(self._listed):
             await self._chat.resume(self._listed[int(argument) - 1].id)
             return
         if argument.count("-") == 4 and " " not in argument:
             await self._chat.resume(argument)
             return
-        self._listed = []
-        search = {"search": argument} if argument else {}
-        async for thread in self._chat.server.threads(page_size=LISTED, **search):  # type: ignore[arg-type]
-            self._listed.append(thread)
-            if len(self._listed) == LISTED:
+        found = await self._stored(argument, LISTED if self._choose is None else OFFERED)
+        if not found:
+            self._say(f"no stored thread contains {argument!r}" if argument else "no stored thread", "dim")
+        elif self._choose is None:
+            self._list(found)
+        elif (chosen := await self._choose(found)) is not None:
+            await self._chat.resume(chosen.id)
+
+    async def _stored(self, text: str, most: int) -> list[Thread]:
+        options = ListOptions(page_size=most, sort_key="updated_at")
+        if text:
+            options["search"] = text
+        found: list[Thread] = []
+        async for thread in self._chat.server.threads(**options):
+            found.append(thread)
+            if len(found) == most:
                 break
-        for number, thread in enumerate(self._listed, 1):
-            self._say(
-                f"{number:>3}  {thread.name or thread.preview or '(nothing said)'}  ({thread.cwd})"[:200]
-            )
-        self._say("/resume NUMBER opens one" if self._listed else "no stored thread", "dim")
+        return found
+
+    def _list(self, threads: list[Thread]) -> None:
+        self._listed = threads
+        for number, thread in enumerate(threads, 1):
+            self._say(f"{number:>3}  {title_of(thread)}  ({thread.cwd})"[:200])
+        self._say("/resume NUMBER opens one", "dim")
 
     async def fork(self, argument: str) -> None:
         await self._chat.fork()
@@ -201,7 +223,7 @@ COMMANDS: Final[Mapping[str, SlashCommand]] = {
     "diff": SlashCommand("what the last turn changed", SlashCommands.diff),
     "status": SlashCommand("the thread and its settings", SlashCommands.status),
     "new": SlashCommand("begin a new thread", SlashCommands.new),
-    "resume": SlashCommand("find a stored thread, or open one", SlashCommands.resume, "[TEXT|NUMBER|ID]"),
+    "resume": SlashCommand("choose a stored thread, or open one", SlashCommands.resume, "[TEXT|NUMBER|ID]"),
     "fork": SlashCommand("go on in a copy of the thread", SlashCommands.fork),
     "name": SlashCommand("name the thread", SlashCommands.name, "NAME"),
     "mcp": SlashCommand("MCP servers and their tools", SlashCommands.mcp),

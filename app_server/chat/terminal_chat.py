@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import ObjectReceiveStream, TaskGroup
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.patch_stdout import StdoutProxy
 
+from app_server.chat.cell_text import cut_to
+from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.entered_lines import EnteredLines
 from app_server.chat.open_questions import KEYS
+from app_server.chat.raw_input import RawInput
 from app_server.chat.slash_commands import COMMANDS, Leave
+from app_server.chat.thread_picker import thread_picker
 from app_server.client.failures import AppServerError
+from protocol.v2.thread import Thread
+
+STREAMED_ROWS: Final = 8
+"""Of a message that streams so many rows are shown before its next block is whole."""
+
+OTHER_ROWS: Final = 3
+"""Lines below them."""
+
+REDRAWS_EVERY: Final = 0.05
+"""Seconds between two redraws at least."""
 
 TWICE_WITHIN: Final = 2.0
 """Seconds between the two Ctrl-C that leave."""
@@ -62,11 +80,30 @@ class ChatCompleter(Completer):
             yield Completion(file["path"], -len(word[0]))
 
 
+async def in_terminal(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+    """The frontend for stdin and stdout (`chat_session.Frontend`)."""
+    await TerminalChat(chat, group, setup.home, RawInput(sys.stdin), time.monotonic).run()
+
+
 class TerminalChat:
-    def __init__(self, chat: ChatConversation, group: TaskGroup, home: Path | None) -> None:
-        self._chat, self._group = chat, group
-        self._lines = EnteredLines(chat)
-        self._interrupted_at = 0.0
+    def __init__(
+        self,
+        chat: ChatConversation,
+        group: TaskGroup,
+        home: Path | None,
+        keys: RawInput,
+        clock: Callable[[], float],
+    ) -> None:
+        self._chat, self._group, self._keys, self._clock = chat, group, keys, clock
+        self._lines = EnteredLines(chat, self._choose)
+        self._interrupted_at = -TWICE_WITHIN
+        self._left = False
+        self._picker: Application[Thread | None] | None = None
+        """Takes the place of the prompt."""
+        self._picked: Thread | None = None
+        self._picker_ended = anyio.Event()
+        self._draft: str | None = None
+        """What was typed when the picker took the place of the prompt."""
         self._session: PromptSession[str] = PromptSession(
             self._prompt,
             completer=ChatCompleter(chat),
@@ -76,37 +113,82 @@ class TerminalChat:
             bottom_toolbar=self._toolbar,
             refresh_interval=0.5,
             enable_history_search=True,
+            input=keys,
         )
+        self._session.app.min_redraw_interval = REDRAWS_EVERY
+        chat.changed = self._session.app.invalidate
 
     async def run(self) -> None:
         """Until the user leaves. Lines are worked on beside the prompt, so that keys are always taken."""
         send, receive = anyio.create_memory_object_stream[str](MOST_LINES)
         self._group.start_soon(self._enter_all, receive, name="lines")
-        with patch_stdout(raw=True), send:
+        above = StdoutProxy(raw=True, sleep_between_writes=REDRAWS_EVERY)
+        with self._keys.raw_mode(), above, redirect_stdout(above), redirect_stderr(above), send:
             while True:
                 try:
-                    await send.send(await self._session.prompt_async())
+                    line = await self._next_line()
                 except (EOFError, KeyboardInterrupt):
                     return
+                if line is not None:
+                    await send.send(line)
+
+    async def _next_line(self) -> str | None:
+        """A line that was entered; None after the picker has been shown. Raises EOFError if the user leaves."""
+        if self._left:
+            raise EOFError
+        if self._picker is not None:
+            self._picked, self._picker = await self._picker.run_async(), None
+            self._picker_ended.set()
+            return None
+        draft, self._draft = self._draft, None
+        return self._entered(await self._session.prompt_async(default=draft or ""))
+
+    def _entered(self, line: str) -> str | None:
+        """The line; None if the picker takes the place of the prompt."""
+        self._session.app.erase_when_done = False
+        return line if self._draft is None else None
+
+    async def _choose(self, threads: Sequence[Thread]) -> Thread | None:
+        """Show the picker in the place of the prompt; what was typed there is kept."""
+        self._picker, self._picker_ended = thread_picker(threads, self._keys), anyio.Event()
+        prompt = self._session.app
+        if prompt.is_running and not prompt.is_done:
+            self._draft, prompt.erase_when_done = self._session.default_buffer.text, True
+            prompt.exit(result="")
+        await self._picker_ended.wait()
+        return self._picked
 
     async def _enter_all(self, lines: ObjectReceiveStream[str]) -> None:
         async for line in lines:
             try:
                 await self._lines.enter(line)
             except Leave:
-                self._session.app.exit(exception=EOFError)
+                self._leave()
                 return
 
-    def _prompt(self) -> str:
+    def _leave(self) -> None:
+        self._left = True
+        prompt = self._session.app
+        if prompt.is_running and not prompt.is_done:
+            prompt.exit(exception=EOFError)
+
+    def _prompt(self) -> StyleAndTextTuples:
+        """What may be typed, below the part of a message that streams and is not a whole block yet."""
         question = self._chat.questions.current
-        if question is None:
-            return "… " if self._chat.running else "> "
-        return f"{question.hint} ? "
+        mark = f"{question.hint} ? " if question is not None else "… " if self._chat.running else "> "
+        size = self._session.app.output.get_size()
+        streaming = self._chat.view.unfinished(
+            size.columns, max(1, min(STREAMED_ROWS, size.rows - OTHER_ROWS))
+        )
+        if not streaming or self._session.app.is_done:
+            return [("", mark)]
+        return [("fg:ansibrightblack", streaming), ("", f"\n{mark}")]
 
     def _toolbar(self) -> str:
         chat = self._chat
-        working = f"working {chat.elapsed:.0f} s (Ctrl-C interrupts) · " if chat.running else ""
-        return f" {working}{chat.model} · {chat.approval_policy} · {chat.sandbox} · {chat.tokens} tokens"
+        working = [f"working {chat.elapsed:.0f} s (Ctrl-C interrupts)"] if chat.running else []
+        parts = [*working, f"{chat.tokens} tokens", chat.model, chat.approval_policy, chat.sandbox]
+        return cut_to(f" {' · '.join(parts)}", self._session.app.output.get_size().columns)
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
@@ -125,10 +207,11 @@ class TerminalChat:
                     question.press(key)
 
         @bindings.add("c-c")
+        @bindings.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
-            now = time.monotonic()
+            now = self._clock()
             if now - self._interrupted_at < TWICE_WITHIN:
-                event.app.exit(exception=EOFError)
+                self._leave()
                 return
             self._interrupted_at = now
             event.current_buffer.reset()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import anyio
 
@@ -23,9 +24,12 @@ def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-async def cancel_on_signal(scope: anyio.CancelScope) -> None:
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def cancel_on_signal(scope: anyio.CancelScope, numbers: Sequence[signal.Signals] = ENDING) -> None:
     """Wait for a signal to end, and end what runs in the scope in good order."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    with anyio.open_signal_receiver(*numbers) as signals:
         async for _ in signals:
             scope.cancel()
             return
@@ -34,3 +38,11 @@ async def cancel_on_signal(scope: anyio.CancelScope) -> None:
 def printable(text: str) -> str:
     """Without control characters, by which a model or a command could drive the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text.replace("\r\n", "\n"))
+
+
+def single_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """What is in the group, without the groups in it."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += single_errors(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

@@ -7,9 +7,11 @@ question is declined. The exit status is 0 only if the turn completed, and its m
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -20,6 +22,8 @@ from app_server.client.command_line import cancel_on_signal
 from app_server.client.failures import AppServerError
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_progress import TurnResult
+from app_server.demo.demo_model import demo_surroundings
+from app_server.demo.workspace import DemoSetupError
 from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 
@@ -29,6 +33,8 @@ INTERRUPTED = 130
 
 
 Connect = Callable[[ExecOptions], AbstractAsyncContextManager[AppServer]]
+Turn = Callable[[ExecOptions, TurnReport, TextIO], Awaitable[int]]
+"""A whole turn; gives the exit status."""
 
 
 def run_exec(args: argparse.Namespace) -> int:
@@ -38,28 +44,52 @@ def run_exec(args: argparse.Namespace) -> int:
         print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
     report: TurnReport = JsonReport(sys.stdout) if options.json else TextReport(sys.stdout, sys.stderr)
-    return anyio.run(_until_signal, options, report, sys.stderr)
+    turn = _demonstrated if args.demo else told_status
+    return anyio.run(_until_signal, turn, options, report)
 
 
-async def _until_signal(options: ExecOptions, report: TurnReport, stderr: TextIO) -> int:
+async def _until_signal(turn: Turn, options: ExecOptions, report: TurnReport) -> int:
     status = INTERRUPTED
     async with anyio.create_task_group() as group:
         group.start_soon(cancel_on_signal, group.cancel_scope)
-        try:
-            status = await run_turn(options, report)
-        except AppServerError as error:
-            print(f"app-server exec: {error}", file=stderr)
-            status = FAILED
+        status = await turn(options, report, sys.stderr)
         group.cancel_scope.cancel()
     return status
 
 
-async def run_turn(
-    options: ExecOptions,
-    report: TurnReport,
-    connect: Connect = lambda options: AppServer.spawn(options.command, cwd=options.cwd),
+async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO) -> int:
+    """`told_status` with a scripted model, in a temporary folder."""
+    try:
+        async with demo_surroundings(os.environ) as workspace:
+
+            def connect(options: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
+                return AppServer.spawn(
+                    options.command, environment=workspace.environment, cwd=workspace.repository
+                )
+
+            return await told_status(replace(options, cwd=workspace.repository), report, stderr, connect)
+    except DemoSetupError as error:
+        print(f"app-server exec: {error}", file=stderr)
+        return FAILED
+
+
+def _spawned(options: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
+    return AppServer.spawn(options.command, cwd=options.cwd)
+
+
+async def told_status(
+    options: ExecOptions, report: TurnReport, stderr: TextIO, connect: Connect = _spawned
 ) -> int:
-    """The exit status of a whole turn. Raises AppServerError."""
+    """The exit status of a whole turn. Why there was none is told on stderr."""
+    try:
+        return await _run_turn(options, report, connect)
+    except AppServerError as error:
+        print(f"app-server exec: {error}", file=stderr)
+        return FAILED
+
+
+async def _run_turn(options: ExecOptions, report: TurnReport, connect: Connect) -> int:
+    """Raises AppServerError."""
     async with connect(options) as server:
         thread = await _thread(server, options)
         report.opened(thread.opened)

@@ -1,10 +1,22 @@
-"""The overrides of the command line as a layer of the configuration."""
+"""The settings of the process and of a request, under the overrides of the command line. Fast to import."""
 
 from __future__ import annotations
 
-from app_server.core.config.types import CliOverrides
+from app_server.core.config.load import load_config
+from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.startup.launch import Launch
 from protocol.policy import AskForApproval
+
+
+def settings_of_request(launch: Launch, request: RequestOverrides) -> Config:
+    """As the full server loads them. Raises ConfigError."""
+    return load_config(
+        launch.home,
+        cwd=launch.cwd,
+        cli=cli_overrides(launch),
+        request=request,
+        env=launch.environment,
+    )
 
 
 def cli_overrides(launch: Launch) -> CliOverrides:

@@ -47,8 +47,7 @@ def serve_stdio(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: os._exit(0))
     server = Lazy(lambda: _full_server(acp=launch.acp))
     respond = _acp_responder(launch) if launch.acp else initialize_responder(launch.environment, launch.home)
-    responders = None if launch.acp else Lazy(lambda: _early_responders(launch))
-    handover = early_handshake(0, write_fd, respond, server, responders)
+    handover = early_handshake(0, write_fd, respond, server, Lazy(lambda: _early_responders(launch)))
     if handover is not None:
         server.get()(write_fd, launch, handover)
     # A normal exit would wait for threads that are blocked on a disk or a name server.

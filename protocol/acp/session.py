@@ -6,7 +6,7 @@ from pydantic import Discriminator, StrictBool, StrictStr, Tag
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel, omit_none, tag_of
-from protocol.fields import PathText
+from protocol.paths import PathText
 
 
 class NameAndValue(WireModel):

@@ -6,8 +6,9 @@ from pydantic import ConfigDict, model_validator
 
 from protocol.base import EngineModel, Json, WireModel
 from protocol.events.msg import EventMsgs
-from protocol.fields import CleanText, Count, Flag, KnownId, PathText, UuidText
+from protocol.fields import CleanText, Count, Flag, KnownId, UuidText
 from protocol.ids import ConversationId
+from protocol.paths import PathText
 from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
 from protocol.responses import ResponseItem
 from protocol.rollout import SessionSource

@@ -3,8 +3,9 @@
 from typing import NewType
 
 from protocol.base import EngineModel, WireModel
-from protocol.fields import Count, PathText
-from protocol.policy import SandboxPolicy
+from protocol.fields import Count
+from protocol.paths import PathText
+from protocol.policy_fields import SandboxPolicy
 
 GitSha = NewType("GitSha", str)
 

@@ -7,9 +7,11 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, WireModel
 from protocol.events.turn import TurnAbortReason
-from protocol.fields import CleanText, KnownId, PathText
+from protocol.fields import CleanText, KnownId
 from protocol.ops import Op
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxPolicy
+from protocol.paths import PathText
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary
+from protocol.policy_fields import SandboxPolicy
 
 
 class TextData(EngineModel):

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from protocol.base import Json, WireModel
-from protocol.fields import Count, Flag, PathText
+from protocol.fields import Count, Flag
+from protocol.paths import PathText
 from protocol.v2.fields import Integer, Small, experimental
 from protocol.v2.policy import SandboxPolicy
 

@@ -10,7 +10,8 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, WireModel
-from protocol.fields import Flag, PathText
+from protocol.fields import Flag
+from protocol.paths import PathText
 from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.policy import ApprovalsReviewer, AskForApproval

@@ -10,7 +10,8 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
-from protocol.fields import Count, Flag, PathText
+from protocol.fields import Count, Flag
+from protocol.paths import PathText
 from protocol.v2.fields import AbsolutePathBuf
 
 Nothing = TypeAliasType("Nothing", tuple[()])

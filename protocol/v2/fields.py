@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictInt
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, is_none
-from protocol.fields import PathText
+from protocol.paths import PathText
 
 AbsolutePathBuf = TypeAliasType("AbsolutePathBuf", str)
 """An absolute path that the server sends."""

@@ -7,7 +7,8 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
-from protocol.fields import CleanText, Count, PathText
+from protocol.fields import CleanText, Count
+from protocol.paths import PathText
 
 
 class ImageDetail(StrEnum):

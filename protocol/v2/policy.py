@@ -12,7 +12,8 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, WireModel
-from protocol.fields import Count, Flag, PathText
+from protocol.fields import Count, Flag
+from protocol.paths import PathText
 from protocol.policy import kebab, snake
 
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from protocol.base import EngineModel, WireModel
-from protocol.fields import PathText
+from protocol.paths import PathText
 
 
 class FuzzyFileSearchParams(WireModel):

@@ -3,7 +3,8 @@
 from enum import StrEnum
 
 from protocol.base import EngineModel, WireModel
-from protocol.fields import CleanText, PathText
+from protocol.fields import CleanText
+from protocol.paths import PathText
 from protocol.policy import ReasoningSummary
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.policy import ActivePermissionProfile, ApprovalsReviewer, AskForApproval, SandboxPolicy

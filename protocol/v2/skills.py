@@ -3,7 +3,8 @@
 from enum import StrEnum
 
 from protocol.base import WireModel, omit_none
-from protocol.fields import Flag, PathText
+from protocol.fields import Flag
+from protocol.paths import PathText
 from protocol.v2.fields import AbsolutePath, AbsolutePathBuf, LegacyAppPathString
 
 

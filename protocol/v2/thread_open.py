@@ -7,7 +7,8 @@ from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
-from protocol.fields import CleanText, Count, Flag, PathText
+from protocol.fields import CleanText, Count, Flag
+from protocol.paths import PathText
 from protocol.policy import SandboxMode
 from protocol.v2.fields import (
     AbsolutePath,

@@ -5,7 +5,8 @@ from enum import StrEnum
 from pydantic import ConfigDict
 
 from protocol.base import Json, WireModel, requires
-from protocol.fields import CleanText, PathText
+from protocol.fields import CleanText
+from protocol.paths import PathText
 from protocol.policy import ReasoningSummary
 from protocol.v2.errors import TurnError
 from protocol.v2.fields import AbsolutePath, ReasoningEffort, experimental

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-import anyio.to_thread
 import pytest
 
+from tests.support.chat_worlds import PlayChat, chats_in
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, runs, says, word
 from tests.support.terminal import Terminal
-from tests.support.world import SCRIPT, MakeWorld, World, worlds_in
 
 pytestmark = pytest.mark.anyio
 
-T = TypeVar("T")
-CTRL_C = "\x03"
+CTRL_C, CTRL_D, ESCAPE, UP, DOWN = "\x03", "\x04", "\x1b", "\x1b[A", "\x1b[B"
+IDLE = "\n>\n"
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+by the chat\n*** End Patch"
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
+
+
+def wait_for_answer(t: Terminal, text: str) -> str:
+    """The text, and the end of its turn."""
+    t.wait_for(text)
+    return t.wait_for(IDLE)
 
 
 @pytest.fixture
@@ -26,137 +30,151 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> MakeWorld:
-    return worlds_in(tmp_path)
+def chat(tmp_path: Path) -> PlayChat:
+    return chats_in(tmp_path)
 
 
-def terminal(w: World, *arguments: str, columns: int = 90) -> Terminal:
-    command = (SCRIPT, "chat", "-a", "untrusted", *arguments)
-    return Terminal(command, environment=w.environment, cwd=w.workspace, columns=columns)
+async def test_a_message_a_command_that_is_allowed_and_a_patch_that_is_not(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("hello")
+        wait_for_answer(t, "Some words.")
+        t.say("go on")
+        t.wait_for("[y] yes")
+        t.press("y")
+        t.wait_for("8 lines more")
+        t.wait_for("Apply this patch to 1 file?")
+        t.wait_for("+by the chat")
+        t.press("n")
+        assert "the patch was declined" in wait_for_answer(t, "All done.")
+        t.say("/quit")
 
-
-async def played(play: Callable[[], T]) -> T:
-    """In a thread, while the model is served here."""
-    return await anyio.to_thread.run_sync(play)
-
-
-async def test_a_message_a_command_that_is_allowed_and_a_patch_that_is_not(world: MakeWorld) -> None:
-    replies = (
+    w = await chat(
+        play,
         reply(says("# Title\n\nSome *words*.")),
         reply(runs("sh", "-c", "seq 20 > out.txt; seq 20")),
         reply(patches(PATCH, "c2")),
         reply(says("All done.")),
     )
-    async with world(*replies, initialize=False) as w:
-
-        def play() -> str:
-            with terminal(w) as t:
-                t.wait_for("0 tokens")
-                t.say("hello")
-                t.wait_for("Some words.")
-                t.say("go on")
-                t.wait_for("[y] yes")
-                t.press("y")
-                t.wait_for("8 lines more")
-                t.wait_for("Apply this patch to 1 files?")
-                t.wait_for("+by the chat")
-                t.press("n")
-                shown = t.wait_for("All done.")
-                t.say("/quit")
-                assert t.wait_for_end() == 0
-                return shown
-
-        shown = await played(play)
-        assert "the patch was declined" in shown
-        assert (w.workspace / "out.txt").exists()
-        assert not (w.workspace / "made.txt").exists()
+    assert (w.workspace / "out.txt").exists()
+    assert not (w.workspace / "made.txt").exists()
 
 
-async def test_typing_joins_the_turn_and_ctrl_c_interrupts_it(world: MakeWorld) -> None:
-    hold = Hold()
-    slow = reply(begins_to_say(), word("thinking"), hold, says("late"))
-    async with world(slow, initialize=False) as w:
+async def test_typing_joins_the_turn_and_ctrl_c_interrupts_it(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("take your time")
+        t.wait_for("working")
+        t.say("and hurry")
+        t.wait_for("… and hurry")
+        t.press(CTRL_C)
+        wait_for_answer(t, "interrupted")
+        t.press(CTRL_C + CTRL_C)
 
-        def play() -> None:
-            with terminal(w) as t:
-                t.wait_for("0 tokens")
-                t.say("take your time")
-                t.wait_for("working")
-                t.say("and hurry")
-                t.wait_for("… and hurry")
-                t.press(CTRL_C)
-                t.wait_for("interrupted")
-                t.press(CTRL_C + CTRL_C)
-                assert t.wait_for_end() == 0
-
-        await played(play)
+    await chat(play, reply(begins_to_say(), word("thinking"), Hold(), says("late")))
 
 
-async def test_a_thread_is_found_and_gone_on_with_in_a_narrow_terminal(world: MakeWorld) -> None:
-    wide = "日本語 und ümlaute 🙂"
-    async with world(reply(says(wide)), reply(says("again")), initialize=False) as w:
+async def test_a_denied_command_ends_the_turn_with_a_reason(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("touch it")
+        t.wait_for("[s] stop")
+        t.press("s")
+        t.wait_for("interrupted")
+        t.say("because I said so")
+        wait_for_answer(t, "I see.")
+        t.press(CTRL_D)
 
-        def play() -> None:
-            with terminal(w, columns=40) as t:
-                t.wait_for(">")
-                t.say("say something wide")
-                t.wait_for("ümlaute")
-                t.say("/new")
-                t.wait_for("a new thread")
-                t.say("/resume wide")
-                t.wait_for("say something wide", 2)
-                t.say("/resume 1")
-                t.wait_for("ümlaute", 2)
-                t.resize(100, 20)
-                t.say("more")
-                t.wait_for("again")
-                t.press("\x04")
-                assert t.wait_for_end() == 0
-
-        await played(play)
-        assert len(w.rollouts()) == 2
+    w = await chat(play, reply(runs("touch", "no.txt")), reply(says("I see.")))
+    assert not (w.workspace / "no.txt").exists()
+    assert "because I said so" in w.model_saw()
 
 
-async def test_slash_commands_say_what_there_is(world: MakeWorld) -> None:
-    async with world(initialize=False) as w:
+async def test_a_thread_is_picked_by_keys_and_by_typing_in_a_narrow_terminal(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("scripted")
+        for text, answer in (("日本語で長い長い長い長い長い長い話", "ümlaute 🙂"), ("tell me", "a fable")):
+            t.say(text)
+            wait_for_answer(t, answer)
+            t.say("/new")
+            t.wait_for("a new thread", 1 + (answer == "a fable"))
+        t.say("/resume")
+        assert "  日本語で長い長い長い長い長い長…" in t.wait_for("→ tell me")
+        t.press(DOWN)
+        assert "  tell me" in t.wait_for("→ 日本語で長い")
+        t.press(DOWN + UP)
+        t.wait_for("→ tell me")
+        t.press("nothing")
+        t.wait_for("no thread contains this")
+        t.press("\r" + ESCAPE)
+        t.wait_until_gone("resume:")
+        t.say("/resume")
+        t.wait_for("→ tell me")
+        t.press("本語")
+        t.wait_for("→ 日本語で長い")
+        t.press("\r")
+        t.wait_for("ümlaute", 2)
+        t.say("go on")
+        wait_for_answer(t, "it goes on")
+        t.press(CTRL_C + CTRL_C)
 
-        def play() -> None:
-            with terminal(w) as t:
-                t.wait_for("0 tokens")
-                for line, answer in (
-                    ("/status", "stored in"),
-                    ("/nothing", "unknown command /nothing"),
-                    ("/approvals never", "from the next turn on: never"),
-                    ("/sandbox read-only", "from the next turn on: read-only"),
-                    ("/mcp", "no MCP server is configured"),
-                    ("/diff", "changed no files"),
-                    ("!echo from the user", "from the user"),
-                ):
-                    t.say(line)
-                    t.wait_for(answer)
-                t.wait_for("never · readOnly")
-                t.say("/quit")
-                assert t.wait_for_end() == 0
-
-        await played(play)
+    w = await chat(play, *(reply(says(text)) for text in ("ümlaute 🙂", "a fable", "it goes on")), columns=34)
+    assert w.model.requests[-1].texts()[-2:] == ["日本語で長い長い長い長い長い長い話", "go on"]
 
 
-async def test_a_denied_command_ends_the_turn_with_a_reason(world: MakeWorld) -> None:
-    replies = (reply(runs("touch", "no.txt")), reply(says("I see.")))
-    async with world(*replies, initialize=False) as w:
+async def test_what_was_typed_stays_when_the_picker_has_taken_its_place(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("/resume")
+        t.wait_for("no stored thread")
+        t.say("first")
+        wait_for_answer(t, "One.")
+        t.press("/resume first\rhalf a ")
+        t.wait_for("resume:")
+        t.press(ESCAPE)
+        t.wait_for("> half a")
+        t.press("line\r")
+        wait_for_answer(t, "Two.")
+        t.press(CTRL_D)
 
-        def play() -> None:
-            with terminal(w) as t:
-                t.wait_for("0 tokens")
-                t.say("touch it")
-                t.wait_for("[s] stop")
-                t.press("s")
-                t.wait_for("interrupted")
-                t.say("because I said so")
-                t.wait_for("I see.")
-                t.say("/quit")
-                assert t.wait_for_end() == 0
+    w = await chat(play, reply(says("One.")), reply(says("Two.")))
+    assert "half a line" in w.model_saw()
 
-        await played(play)
-        assert not (w.workspace / "no.txt").exists()
-        assert "because I said so" in "\n".join(w.model_saw())
+
+async def test_a_picture_whose_path_is_pasted_goes_along(chat: PlayChat, tmp_path: Path) -> None:
+    picture = tmp_path / "my shot.PNG"
+    picture.write_bytes(PNG)
+
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        pasted = str(picture).replace(" ", "\\ ")
+        t.press(f"\x1b[200~look at '{tmp_path}/none.png' and {pasted}\x1b[201~")
+        t.press("\r")
+        wait_for_answer(t, "A picture.")
+        t.press(CTRL_D)
+
+    w = await chat(play, reply(says("A picture.")))
+    said = w.model.requests[0].input[-1]["content"]
+    assert [part["type"] for part in said if part["type"] == "input_image"] == ["input_image"]
+    assert "data:image/png;base64,iVBORw0KGgo" in str(said)
+    assert "none.png" in str(said)
+
+
+async def test_slash_commands_say_what_there_is(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        for line, answer in (
+            ("/status", "stored in"),
+            ("/nothing", "unknown command /nothing"),
+            ("/approvals never", "from the next turn on: never"),
+            ("/sandbox read-only", "from the next turn on: read-only"),
+            ("/mcp", "no MCP server is configured"),
+            ("/diff", "changed no files"),
+            ("!echo from $((1 + 1)) users", "from 2 users"),
+        ):
+            t.say(line)
+            wait_for_answer(t, answer)
+        t.wait_for("never · read-only")
+        t.say("/quit")
+
+    await chat(play)

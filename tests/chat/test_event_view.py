@@ -13,11 +13,13 @@ from protocol.base import Json
 pytest.importorskip("rich")
 
 
-def shown(*events: ServerEvent) -> str:
+def shown(*events: ServerEvent, terminal: bool = True) -> str:
     from rich.console import Console  # noqa: PLC0415  an extra
 
     text = io.StringIO()
-    view = EventView(Console(file=text, width=60, highlight=False))
+    view = EventView(
+        Console(file=text, width=60, highlight=False, force_terminal=terminal, color_system=None)
+    )
     for event in events:
         view.show(event)
     return text.getvalue()
@@ -52,6 +54,17 @@ def test_a_streamed_message_is_shown_once() -> None:
 
 def test_a_message_without_deltas_is_shown_whole() -> None:
     assert "**" not in shown(completed(type="agentMessage", text="**bold**"))
+
+
+def test_where_there_is_no_terminal_text_stays_as_it_is() -> None:
+    words = "**bold** " * 20
+    patch = [{"path": "new.txt", "kind": {"type": "add"}, "diff": "x" * 200}]
+    text = shown(
+        completed(type="agentMessage", text=words),
+        completed(type="fileChange", changes=patch, status="completed"),
+        terminal=False,
+    )
+    assert text.splitlines() == [words, "", "add new.txt", "+" + "x" * 200]
 
 
 def test_long_output_is_folded_and_a_failure_is_said() -> None:

@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.library import WAYS, MakeLibraryWorld, Way, library_worlds
+from tests.support.library import (
+    WAYS,
+    MakeLibraryWorld,
+    SharedServer,
+    Way,
+    library_worlds,
+    shared_server,
+)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -19,6 +27,14 @@ def way(request: pytest.FixtureRequest) -> Way:
     return chosen
 
 
+@pytest.fixture(scope="session")
+async def shared_process(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServer]:
+    """A server in a process of its own, for all tests that leave it as it was."""
+    async with shared_server(tmp_path_factory.mktemp("shared")) as shared:
+        yield shared
+
+
 @pytest.fixture
-def library(tmp_path: Path, way: Way) -> MakeLibraryWorld:
-    return library_worlds(tmp_path, way)
+def library(tmp_path: Path, way: Way, request: pytest.FixtureRequest) -> MakeLibraryWorld:
+    shared = request.getfixturevalue("shared_process") if way == "subprocess" else None
+    return library_worlds(tmp_path, way, shared)

@@ -109,8 +109,8 @@ async def test_a_failing_handler_declines_and_its_error_reaches_the_caller(libra
         raise ZeroDivisionError("a bug")
 
     replies = reply(runs("touch", "made")), reply(says("ok")), reply(says("later"))
-    async with library(*replies, config=ASKS, on_approval=decide) as w:
-        thread = await w.server.start_thread()
+    async with library(*replies, config=ASKS) as w:
+        thread = await w.server.start_thread(on_approval=decide)
         with pytest.raises(HandlerFailed, match="a bug") as failed:
             await thread.run("go")
         assert isinstance(failed.value.__cause__, ZeroDivisionError)

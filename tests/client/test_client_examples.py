@@ -1,19 +1,23 @@
-"""The programs of examples/, as a user runs them, against the scripted model."""
+"""The programs of examples/ against the scripted model."""
 
 from __future__ import annotations
 
 import ast
+import io
 import json
-import subprocess
+import runpy
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import anyio
+import anyio.to_thread
 import pytest
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from tests.support.library import serving_model
+from tests.support.library import connector_to, make_folders, serving_model, spawn_in_process
 from tests.support.scripted_model import (
     Hold,
     Reply,
@@ -27,7 +31,7 @@ from tests.support.scripted_model import (
     word,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.anyio
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATIENCE = 240.0
@@ -38,23 +42,50 @@ PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for folder in ("home", "workspace", "user"):
-        (tmp_path / folder).mkdir()
+    make_folders(tmp_path)
     return tmp_path
 
 
-async def run_example(
-    root: Path, name: str, *arguments: str, replies: tuple[Reply, ...], typed: str = ""
-) -> subprocess.CompletedProcess[bytes]:
-    async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
-        with anyio.fail_after(PATIENCE):
-            return await anyio.run_process(
-                [sys.executable, str(EXAMPLES / name), *arguments],
-                input=typed.encode(),
-                env=environment,
-                cwd=root / "workspace",
-                check=False,
-            )
+@dataclass(slots=True)
+class Ran:
+    status: int
+    stdout: str
+    stderr: str
+
+
+class RunExample(Protocol):
+    async def __call__(
+        self, name: str, *arguments: str, replies: tuple[Reply, ...], typed: str = ""
+    ) -> Ran: ...
+
+
+@pytest.fixture
+def run_example(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> RunExample:
+    """Runs a program and its server in this process; what the library does with processes is tested elsewhere."""
+
+    async def run(name: str, *arguments: str, replies: tuple[Reply, ...], typed: str = "") -> Ran:
+        monkeypatch.chdir(root / "workspace")
+        monkeypatch.setattr("sys.argv", [name, *arguments])
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
+            spawn_in_process(monkeypatch, connector_to("in_process", root, environment))
+            with anyio.fail_after(PATIENCE):
+                status = await anyio.to_thread.run_sync(status_of, EXAMPLES / name)
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run
+
+
+def status_of(program: Path) -> int:
+    """Its exit status, as the interpreter would have it."""
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
@@ -64,57 +95,63 @@ def test_an_example_is_short_and_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(text))
 
 
+@pytest.mark.process
 async def test_one_turn(root: Path) -> None:
-    replies = (
+    """As a user runs it: a program, and its server in a process of its own."""
+    replies = [
         reply(begins_to_say(), word("Let me "), word("look."), says("Let me look."), runs("echo", "hi")),
         reply(says("It says hi."), input=20, output=10),
-    )
-    done = await run_example(root, "one_turn.py", "What is here?", replies=replies)
+    ]
+    command = [sys.executable, str(EXAMPLES / "one_turn.py"), "What is here?"]
+    async with serving_model(ScriptedModel(replies), root, {}) as environment:
+        with anyio.fail_after(PATIENCE):
+            done = await anyio.run_process(command, env=environment, cwd=root / "workspace", check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().startswith("Let me look.\n[echo hi: exit code 0]")
     assert done.stderr == b"45 tokens\n"
 
 
-async def test_approvals(root: Path) -> None:
+async def test_approvals(root: Path, run_example: RunExample) -> None:
     replies = (
         reply(runs("touch", "yes")),
         reply(runs("touch", "no", call_id="c2")),
         reply(patches(PATCH, "c3")),
         reply(says("Done.")),
     )
-    done = await run_example(root, "approvals.py", "Go.", replies=replies, typed="y\nn\ny\n")
-    assert done.returncode == 0, done.stderr.decode()
-    shown = done.stdout.decode()
+    done = await run_example("approvals.py", "Go.", replies=replies, typed="y\nn\ny\n")
+    assert done.status == 0, done.stderr
+    shown = done.stdout
     assert "Run `touch yes` in" in shown
     assert "--- add " in shown
     assert shown.endswith("Done.\n")
     assert sorted(path.name for path in (root / "workspace").iterdir()) == ["new.txt", "yes"]
 
 
-async def test_a_batch_with_progress(root: Path) -> None:
+async def test_a_batch_with_progress(root: Path, run_example: RunExample) -> None:
     folders = [root / name for name in ("a", "b", "c")]
     for folder in folders:
         folder.mkdir()
     replies = (reply(says("Fine.")), reply(says("Fine.")), failure(400, {"error": {"message": "too much"}}))
-    done = await run_example(root, "batch.py", "Look.", *map(str, folders), replies=replies)
-    assert done.returncode == 1, done.stderr.decode()
-    lines = done.stdout.decode().splitlines()
+    done = await run_example("batch.py", "Look.", *map(str, folders), replies=replies)
+    assert done.status == 1, done.stderr
+    lines = done.stdout.splitlines()
     assert [line.split(" ")[0] for line in lines] == ["[1/3]", "[2/3]", "[3/3]"]
     assert {Path(line.split(" ")[1].rstrip(":")) for line in lines} == set(folders)
     assert sorted("FAILED" in line for line in lines) == [False, False, True]
 
 
-async def test_structured_output(root: Path) -> None:
+async def test_structured_output(run_example: RunExample) -> None:
     findings = [
         {"line": 7, "severity": "low", "summary": "unused"},
         {"line": 3, "severity": "high", "summary": "wrong"},
     ]
     answer = json.dumps({"findings": findings, "verdict": "Needs work."})
-    done = await run_example(root, "structured_output.py", "a.py", replies=(reply(says(answer)),))
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode() == "a.py:3: high: wrong\na.py:7: low: unused\nNeeds work.\n"
+    done = await run_example("structured_output.py", "a.py", replies=(reply(says(answer)),))
+    assert done.status == 0, done.stderr
+    assert done.stdout == "a.py:3: high: wrong\na.py:7: low: unused\nNeeds work.\n"
 
 
+@pytest.mark.process
 async def test_the_bot_answers_steers_and_stops(root: Path) -> None:
     hold, endless = Hold(), Hold()
     replies = [

@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from app_server.client import AppServer
-from tests.support.library import connector_to, serving_model
+from tests.support.library import connector_to, make_folders, serving_model, spawn_in_process
 from tests.support.scripted_model import ScriptedModel, begins_to_say, reply, says, word
 
 pytestmark = pytest.mark.anyio
@@ -36,8 +35,7 @@ def is_program(code: str) -> bool:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for folder in ("home", "workspace", "user"):
-        (tmp_path / folder).mkdir()
+    make_folders(tmp_path)
     return tmp_path
 
 
@@ -59,17 +57,14 @@ async def test_the_pieces_run_in_their_order(root: Path, capsys: pytest.CaptureF
     assert "True It only prints." in capsys.readouterr().out
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("code", [code for code, _ in BLOCKS if is_program(code)], ids=["async", "sync"])
-async def test_the_programs_run(root: Path, code: str) -> None:
+async def test_the_programs_run(
+    root: Path, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a server in this process; tests of the library and of its examples start others."""
+    monkeypatch.chdir(root / "workspace")
     async with serving_model(ScriptedModel([REPLY] * 2), root, {}) as environment:
+        spawn_in_process(monkeypatch, connector_to("in_process", root, environment))
         with anyio.fail_after(PATIENCE):
-            done = await anyio.run_process(
-                [sys.executable, "-c", code],
-                env=environment,
-                cwd=root / "workspace",
-                check=False,
-                stderr=subprocess.STDOUT,
-            )
-    assert done.returncode == 0, done.stdout.decode()
-    assert ANSWER in done.stdout.decode()
+            await anyio.to_thread.run_sync(exec, compile(code, GUIDE, "exec"), {"__name__": "__main__"})
+    assert ANSWER in capsys.readouterr().out

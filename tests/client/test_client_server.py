@@ -22,7 +22,7 @@ from app_server.client import (
 from app_server.client.subprocess_link import ProcessLink
 from protocol.v2.initialize import ClientInfo
 from protocol.v2.items import AgentMessageThreadItem
-from tests.support.library import MakeLibraryWorld, serving_model
+from tests.support.library import MakeLibraryWorld, connector_to, make_folders, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
 
 pytestmark = pytest.mark.anyio
@@ -30,18 +30,20 @@ pytestmark = pytest.mark.anyio
 
 async def test_threads_are_listed_by_pages_and_found_by_a_text(library: MakeLibraryWorld) -> None:
     async with library(*(reply(says("ok")) for _ in range(3))) as w:
+        here = w.root / "paged"
+        here.mkdir()
         made = []
         for name in ("red", "green", "blue"):
-            thread = await w.server.start_thread()
+            thread = await w.server.start_thread(cwd=here)
             await thread.run(f"Paint it {name}.")
             made.append(thread.id)
-        listed = [thread.id async for thread in w.server.threads(page_size=1, sort_direction="asc")]
+        listed = [thread.id async for thread in w.server.threads(cwd=here, page_size=1, sort_direction="asc")]
         assert listed == made
-        assert [thread.id async for thread in w.server.threads(search="green")] == [made[1]]
+        assert [thread.id async for thread in w.server.threads(cwd=here, search="green")] == [made[1]]
         assert [thread.id async for thread in w.server.threads(cwd=w.root / "elsewhere")] == []
         await thread.archive()
-        assert [each.id async for each in w.server.threads(sort_direction="asc")] == made[:2]
-        assert [each.id async for each in w.server.threads(archived=True)] == [thread.id]
+        assert [each.id async for each in w.server.threads(cwd=here, sort_direction="asc")] == made[:2]
+        assert [each.id async for each in w.server.threads(cwd=here, archived=True)] == [thread.id]
         with pytest.raises(RequestRefused):
             await thread.run("Too late.")
 
@@ -66,10 +68,10 @@ async def test_a_thread_is_shared_forked_and_compacted(library: MakeLibraryWorld
 
 
 async def test_a_thread_is_resumed_by_another_server(library: MakeLibraryWorld) -> None:
-    async with library(reply(says("I am Ada."))) as w:
+    async with library(reply(says("I am Ada.")), own=True) as w:
         id = (thread := await w.server.start_thread(developer_instructions="You are Ada.")).id
         await thread.run("Who are you?")
-    async with library(reply(says("Still Ada."))) as w:
+    async with library(reply(says("Still Ada.")), own=True) as w:
         thread = await w.server.resume_thread(id, turns=True)
         [turn] = thread.opened.thread.turns
         assert [item.text for item in turn.items if isinstance(item, AgentMessageThreadItem)] == ["I am Ada."]
@@ -80,15 +82,17 @@ async def test_a_thread_is_resumed_by_another_server(library: MakeLibraryWorld) 
 
 async def test_a_client_may_say_who_it_is(tmp_path: Path) -> None:
     bot = ClientInfo(name="bot", version="7")
-    async with in_home(tmp_path) as connector, AppServer.connect(connector, client=bot) as server:
-        assert server.info.user_agent.startswith("bot/")
-        assert [model.model for model in await server.models()]
+    make_folders(tmp_path)
+    async with serving_model(ScriptedModel([]), tmp_path, {}) as environment:
+        connector = connector_to("in_process", tmp_path, environment)
+        async with AppServer.connect(connector, client=bot) as server:
+            assert server.info.user_agent.startswith("bot/")
+            assert [model.model for model in await server.models()]
 
 
 @asynccontextmanager
 async def in_home(root: Path, *replies: Reply) -> AsyncIterator[KnownProcess]:
-    for folder in ("home", "workspace", "user"):
-        (root / folder).mkdir()
+    make_folders(root)
     async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
         yield KnownProcess(SubprocessConnector(environment=environment, cwd=root / "workspace"))
 

@@ -5,54 +5,76 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from anyio.from_thread import start_blocking_portal
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pydantic import BaseModel
 
 from app_server.client import ApprovalRequest, CommandApprovalRequest, RequestRefused, ServerEnded
 from app_server.client.sync import SyncAppServer
 from protocol.v2.item_events import AgentMessageDeltaNotification
 from protocol.v2.turn import TurnCompletedNotification, TurnStatus
-from tests.support.library import Way, connector_to, serving_model
+from tests.support.library import WAYS, Way, connector_to, make_folders, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, runs, says, word
 
 
-@contextmanager
-def serving(
-    root: Path, way: Way, *replies: Reply, on_approval: Callable[[ApprovalRequest], bool] | None = None
-) -> Iterator[SyncAppServer]:
-    """A scripted model in a thread, and a server that asks it."""
-    for folder in ("home", "workspace", "user"):
-        (root / folder).mkdir()
-    with start_blocking_portal() as portal:
-        model = serving_model(ScriptedModel(list(replies)), root, {"approval_policy": "untrusted"})
-        with portal.wrap_async_context_manager(model) as environment:
-            connector = connector_to(way, root, environment)
-            with SyncAppServer.connect(connector, on_approval=on_approval) as server:
+class Served:
+    """A server with a face, for several tests; each has a model of its own. What is asked is accepted, and noted."""
+
+    def __init__(self, portal: BlockingPortal, root: Path) -> None:
+        self._portal, self.root = portal, root
+        self.asked: list[ApprovalRequest] = []
+
+    @contextmanager
+    def model(self, *replies: Reply) -> Iterator[Mapping[str, str]]:
+        config = {"approval_policy": "untrusted"}
+        model = serving_model(ScriptedModel(list(replies)), self.root, config)
+        with self._portal.wrap_async_context_manager(model) as environment:
+            yield environment
+
+    @contextmanager
+    def server(self, way: Way) -> Iterator[SyncAppServer]:
+        with self.model() as environment:
+            connector = connector_to(way, self.root, environment)
+            with SyncAppServer.connect(connector, on_approval=self._accept) as server:
                 yield server
 
-
-def test_threads_turns_and_lists(tmp_path: Path, way: Way) -> None:
-    asked: list[str] = []
-
-    def decide(request: ApprovalRequest) -> bool:
-        assert isinstance(request, CommandApprovalRequest)
-        asked.append(request.command)
+    def _accept(self, request: ApprovalRequest) -> bool:
+        self.asked.append(request)
         return True
 
+
+@contextmanager
+def served(root: Path) -> Iterator[Served]:
+    make_folders(root)
+    with start_blocking_portal() as portal:
+        yield Served(portal, root)
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def face(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Served, SyncAppServer]]:
+    with served(tmp_path_factory.mktemp("face")) as shared, shared.server(request.param) as server:
+        yield shared, server
+
+
+def test_threads_turns_and_lists(face: tuple[Served, SyncAppServer]) -> None:
+    shared, server = face
     replies = (
         reply(runs("touch", "made")),
         reply(says("Made.")),
         reply(begins_to_say(), word("Bye"), says("Bye")),
     )
-    with serving(tmp_path, way, *replies, on_approval=decide) as server:
+    with shared.model(*replies):
         thread = server.start_thread()
         assert thread.run("Make a file.").final_message == "Made."
-        assert asked == ["touch made"]
+        assert [each.command for each in shared.asked if isinstance(each, CommandApprovalRequest)] == [
+            "touch made"
+        ]
         thread.set_name("files")
         stream = thread.stream("Bye.")
         texts = [event.delta for event in stream if isinstance(event, AgentMessageDeltaNotification)]
@@ -68,20 +90,22 @@ def test_threads_turns_and_lists(tmp_path: Path, way: Way) -> None:
         thread.interrupt()
         copy.archive()
         assert [model.model for model in server.models() if model.is_default] != []
-    assert (tmp_path / "workspace" / "made").exists()
+    assert (shared.root / "workspace" / "made").exists()
 
 
 class Answer(BaseModel):
     number: int
 
 
-def test_structured_output(tmp_path: Path, way: Way) -> None:
-    with serving(tmp_path, way, reply(says('{"number": 42}'))) as server:
+def test_structured_output(face: tuple[Served, SyncAppServer]) -> None:
+    shared, server = face
+    with shared.model(reply(says('{"number": 42}'))):
         assert server.start_thread().run("Which number?", output=Answer).output == Answer(number=42)
 
 
-def test_events_of_a_thread(tmp_path: Path, way: Way) -> None:
-    with serving(tmp_path, way, reply(says("Hello"))) as server:
+def test_events_of_a_thread(face: tuple[Served, SyncAppServer]) -> None:
+    shared, server = face
+    with shared.model(reply(says("Hello"))):
         thread = server.start_thread()
         with thread.events() as events:
             turn = thread.start_turn("hi")
@@ -91,9 +115,9 @@ def test_events_of_a_thread(tmp_path: Path, way: Way) -> None:
         assert not turn.running
 
 
-def test_ctrl_c_interrupts_the_turn_of_a_run(tmp_path: Path, way: Way) -> None:
-    hold = Hold()
-    with serving(tmp_path, way, reply(begins_to_say(), word("a"), hold), reply(says("next"))) as server:
+def test_ctrl_c_interrupts_the_turn_of_a_run(face: tuple[Served, SyncAppServer]) -> None:
+    shared, server = face
+    with shared.model(reply(begins_to_say(), word("a"), Hold()), reply(says("next"))):
         thread = server.start_thread()
         with thread.events() as events:
 
@@ -112,7 +136,7 @@ def test_ctrl_c_interrupts_the_turn_of_a_run(tmp_path: Path, way: Way) -> None:
 
 
 def test_an_exception_of_the_block_comes_out_as_it_is(tmp_path: Path, way: Way) -> None:
-    with pytest.raises(KeyboardInterrupt), serving(tmp_path, way):
+    with pytest.raises(KeyboardInterrupt), served(tmp_path) as shared, shared.server(way):
         raise KeyboardInterrupt
 
 

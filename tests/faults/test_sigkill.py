@@ -79,6 +79,10 @@ class DoomedWire(ProcessWire):
                 await anyio.sleep(self._moment.pause)
                 self.kill()
 
+    async def write(self, data: bytes) -> None:
+        if not self.killed:  # asyncio of 3.11 would report the broken pipe as an error that nobody handled
+            await super().write(data)
+
     def kill(self) -> None:
         self.killed = True
         self._process.kill()

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-import anyio.to_thread
+import anyio
 import pytest
 
 from app_server.cli import parser
-from app_server.headless.exec_options import InvalidCommandLine, exec_options
-from tests.support.scripted_model import failure, reply, runs, says
-from tests.support.world import SCRIPT, MakeWorld, World, worlds_in
+from app_server.client import AppServer
+from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
+from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
+from app_server.headless.exec_run import told_status
+from tests.support.library import connector_to, serving_model
+from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says
+from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
 
 pytestmark = pytest.mark.anyio
-
-T = TypeVar("T")
 
 
 @pytest.fixture
@@ -26,71 +30,81 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> MakeWorld:
-    return worlds_in(tmp_path)
+def root(tmp_path: Path) -> Path:
+    for folder in ("home", "workspace", "user"):
+        (tmp_path / folder).mkdir()
+    return tmp_path
 
 
-async def run(w: World, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    def play() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            (SCRIPT, "exec", *arguments),
-            cwd=w.workspace,
-            env=dict(w.environment),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    return await anyio.to_thread.run_sync(play)
+@dataclass(slots=True)
+class Done:
+    status: int
+    stdout: str
+    stderr: str
 
 
-async def test_the_final_message_alone_is_on_stdout(world: MakeWorld) -> None:
-    replies = (reply(runs("echo", "seen by the model")), reply(says("It works.")))
-    async with world(*replies, initialize=False) as w:
-        done = await run(w, "does", "it", "work?", "-o", "last.txt")
-        assert (done.returncode, done.stdout) == (0, "It works.\n")
-        assert "$ echo 'seen by the model'" in done.stderr
-        assert (w.workspace / "last.txt").read_text() == "It works."
-        assert "does it work?" in "\n".join(w.model_saw())
+async def run(root: Path, *arguments: str, replies: tuple[Reply, ...], stdin: str = "") -> Done:
+    """The command with its server in this process."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    options = exec_options(parser().parse_args(["exec", *arguments]), io.StringIO(stdin), root / "workspace")
+    report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, stderr)
+    with anyio.fail_after(WHOLE_SCENARIO):
+        async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
+
+            def connect(_: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
+                return AppServer.connect(connector_to("in_process", root, environment))
+
+            status = await told_status(options, report, stderr, connect)
+    return Done(status, stdout.getvalue(), stderr.getvalue())
 
 
-async def test_notifications_are_lines_of_json_and_the_prompt_may_come_from_stdin(world: MakeWorld) -> None:
-    async with world(reply(says("hello")), initialize=False) as w:
-        done = await run(w, "--json", "-", stdin="say hello")
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        methods = [line["method"] for line in lines]
-        assert done.returncode == 0
-        assert methods[:2] == ["thread/started", "turn/started"]
-        assert methods[-1] == "turn/completed"
-        items = [line["params"]["item"]["type"] for line in lines if line["method"] == "item/completed"]
-        assert items == ["userMessage", "agentMessage"]
+@pytest.mark.process
+def test_the_final_message_alone_is_on_stdout(tmp_path: Path) -> None:
+    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    command = (SCRIPT, "exec", "--demo", "please", "check", "-o", "last.txt")
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    message = "That did not work. Say `repair`, and I propose a patch."
+    assert (done.returncode, done.stdout) == (0, f"{message}\n"), done.stderr
+    assert "$ sh check.sh\n  failed: expected" in done.stderr
+    assert (tmp_path / "last.txt").read_text() == message
 
 
-async def test_a_failed_turn_is_a_failed_command(world: MakeWorld) -> None:
-    async with world(failure(400, {"error": {"message": "no such model"}}), initialize=False) as w:
-        done = await run(w, "hi")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert "no such model" in done.stderr
+async def test_notifications_are_lines_of_json_and_the_prompt_may_come_from_stdin(root: Path) -> None:
+    done = await run(root, "--json", "-", stdin="say hello", replies=(reply(says("hello")),))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    methods = [line["method"] for line in lines]
+    assert (done.status, done.stderr) == (0, "")
+    assert methods[:2] == ["thread/started", "turn/started"]
+    assert methods[-1] == "turn/completed"
+    items = [line["params"]["item"]["type"] for line in lines if line["method"] == "item/completed"]
+    assert items == ["userMessage", "agentMessage"]
 
 
-async def test_what_does_not_match_the_schema_fails(world: MakeWorld) -> None:
+async def test_a_failed_turn_is_a_failed_command(root: Path) -> None:
+    done = await run(root, "hi", replies=(failure(400, {"error": {"message": "no such model"}}),))
+    assert (done.status, done.stdout) == (1, "")
+    assert "no such model" in done.stderr
+
+
+async def test_what_does_not_match_the_schema_fails(root: Path) -> None:
     schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
-    replies = (reply(says('{"ok": true}')), reply(says('{"ok": "yes"}')))
-    async with world(*replies, initialize=False, files={"schema.json": json.dumps(schema)}) as w:
-        assert (await run(w, "--output-schema", "schema.json", "hi")).returncode == 0
-        done = await run(w, "--output-schema", "schema.json", "hi")
-        assert done.returncode == 1
-        assert "does not match the output schema at $.ok" in done.stderr
+    path = root / "schema.json"
+    path.write_text(json.dumps(schema))
+    options = ("--output-schema", str(path), "hi")
+    assert (await run(root, *options, replies=(reply(says('{"ok": true}')),))).status == 0
+    done = await run(root, *options, replies=(reply(says('{"ok": "yes"}')),))
+    assert done.status == 1
+    assert "does not match the output schema at $.ok" in done.stderr
 
 
-async def test_a_stored_thread_is_gone_on_with(world: MakeWorld) -> None:
-    async with world(reply(says("one")), reply(says("two")), initialize=False) as w:
-        await run(w, "first")
-        done = await run(w, "--resume-last", "second")
-        assert done.stdout == "two\n"
-        assert len(w.rollouts()) == 1
+async def test_a_stored_thread_is_gone_on_with(root: Path) -> None:
+    nothing = await run(root, "--resume-last", "first", replies=())
+    assert (nothing.status, nothing.stdout) == (1, "")
+    assert f"no stored thread of {root / 'workspace'}" in nothing.stderr
+    await run(root, "first", replies=(reply(says("one")),))
+    done = await run(root, "--resume-last", "second", replies=(reply(says("two")),))
+    assert done.stdout == "two\n"
+    assert len(list((root / "home").glob("sessions/**/rollout-*.jsonl"))) == 1
 
 
 def test_nobody_is_asked_unless_the_command_line_says_so(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from app_server.identity import EarlyInitialize
 from app_server.startup.early_answers import EarlyAnswer
 from app_server.startup.early_conversations import EarlyConversations
+from app_server.startup.early_openings import planned_conversation, planned_thread
 from app_server.startup.launch import Launch
 from protocol.base import Json
 from protocol.ids import ConversationId
@@ -23,13 +24,15 @@ from tests.support.world import MakeWorld, World
 pytestmark = pytest.mark.anyio
 
 ID = ConversationId("01a2029b-0000-7000-8000-000000000001")
-BOTH = ("newConversation", "thread/start")
+PLANS = {"newConversation": planned_conversation, "thread/start": planned_thread}
+BOTH = tuple(PLANS)
 WORKSPACE_WRITE: Json = {"writable_roots": ["/srv/data"], "network_access": True, "exclude_slash_tmp": True}
 
 
 def begin(w: World, method: str, params: Json, **launch: Json) -> EarlyAnswer | None:
+    at = Launch(home=w.home, cwd=w.workspace, environment=w.environment, **launch)
     early = EarlyConversations(
-        launch=Launch(home=w.home, cwd=w.workspace, environment=w.environment, **launch),
+        plan=lambda request: PLANS[request.method](at, request),
         client=EarlyInitialize("tests", "1"),
         now=lambda: datetime.now().astimezone(),
         new_id=lambda: ID,

@@ -1,29 +1,32 @@
 """A world for the client library: a home, a workspace, a scripted model, and a connector to a server in it.
 
 The same scenario runs with the server in a subprocess and in this process. What goes over the wire is recorded, and
-held against the invariants of every conversation when the world ends.
+held against the invariants of every conversation when the world ends. Scenarios that leave the server as it was may
+share one, since to start it takes longer than most of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypedDict, Unpack
 
 import anyio
+import pytest
 
 from app_server.client import ApprovalHandler, AppServer, Connector, ServerLink, SubprocessConnector
+from app_server.client.sync import SyncAppServer
 from app_server.in_process import InProcessConnector
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import memory_pair
 from protocol.base import Json
 from tests.support.client import Client, Logged
 from tests.support.invariants import violated_invariants
-from tests.support.leftovers import leaks, look
-from tests.support.scripted_model import Reply, ScriptedModel
+from tests.support.leftovers import Before, leaks, look
+from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel
 from tests.support.transcript import client_lines
 from tests.support.wires import MemoryWire
 from tests.support.world import MARK, PATH, WHOLE_SCENARIO, Plan
@@ -49,6 +52,8 @@ class WorldOptions(TypedDict, total=False):
     config: Mapping[str, Json]
     on_approval: ApprovalHandler
     before: Callable[[Path], None]
+    own: bool
+    """The scenario needs a server, and a home, that no other one has used."""
 
 
 class MakeLibraryWorld(Protocol):
@@ -57,13 +62,12 @@ class MakeLibraryWorld(Protocol):
     ) -> AbstractAsyncContextManager[LibraryWorld]: ...
 
 
-def library_worlds(root: Path, way: Way) -> MakeLibraryWorld:
-    """Makes worlds in that folder, one after another over the same home."""
+def library_worlds(root: Path, way: Way, shared: SharedServer | None = None) -> MakeLibraryWorld:
+    """Makes worlds in that folder, one after another over the same home; or around a server that is there already."""
 
     @asynccontextmanager
-    async def world(*replies: Reply, **options: Unpack[WorldOptions]) -> AsyncIterator[LibraryWorld]:
-        for folder in ("home", "workspace", "user"):
-            (root / folder).mkdir(exist_ok=True)
+    async def own_world(*replies: Reply, **options: Unpack[WorldOptions]) -> AsyncIterator[LibraryWorld]:
+        make_folders(root)
         if (before := options.get("before")) is not None:
             before(root)
         seen = look()
@@ -73,12 +77,68 @@ def library_worlds(root: Path, way: Way) -> MakeLibraryWorld:
                 connector = RecordingConnector(connector_to(way, root, environment))
                 async with AppServer.connect(connector, on_approval=options.get("on_approval")) as server:
                     yield LibraryWorld(root, model, server, connector.record)
-        rollouts = sorted((root / "home").glob("sessions/**/rollout-*.jsonl"))
-        broken = violated_invariants(connector.record, model.requests, rollouts)
-        broken += await leaks(seen, f"{MARK}={root}")
-        assert not broken, "\n".join([*broken, *client_lines(connector.record.log, root)])
+        await check(root, connector.record, model.requests, seen)
+
+    def world(*replies: Reply, **options: Unpack[WorldOptions]) -> AbstractAsyncContextManager[LibraryWorld]:
+        if shared is None or shared.spoiled or options.keys() - {"config"}:
+            return own_world(*replies, **options)
+        return shared.world(*replies, config=options.get("config", {}))
 
     return world
+
+
+@dataclass(slots=True)
+class SharedServer:
+    """One server for many scenarios, each with a model, settings and an empty workspace of its own."""
+
+    root: Path
+    server: AppServer
+    record: Client
+    requests: list[ModelRequest] = field(default_factory=list)
+    """What all models were sent."""
+    spoiled: bool = False
+    """A scenario failed, and who knows what it left."""
+
+    @asynccontextmanager
+    async def world(self, *replies: Reply, config: Mapping[str, Json]) -> AsyncIterator[LibraryWorld]:
+        workspace = self.root / "workspace"
+        for path in workspace.iterdir():
+            path.unlink()
+        model = ScriptedModel(list(replies))
+        try:
+            with anyio.fail_after(WHOLE_SCENARIO):
+                async with serving_model(model, self.root, config):
+                    yield LibraryWorld(self.root, model, self.server, self.record)
+        except BaseException:
+            self.spoiled = True
+            raise
+        finally:
+            self.requests += model.requests
+
+
+@asynccontextmanager
+async def shared_server(root: Path) -> AsyncIterator[SharedServer]:
+    make_folders(root)
+    async with serving_model(ScriptedModel([]), root, {}) as environment:
+        connector = RecordingConnector(connector_to("subprocess", root, environment))
+        async with AppServer.connect(connector) as server:
+            shared = SharedServer(root, server, connector.record)
+            yield shared
+    if not shared.spoiled:
+        await check(root, connector.record, shared.requests, look())
+
+
+def make_folders(root: Path) -> None:
+    for folder in ("home", "workspace", "user"):
+        (root / folder).mkdir(exist_ok=True)
+
+
+async def check(root: Path, record: Client, requests: Sequence[ModelRequest], seen: Before) -> None:
+    """What holds at the end of every conversation, and that no more is left than was `seen`. Raises AssertionError."""
+    rollouts = sorted((root / "home").glob("sessions/**/rollout-*.jsonl"))
+    broken = violated_invariants(record, list(requests), rollouts)
+    broken += await leaks(seen, f"{MARK}={root}")
+    assert not broken, "\n".join([*broken, *client_lines(record.log, root)])
 
 
 @asynccontextmanager
@@ -147,3 +207,16 @@ def connector_to(way: Way, root: Path, environment: Mapping[str, str]) -> Connec
     if way == "subprocess":
         return SubprocessConnector(environment=environment, cwd=cwd)
     return InProcessConnector(home=root / "home", cwd=cwd, environment=environment)
+
+
+def spawn_in_process(monkeypatch: pytest.MonkeyPatch, connector: Connector) -> None:
+    """Give programs that call `spawn()` a server behind this connector."""
+
+    def spawn(*, on_approval: ApprovalHandler | None = None) -> AbstractAsyncContextManager[AppServer]:
+        return AppServer.connect(connector, on_approval=on_approval)
+
+    def spawn_sync(*, on_approval: ApprovalHandler | None = None) -> AbstractContextManager[SyncAppServer]:
+        return SyncAppServer.connect(connector, on_approval=on_approval)
+
+    monkeypatch.setattr(AppServer, "spawn", spawn)
+    monkeypatch.setattr(SyncAppServer, "spawn", spawn_sync)

@@ -1,4 +1,4 @@
-"""A terminal with a program in it: keys go in, the screen is read, the size changes."""
+"""A terminal: keys go in, the screen is read, the size changes. A program may run in it, or code of the test itself."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ import pyte
 PATIENCE = 40.0
 """Seconds that anything may take to appear. Nothing waits for it unless something hangs."""
 
+DIM, DIM_COLOUR = 2, 90
+"""pyte knows no dim text; bright black is how most terminals show it."""
+
 
 class _Screen(pyte.HistoryScreen):
     """Answers what programs ask a terminal."""
@@ -31,38 +34,45 @@ class _Screen(pyte.HistoryScreen):
     def write_process_input(self, data: str) -> None:
         os.write(self._reply, data.encode())
 
+    def select_graphic_rendition(self, *attributes: int, **more: bool) -> None:
+        if not {38, 48} & set(attributes):
+            attributes = tuple(DIM_COLOUR if each == DIM else each for each in attributes)
+        super().select_graphic_rendition(*attributes, **more)
+
 
 class Terminal:
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        cwd: Path,
-        columns: int = 90,
-        rows: int = 30,
-    ) -> None:
-        self._fd, inner = os.openpty()
-        self._resize(columns, rows)
+    """`inner` is the end at which a program reads keys and writes."""
+
+    def __init__(self, columns: int = 90, rows: int = 30) -> None:
+        self._fd, self.inner = os.openpty()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._set_size(columns, rows)
+        self.screen: pyte.HistoryScreen = _Screen(columns, rows, self._fd)
+        self._stream = pyte.ByteStream(self.screen)
+
+    def start(self, command: Sequence[str], *, environment: Mapping[str, str], cwd: Path) -> Self:
+        """Run a program whose controlling terminal this is."""
         self._process = subprocess.Popen(
             command,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
+            stdin=self.inner,
+            stdout=self.inner,
+            stderr=self.inner,
             cwd=cwd,
             env={**environment, "TERM": "xterm-256color"},
             start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
-        os.close(inner)
-        self._screen = _Screen(columns, rows, self._fd)
-        self._stream = pyte.ByteStream(self._screen)
+        return self
+
+    @property
+    def columns(self) -> int:
+        return self.screen.columns
 
     @property
     def text(self) -> str:
         """Everything that was shown and not painted over, line by line."""
-        columns = self._screen.columns
-        above = ["".join(line[x].data for x in range(columns)) for line in self._screen.history.top]
-        return "\n".join(line.rstrip() for line in [*above, *self._screen.display])
+        above = ["".join(line[x].data for x in range(self.columns)) for line in self.screen.history.top]
+        return "\n".join(line.rstrip() for line in [*above, *self.screen.display])
 
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
@@ -78,20 +88,33 @@ class Terminal:
             self._read(0.5)
         return self.text
 
+    def wait_until_gone(self, text: str) -> str:
+        """Read until the text is painted over."""
+        deadline = time.monotonic() + PATIENCE
+        while text in self.text:
+            assert time.monotonic() < deadline, f"still {text!r} on the screen:\n{self.text}"
+            self._read(0.5)
+        return self.text
+
     def wait_for_end(self) -> int:
         """The exit status of the program."""
+        assert self._process is not None
         deadline = time.monotonic() + PATIENCE
         while self._process.poll() is None:
             assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
-            self._read(0.1)
+            self._read(0.05)
         return self._process.returncode
 
     def resize(self, columns: int, rows: int) -> None:
-        self._resize(columns, rows)
-        self._screen.resize(rows, columns)
-        self._process.send_signal(signal.SIGWINCH)
+        """A terminal tells its program, whose controlling terminal it is, by a signal."""
+        self._set_size(columns, rows)
+        self.screen.resize(rows, columns)
 
-    def _resize(self, columns: int, rows: int) -> None:
+    def read_on(self) -> None:
+        """Read what is there, so that who writes does not wait."""
+        self._read(0.02)
+
+    def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _read(self, seconds: float) -> None:
@@ -107,7 +130,9 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        os.close(self._fd)
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+        for end in (self._fd, self.inner):
+            os.close(end)

@@ -17,9 +17,9 @@ from protocol.policy import (
     DangerFullAccess,
     ReadOnly,
     SandboxMode,
-    SandboxPolicy,
     WorkspaceWrite,
 )
+from protocol.policy_fields import SandboxPolicy
 from protocol.responses import (
     FunctionCallOutput,
     FunctionCallOutputPayload,
@@ -136,7 +136,7 @@ def test_paths_that_no_file_can_have_are_refused(path: str) -> None:
     with pytest.raises(ValidationError):
         UserTurnOp.model_validate({**samples.OPERATIONS[2], "cwd": path})
     with pytest.raises(ValidationError):
-        WorkspaceWrite(writable_roots=(path,))
+        policies.validate_python({"mode": "workspace-write", "writable_roots": [path]})
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_paths_that_no_file_can_have_are_refused(path: str) -> None:
 def test_every_spelling_of_a_sandbox_policy_is_understood(raw: Json, policy: SandboxPolicy) -> None:
     assert policies.validate_python(raw) == policy
     assert policies.validate_python(policy) == policy
-    assert json.loads(policy.to_json())["mode"] == policy.mode
+    assert json.loads(policies.dump_json(policy))["mode"] == policy.mode
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from protocol.acp.session import HttpMcpServer, NameAndValue, SessionMcpServer, SseMcpServer, StdioMcpServer
-from protocol.fields import is_unicode
+from protocol.paths import is_unicode
 
 MOST_SERVERS = 100
 LONGEST_NAME = 60

@@ -1,4 +1,4 @@
-"""The configuration of a session: folder, MCP servers, extra folders and mode, from the settings and the request.
+"""The configuration of a session: folder, extra folders and mode, from the settings and the request. Fast to import.
 
 The user's configuration decides in which mode a session begins; a stored session goes on as it was.
 """
@@ -6,12 +6,11 @@ The user's configuration decides in which mode a session begins; a stored sessio
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from app_server.apis.acp.errors import invalid_params
-from app_server.apis.acp.mcp_servers import UnsupportedServer, merged_servers
 from app_server.apis.acp.options import (
     CONFIGURED,
     INITIAL_MODE,
@@ -21,18 +20,35 @@ from app_server.apis.acp.options import (
     SessionOptions,
     mode_of,
 )
-from app_server.apis.services import ConfigSource
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.model.catalogue import KNOWN_MODELS
-from protocol.acp.session import NewSessionRequest
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
-from protocol.rollout import TurnContextItem
+
+if TYPE_CHECKING:
+    from protocol.rollout import TurnContextItem
 
 LOCAL_PROVIDERS = frozenset({"oss", "ollama", "lmstudio"})
 """Servers of models on the user's machine, which list their own."""
 
 MOST_DIRECTORIES = 100
+
+
+LoadConfig = Callable[[RequestOverrides], Config]
+
+
+class UnfitFolder(ValueError):
+    """The argument says what was expected."""
+
+    def __init__(self, text: str, field: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFolders:
+    cwd: str
+    additional: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +58,34 @@ class SessionPlan:
 
 
 def plan_session(
-    source: ConfigSource, request: NewSessionRequest, stored: TurnContextItem | None = None
+    load: LoadConfig,
+    environment: Mapping[str, str],
+    folders: SessionFolders,
+    stored: TurnContextItem | None = None,
 ) -> SessionPlan:
-    """`stored`: the last settings of a session that goes on. Raises RpcError and ConfigError."""
-    roots = _directories(request)
-    initial = None if stored is not None else _initial_mode(source.environment)
-    config = source.load(
+    """`stored`: the last settings of a session that goes on. Raises UnfitFolder and ConfigError."""
+    _require_absolute(folders)
+    initial = None if stored is not None else _initial_mode(environment)
+    config = load(
         RequestOverrides(
-            cwd=request.cwd,
+            cwd=folders.cwd,
             model=None if stored is None else stored.model,
             approval_policy=initial.approval_policy if initial else None,
             sandbox=initial.sandbox_mode if initial else None,
         )
     )
-    try:
-        servers = merged_servers(config.mcp_servers, request.mcp_servers)
-    except UnsupportedServer as error:
-        raise invalid_params(str(error), "mcpServers") from error
     begin = Permissions(config.permissions.approval_policy, config.permissions.sandbox_policy)
-    permissions = _permissions(source, request.cwd)
+    permissions = _permissions(load, folders.cwd)
     effort = config.model.effort
     if stored is not None:
         effort = stored.chosen_effort
         begin = _stored_permissions(stored, permissions, begin)
     mode = mode_of(begin)
     offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
-    offered = {id: _with_roots(each, roots) for id, each in offered.items()}
+    offered = {id: _with_roots(each, folders.additional) for id, each in offered.items()}
     chosen = offered[mode]
     config = replace(
         config,
-        mcp_servers=servers,
         model=replace(config.model, effort=effort),
         permissions=replace(
             config.permissions,
@@ -90,13 +104,12 @@ def plan_session(
     return SessionPlan(config, options)
 
 
-def _directories(request: NewSessionRequest) -> tuple[str, ...]:
-    extra = request.additional_directories or ()
-    if not os.path.isabs(request.cwd):
-        raise invalid_params("cwd must be an absolute path", "cwd")
+def _require_absolute(folders: SessionFolders) -> None:
+    if not os.path.isabs(folders.cwd):
+        raise UnfitFolder("cwd must be an absolute path", "cwd")
+    extra = folders.additional
     if len(extra) > MOST_DIRECTORIES or not all(os.path.isabs(path) for path in extra):
-        raise invalid_params("additionalDirectories must be absolute paths", "additionalDirectories")
-    return extra
+        raise UnfitFolder("additionalDirectories must be absolute paths", "additionalDirectories")
 
 
 def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
@@ -104,9 +117,9 @@ def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
     return next((mode for mode in MODES if mode.id == wanted), None)
 
 
-def _permissions(source: ConfigSource, cwd: str) -> dict[str, Permissions]:
+def _permissions(load: LoadConfig, cwd: str) -> dict[str, Permissions]:
     """Of each mode, with the user's settings for its sandbox."""
-    workspace = source.load(RequestOverrides(cwd=cwd, sandbox=WorkspaceWrite().mode))
+    workspace = load(RequestOverrides(cwd=cwd, sandbox=WorkspaceWrite().mode))
     policies = (ReadOnly(), workspace.permissions.sandbox_policy, DangerFullAccess())
     by_mode: dict[str, SandboxPolicy] = {policy.mode: policy for policy in policies}
     return {mode.id: Permissions(mode.approval_policy, by_mode[mode.sandbox_mode]) for mode in MODES}
@@ -132,7 +145,7 @@ def _with_roots(permissions: Permissions, roots: Sequence[str]) -> Permissions:
     if not roots or not isinstance(policy, WorkspaceWrite):
         return permissions
     every = tuple(dict.fromkeys((*policy.writable_roots, *roots)))
-    return replace(permissions, sandbox_policy=policy.model_copy(update={"writable_roots": every}))
+    return replace(permissions, sandbox_policy=replace(policy, writable_roots=every))
 
 
 def _models(config: Config) -> tuple[str, ...]:

@@ -1,26 +1,23 @@
-"""Modes, models and efforts that can be chosen, and what is chosen now. Pure.
+"""Modes, models and efforts that can be chosen, and what is chosen now. Pure, and fast to import.
 
 The mode is what the agent may do: approval policy and sandbox together. Clients are told of it twice, as a mode and as
-an option, which are always the same.
+an option, which are always the same. What clients are told is in the shapes of `protocol.acp.session`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from app_server.core.model.catalogue import EFFORT_WORDS, KNOWN_MODELS
 from app_server.core.model.families import find_family
-from app_server.core.turn.settings import UNSET, SettingsChange
-from protocol.acp.session import (
-    ConfigOptionValue,
-    SessionConfigOption,
-    SessionMode,
-    SessionModeState,
-)
 from protocol.policy import AskForApproval, ReasoningEffort, SandboxPolicy
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 MODE: Final = "mode"
 MODEL: Final = "model"
@@ -109,10 +106,10 @@ class SessionOptions:
 
     def with_option(self, id: str, value: str | bool) -> SessionOptions:
         """Raises UnknownChoice."""
-        option = next((each for each in self.options() if each.id == id), None)
+        option = next((each for each in self.config_options() if each["id"] == id), None)
         if option is None:
             raise UnknownChoice(f"unknown option: {id[:100]}")
-        if value not in [each.value for each in option.options] or not isinstance(value, str):
+        if value not in [each["value"] for each in option["options"]] or not isinstance(value, str):
             raise UnknownChoice(f"{id} has no value {str(value)[:100]}")
         if id == MODE:
             return self.with_mode(value)
@@ -126,71 +123,42 @@ class SessionOptions:
         """With these offered as well."""
         return replace(self, models=tuple(dict.fromkeys((*self.models, *models))))
 
-    def change(self, before: SessionOptions) -> SettingsChange:
-        """What the engine is told where the choice was another one before."""
-        now = self.permissions[self.mode]
-        new_mode = self.mode != before.mode
-        return SettingsChange(
-            approval_policy=now.approval_policy if new_mode else UNSET,
-            sandbox_policy=now.sandbox_policy if new_mode else UNSET,
-            model=self.model if self.model != before.model else UNSET,
-            effort=self.effort if self.effort != before.effort else UNSET,
-        )
-
     # --- telling
-    def mode_state(self) -> SessionModeState:
-        return SessionModeState(
-            current_mode_id=self.mode,
-            available_modes=tuple(
-                SessionMode(id=id, name=name, description=text) for id, name, text in self._modes()
-            ),
-        )
+    def shown(self) -> dict[str, Json]:
+        """What every answer that opens a session says."""
+        return {"modes": self.mode_state(), "configOptions": self.config_options()}
 
-    def options(self) -> tuple[SessionConfigOption, ...]:
-        mode = SessionConfigOption(
-            id=MODE,
-            name="Mode",
-            description="What the agent may do",
-            category="mode",
-            current_value=self.mode,
-            options=tuple(
-                ConfigOptionValue(value=id, name=name, description=text) for id, name, text in self._modes()
-            ),
-        )
-        model = SessionConfigOption(
-            id=MODEL,
-            name="Model",
-            category="model",
-            current_value=self.model,
-            options=tuple(_model_value(name) for name in self.models),
-        )
-        effort = self._effort_option()
-        return (mode, model) if effort is None else (mode, model, effort)
+    def mode_state(self) -> dict[str, Json]:
+        modes = [{"id": id, "name": name, "description": text} for id, name, text in self._modes()]
+        return {"currentModeId": self.mode, "availableModes": modes}
+
+    def config_options(self) -> list[dict[str, Json]]:
+        modes = [_value(id, name, text) for id, name, text in self._modes()]
+        models = [_model_value(name) for name in self.models]
+        about = {"description": "What the agent may do"}
+        options = [
+            _option(MODE, "Mode", "mode", self.mode, modes, about),
+            _option(MODEL, "Model", "model", self.model, models),
+        ]
+        efforts = self._efforts()
+        if efforts:
+            values = [_value(each, each.capitalize(), _ABOUT_EFFORTS.get(each)) for each in efforts]
+            current = self._current_effort()
+            options.append(_option(EFFORT, "Reasoning effort", "thought_level", current, values))
+        return options
 
     def _modes(self) -> list[tuple[str, str, str]]:
         named = {mode.id: (mode.name, mode.description) for mode in MODES}
         own = ("Configured", "As the configuration or the stored session says.")
         return [(id, *named.get(id, own)) for id in self.permissions]
 
-    def _effort_option(self) -> SessionConfigOption | None:
-        efforts: tuple[str, ...] = efforts_of(self.model)
-        if not efforts:
-            return None
-        current: str = self.effort or default_effort_of(self.model)
-        if current not in efforts:
-            efforts = (current, *efforts)
-        return SessionConfigOption(
-            id=EFFORT,
-            name="Reasoning effort",
-            category="thought_level",
-            current_value=str(current),
-            options=tuple(
-                ConfigOptionValue(
-                    value=str(each), name=each.capitalize(), description=_ABOUT_EFFORTS.get(each)
-                )
-                for each in efforts
-            ),
-        )
+    def _current_effort(self) -> str:
+        return str(self.effort or default_effort_of(self.model))
+
+    def _efforts(self) -> list[str]:
+        """Empty where none can be chosen; else the current one is among them."""
+        known, current = [str(each) for each in efforts_of(self.model)], self._current_effort()
+        return known if not known or current in known else [current, *known]
 
 
 def efforts_of(model: str) -> tuple[ReasoningEffort, ...]:
@@ -208,6 +176,31 @@ def default_effort_of(model: str) -> ReasoningEffort:
     return find_family(model).default_effort or ReasoningEffort.MEDIUM
 
 
-def _model_value(name: str) -> ConfigOptionValue:
+def _model_value(name: str) -> dict[str, Json]:
     known = next((each for each in KNOWN_MODELS if each.name == name), None)
-    return ConfigOptionValue(value=name, name=name, description=known.description if known else None)
+    return _value(name, name, known.description if known else None)
+
+
+def _value(value: str, name: str, description: str | None) -> dict[str, Json]:
+    described = {} if description is None else {"description": description}
+    return {"value": value, "name": name, **described}
+
+
+def _option(
+    id: str,
+    name: str,
+    category: str,
+    current: str,
+    values: Sequence[Json],
+    about: Mapping[str, Json] = MappingProxyType({}),
+) -> dict[str, Json]:
+    """`category` tells clients where to show it."""
+    return {
+        "type": "select",
+        "id": id,
+        "name": name,
+        **about,
+        "category": category,
+        "currentValue": current,
+        "options": list(values),
+    }

@@ -20,6 +20,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.config.types import Config
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.turn_requests import ChangeSettings
+from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.updates import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
 from protocol.base import WireModel
@@ -105,9 +106,9 @@ class AcpSession:
         before, self.options = self.options, options
         if options == before:
             return
-        change = ChangeSettings(options.change(before), now=True)
+        change = ChangeSettings(_change(before, options), now=True)
         self.live.session.submit(self.new_operation(), change)
-        self.send(ConfigOptionUpdate(config_options=options.options()))
+        self.send(ConfigOptionUpdate.model_validate({"configOptions": options.config_options()}))
         if options.mode != before.mode:
             self.send(CurrentModeUpdate(current_mode_id=options.mode))
 
@@ -158,3 +159,14 @@ class AcpSession:
         """The first words that the user says are the title."""
         if self.title is None and (title := one_line(text)):
             self.title = title
+
+
+def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
+    """What the engine is told."""
+    permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
+    return SettingsChange(
+        approval_policy=permissions.approval_policy if new_mode else UNSET,
+        sandbox_policy=permissions.sandbox_policy if new_mode else UNSET,
+        model=now.model if now.model != before.model else UNSET,
+        effort=now.effort if now.effort != before.effort else UNSET,
+    )

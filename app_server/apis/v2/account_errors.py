@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.core.auth.auth_manager import AuthMethod
+from app_server.core.auth.home_login import AuthMethod
 from app_server.rpc.errors import RpcError, invalid_request
 
 

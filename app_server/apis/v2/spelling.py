@@ -6,6 +6,7 @@ notifications show what is in force.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Final, TypeVar, assert_never
 
 from app_server.conversations.status import Activity, ConversationStatus
@@ -42,7 +43,7 @@ def shown_approval_policy(
     policy: engine.AskForApproval, kinds: engine.QuestionKinds | None
 ) -> wire.AskForApproval:
     if kinds is not None:
-        return wire.GranularAskForApproval(granular=wire.GranularApproval(**dict(kinds)))
+        return wire.GranularAskForApproval(granular=wire.GranularApproval(**asdict(kinds)))
     return _APPROVAL_MODES[policy]
 
 

@@ -11,8 +11,9 @@ import logging
 
 import anyio
 
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import code_challenge
+from app_server.core.auth.home_login import AuthMethod
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
 from app_server.core.auth.login import CANCELLED, NOT_FINISHED, LoginOutcome
 from app_server.core.errors import AuthError, IssuerUnreachable

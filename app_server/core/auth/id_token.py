@@ -10,9 +10,12 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from protocol.base import Json
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 AUTH_CLAIM = "https://api.openai.com/auth"
 PROFILE_CLAIM = "https://api.openai.com/profile"

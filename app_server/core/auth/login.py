@@ -16,7 +16,7 @@ from typing import assert_never
 import anyio
 from anyio.abc import Listener, SocketAttribute, SocketStream
 
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import (
     DEFAULT_ORIGINATOR,
     authorize_url,
@@ -33,6 +33,7 @@ from app_server.core.auth.callback import (
     page,
     read_callback,
 )
+from app_server.core.auth.home_login import AuthMethod
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
 

@@ -11,6 +11,7 @@ import logging
 from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app_server.core import remedies
 from app_server.core.config.safe_file import (
@@ -20,8 +21,10 @@ from app_server.core.config.safe_file import (
     write_file_atomically,
 )
 from app_server.core.errors import AuthError
-from protocol.base import Json
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 AUTH_FILE = "auth.json"
 FILE_MODE = 0o600

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import tomli
 
-from protocol.base import Json
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 MAX_DEPTH = 32
 """No setting is nested nearly as deeply; deeper keys are mistakes or attacks."""

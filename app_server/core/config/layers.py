@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import tomli
 
@@ -18,8 +19,10 @@ from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_
 from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key
 from app_server.core.config.settings_reader import derive_error, plain_name, quote
 from app_server.core.config.types import CliOverrides, RequestOverrides
-from protocol.base import Json
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 TOOL_SWITCHES: Mapping[str, str] = {
     "web_search": "web_search_request",

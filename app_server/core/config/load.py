@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from app_server.core.config.layers import combine, key_in_file
 from app_server.core.config.resolve import ResolveInputs, resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import place_in_file, places_in_file, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsWarning
-from protocol.base import Json
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 NO_SWITCHES: Mapping[str, bool] = MappingProxyType({})
 

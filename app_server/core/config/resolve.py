@@ -42,6 +42,7 @@ from app_server.core.config.types import (
     SettingsNotices,
     SettingsWarning,
 )
+from protocol.paths import sound_path
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,
@@ -181,8 +182,12 @@ def _sandbox(table: SettingsReader, inputs: ResolveInputs, trusted: bool | None)
     """By default, the workspace is writable if the user trusts it, and read-only otherwise."""
     settings = table.table("sandbox_workspace_write")
     roots = settings.texts("writable_roots") or ()
+    try:
+        writable = tuple(sound_path(_absolute(root, inputs)) for root in roots)
+    except ValueError as error:
+        raise settings.invalid("writable_roots", f"is wrong: {error}") from None
     workspace = WorkspaceWrite(
-        writable_roots=tuple(_absolute(root, inputs) for root in roots),
+        writable_roots=writable,
         network_access=settings.flag("network_access") or False,
         exclude_tmpdir_env_var=settings.flag("exclude_tmpdir_env_var") or False,
         exclude_slash_tmp=settings.flag("exclude_slash_tmp") or False,

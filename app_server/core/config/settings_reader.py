@@ -10,11 +10,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
-from protocol.base import Json
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

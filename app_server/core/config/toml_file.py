@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tomli
 
@@ -16,7 +17,9 @@ from app_server.core import remedies
 from app_server.core.config.key_position import Key, find_keys
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import ConfigError, FilePosition
-from protocol.base import Json
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 CONFIG_FILE = "config.toml"
 

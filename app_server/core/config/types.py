@@ -10,10 +10,10 @@ from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from app_server.core.config.features import Features
 from app_server.core.errors import FilePosition
-from protocol.base import Json
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
@@ -24,6 +24,9 @@ from protocol.policy import (
     Verbosity,
 )
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app_server.core import remedies
-from app_server.core.auth.auth_manager import Credentials
+from app_server.core.auth.home_login import Credentials
 from app_server.core.config.built_in_providers import built_in_providers
 from app_server.core.config.types import Config, ProviderConfig
 from app_server.core.errors import ModelError

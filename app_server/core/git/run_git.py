@@ -95,13 +95,18 @@ async def _collect(stream: anyio.abc.ByteReceiveStream, into: bytearray, limit: 
 
 async def _end(process: anyio.abc.Process) -> None:
     """Ends the process and its descendants, and closes its pipes."""
-    with anyio.move_on_after(2, shield=True):
-        if process.returncode is None:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        with anyio.move_on_after(2, shield=True):
             await process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
+    if process.returncode is not None:
+        await process.aclose()
+        return
+    # Nothing ends a process that hangs in the kernel, and `process.aclose` would wait for it.
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with anyio.CancelScope(shield=True):
                 await stream.aclose()

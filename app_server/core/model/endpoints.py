@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Protocol
 from urllib.parse import urlencode
 
-from app_server.core.auth.auth_manager import AuthMethod, Credentials
+from app_server.core.auth.home_login import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
 from app_server.core.model.request_settings import ClientIdentity

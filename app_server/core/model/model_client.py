@@ -15,7 +15,7 @@ from dataclasses import replace
 import anyio
 
 from app_server.core import remedies
-from app_server.core.auth.auth_manager import Credentials
+from app_server.core.auth.home_login import Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
 from app_server.core.http.address import origin

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import anyio
 
-from app_server.core.auth.auth_manager import Credentials
+from app_server.core.auth.home_login import Credentials
 from app_server.core.config.types import ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.exchange import Http, HttpFailure, HttpRequest

@@ -5,16 +5,17 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod, LoginRules
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import code_challenge
 from app_server.core.auth.device_login import DeviceLoginFlow, open_device_login
+from app_server.core.auth.home_login import AuthMethod, LoginRules
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.login import LoginOutcome
 from app_server.core.auth.storage import StoredAuth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.base import Json
-from tests.unit.auth.oauth_issuer import NOW, ScriptedIssuer
+from tests.unit.auth.oauth_issuer import ScriptedIssuer
 
 pytestmark = pytest.mark.anyio
 
@@ -148,4 +149,3 @@ async def test_settings_of_a_conversation_decide_which_login_it_uses(auth: AuthM
     assert mine is not None
     assert mine.bearer == "sk-mine"
     assert auth.rules.forced_method is None
-    assert auth._clock() == NOW

@@ -12,8 +12,9 @@ import anyio
 import httpx
 import pytest
 
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod, LoginRules
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.callback import CancelRequested, Granted, Ignored, Refused, page, read_callback
+from app_server.core.auth.home_login import AuthMethod, LoginRules
 from app_server.core.auth.login import LoginFlow, LoginOutcome, open_login
 from app_server.core.auth.storage import read_auth
 from app_server.core.errors import AuthError

@@ -11,7 +11,8 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod, AuthStatus, Credentials, LoginRules
+from app_server.core.auth.auth_manager import AuthManager, AuthStatus
+from app_server.core.auth.home_login import AuthMethod, Credentials, LoginRules
 from app_server.core.auth.id_token import IdClaims
 from app_server.core.auth.issuer import Issuer, LoginExpiredError
 from app_server.core.auth.issuer_http import MAX_BODY_BYTES

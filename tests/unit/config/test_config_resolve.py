@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -231,8 +232,13 @@ def test_sandbox_modes(
     )
     if isinstance(policy, WorkspaceWrite):
         roots = tuple(root.replace("{ws}", str(tmp_path / "ws")) for root in policy.writable_roots)
-        policy = policy.model_copy(update={"writable_roots": roots})
+        policy = replace(policy, writable_roots=roots)
     assert config.permissions.sandbox_policy == policy
+
+
+def test_a_root_that_no_file_can_have_is_an_error_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r":2:1: `sandbox_workspace_write.writable_roots` .*NUL"):
+        load(tmp_path, '[sandbox_workspace_write]\nwritable_roots = ["/a", "/a\\u0000b"]\n')
 
 
 def test_a_user_provider(tmp_path: Path) -> None:

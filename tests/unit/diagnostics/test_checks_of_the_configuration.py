@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.core.auth.auth_manager import AuthMethod, Credentials
+from app_server.core.auth.home_login import AuthMethod, Credentials
 from app_server.core.auth.storage import StoredAuth, Tokens
 from app_server.core.config.load import load_config
 from app_server.core.config.types import (

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from app_server.core.auth.auth_manager import AuthMethod, Credentials
+from app_server.core.auth.home_login import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.endpoints import CHATGPT_URL, OPENAI_URL, Endpoint, endpoint, is_azure
 from app_server.core.model.model_errors import MissingVariable, NoBaseUrl

@@ -192,9 +192,9 @@ def test_within_compares_whole_components() -> None:
     assert not within("/a-evil", "/a")
 
 
-def roots_of(cwd: Path, **policy: object) -> dict[str, RootFacts]:
+def roots_of(cwd: Path, *roots: str) -> dict[str, RootFacts]:
     found = inspect(
-        WorkspaceWrite.model_validate({"exclude_slash_tmp": True, **policy}),
+        WorkspaceWrite(writable_roots=roots, exclude_slash_tmp=True),
         str(cwd),
         home="/nowhere",
         roots=ServerRoots(None).open(),
@@ -206,7 +206,7 @@ def test_links_and_missing_roots(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "file").write_text("")
-    found = roots_of(tmp_path / "link", writable_roots=[str(tmp_path / "none"), str(tmp_path / "file")])
+    found = roots_of(tmp_path / "link", str(tmp_path / "none"), str(tmp_path / "file"))
     assert [root.real for root in found.values()] == [str(tmp_path / "real"), None, None]
 
 
@@ -300,7 +300,7 @@ def test_the_facts_have_the_users_rights_and_the_owner_of_each_root(tmp_path: Pa
 def test_roots_keep_their_names_also_where_they_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "ws").mkdir()
     (tmp_path / "ws/loop").symlink_to("loop")
-    found = roots_of(tmp_path / "ws", writable_roots=["none", "loop"])
+    found = roots_of(tmp_path / "ws", "none", "loop")
     assert set(found) == {str(tmp_path / name) for name in ("ws", "ws/none", "ws/loop")}
 
 

@@ -35,7 +35,7 @@ WORKSPACE = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=True)
 POLICIES: list[SandboxPolicy] = [
     ReadOnly(),
     WORKSPACE,
-    WORKSPACE.model_copy(update={"network_access": True}),
+    replace(WORKSPACE, network_access=True),
     DangerFullAccess(),
 ]
 """Each gives more than the one before."""
@@ -195,7 +195,7 @@ async def test_a_link_that_has_moved_hides_no_root_from_what_a_yes_is_compared_w
     (on.root / "data").mkdir()
     (on.root / "ln").symlink_to("data")
     await say(on)
-    wider = WORKSPACE.model_copy(update={"writable_roots": (str(on.root / "ln"),)})
+    wider = replace(WORKSPACE, writable_roots=(str(on.root / "ln"),))
     on.turn.settings = replace(on.turn.settings, sandbox_policy=wider)
     on.turn.commands.roots.learn(wider, str(on.ws))
     (on.root / "ln").unlink()
@@ -256,7 +256,7 @@ async def test_a_yes_for_the_session_is_for_the_folder_and_not_for_its_name(scen
 @pytest.mark.parametrize("folder", ["ws/bin", "earlier"])
 async def test_a_program_that_commands_can_have_written_is_asked_about(scene: MakeScene, folder: str) -> None:
     """Also one that they could write in an earlier turn."""
-    on = scene(NEVER, WORKSPACE.model_copy(update={"writable_roots": (str(on_root(scene) / "earlier"),)}))
+    on = scene(NEVER, replace(WORKSPACE, writable_roots=(str(on_root(scene) / "earlier"),)))
     program_in(on.root / folder, "ls")
     on.runner.environment = {"PATH": f"{on.root / folder}:{os.defpath}"}
     await say(on)

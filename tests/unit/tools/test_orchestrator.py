@@ -1,4 +1,4 @@
-"""The road of a command: who is asked, in which sandbox it runs, what is told."""
+"""What becomes of a command: who is asked, in which sandbox it runs, what is emitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The road of a patch: understood, judged, asked, written; nothing is written by the server itself."""
+"""What becomes of a patch: it is parsed, judged, asked about, written; nothing is written by the server itself."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from app_server.apis.acp.sessions import Sessions
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.services import ConfigSource
-from app_server.core.auth.auth_manager import AuthManager, LoginRules
+from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.login import LoginOutcome
 from app_server.core.errors import ConfigError
 from protocol.acp.initialize import (
@@ -50,7 +50,7 @@ class LoginContext:
 
     def _needs_login(self) -> bool:
         config = self.config.load()
-        self.auth.rules = LoginRules(config.login.forced_method, config.login.workspace_id)
+        self.auth.follow(config.login)
         return config.provider.requires_openai_auth
 
     def methods(self) -> list[Json]:

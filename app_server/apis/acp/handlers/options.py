@@ -30,4 +30,4 @@ async def set_config_option(
         session.choose(session.options.with_option(params.config_id, params.value))
     except UnknownChoice as error:
         raise invalid_params(str(error), "value") from None
-    return SetSessionConfigOptionResponse(config_options=session.options.options())
+    return SetSessionConfigOptionResponse.model_validate({"configOptions": session.options.config_options()})

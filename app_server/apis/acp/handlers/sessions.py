@@ -6,6 +6,7 @@ import logging
 import os.path
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,14 @@ from app_server.apis.acp.commands import CommandList
 from app_server.apis.acp.editor import ClientEditor
 from app_server.apis.acp.errors import invalid_params, session_not_found
 from app_server.apis.acp.handlers.handshake import LoginContext
-from app_server.apis.acp.opening import LOCAL_PROVIDERS, SessionPlan, plan_session
+from app_server.apis.acp.mcp_servers import UnsupportedServer, merged_servers
+from app_server.apis.acp.opening import (
+    LOCAL_PROVIDERS,
+    SessionFolders,
+    SessionPlan,
+    UnfitFolder,
+    plan_session,
+)
 from app_server.apis.acp.replay import told_again
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.sessions import Sessions
@@ -51,6 +59,7 @@ from protocol.acp.session import (
 from protocol.acp.updates import SessionInfoUpdate
 from protocol.ids import ConversationId, parse_conversation_id
 from protocol.records import dataclass
+from protocol.rollout import TurnContextItem
 
 log = logging.getLogger(__name__)
 
@@ -75,16 +84,12 @@ async def new_session(
     context: SessionContext, params: NewSessionRequest
 ) -> HandlerResult[NewSessionResponse]:
     context.warm_up.expect_turn()
-    plan = plan_session(context.config, params)
+    plan = _planned(context.config, params)
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await context.login.require()
     session = await _open(context, plan, NewConversation(), ItemIds())
-    response = NewSessionResponse(
-        session_id=session.id,
-        modes=session.options.mode_state(),
-        config_options=session.options.options(),
-    )
+    response = NewSessionResponse.model_validate({"sessionId": session.id, **session.options.shown()})
     return HandlerResult(response, lambda: _follow(context, session))
 
 
@@ -104,9 +109,7 @@ async def load_session(
         raise
     if session.title is not None:
         session.send(SessionInfoUpdate(title=session.title))
-    response = LoadSessionResponse(
-        modes=session.options.mode_state(), config_options=session.options.options()
-    )
+    response = LoadSessionResponse.model_validate(session.options.shown())
     return HandlerResult(response, lambda: _follow(context, session))
 
 
@@ -114,9 +117,7 @@ async def resume_session(
     context: SessionContext, params: ResumeSessionRequest
 ) -> HandlerResult[ResumeSessionResponse]:
     session, _ = await _reopen(context, params)
-    response = ResumeSessionResponse(
-        modes=session.options.mode_state(), config_options=session.options.options()
-    )
+    response = ResumeSessionResponse.model_validate(session.options.shown())
     return HandlerResult(response, lambda: _follow(context, session))
 
 
@@ -139,6 +140,21 @@ async def delete_session(context: SessionContext, params: DeleteSessionRequest) 
 
 
 # --- parts
+def _planned(
+    source: ConfigSource, request: NewSessionRequest, stored: TurnContextItem | None = None
+) -> SessionPlan:
+    """With the client's MCP servers. Raises RpcError and ConfigError."""
+    folders = SessionFolders(request.cwd, request.additional_directories or ())
+    try:
+        plan = plan_session(source.load, source.environment, folders, stored)
+        servers = merged_servers(plan.config.mcp_servers, request.mcp_servers)
+    except UnfitFolder as error:
+        raise invalid_params(str(error), error.field) from None
+    except UnsupportedServer as error:
+        raise invalid_params(str(error), "mcpServers") from error
+    return replace(plan, config=replace(plan.config, mcp_servers=servers))
+
+
 async def _open(context: SessionContext, plan: SessionPlan, origin: Origin, ids: ItemIds) -> AcpSession:
     prompts = await run_in_thread(discover_prompts, context.config.home / FOLDER)
     live, _ = await context.conversations.open(plan.config, origin, context.operation_ids())
@@ -169,7 +185,7 @@ async def _reopen(
     if before is not None:
         await _end(before)
     stored = await run_in_thread(read_stored, path, id, context.notes)
-    plan = plan_session(context.config, params, stored.settings)
+    plan = _planned(context.config, params, stored.settings)
     session = await _open(context, plan, StoredRollout(path), stored.stored.ids)
     if stored.title:
         session.title_from(stored.title)

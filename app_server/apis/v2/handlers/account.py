@@ -7,7 +7,8 @@ from typing import assert_never
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.account_errors import login_required
 from app_server.apis.v2.account_limits import AccountLimits
-from app_server.core.auth.auth_manager import AuthManager, AuthMethod
+from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.home_login import AuthMethod
 from protocol.records import dataclass
 from protocol.v2.account import (
     Account,

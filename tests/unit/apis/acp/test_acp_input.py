@@ -222,7 +222,7 @@ OPTIONS = SessionOptions(
 
 
 def test_an_effort_that_a_model_does_not_have_is_given_up_with_the_model() -> None:
-    assert [option.id for option in OPTIONS.options()] == ["mode", "model"]
+    assert [option["id"] for option in OPTIONS.config_options()] == ["mode", "model"]
     low = OPTIONS.with_option("model", "gpt-5.1-codex").with_option("reasoning_effort", "low")
     assert low.effort == ReasoningEffort.LOW
     assert low.with_option("model", "gpt-5.1-codex-mini").effort is None

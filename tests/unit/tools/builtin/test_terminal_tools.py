@@ -172,7 +172,7 @@ async def test_it_ends_before_any_command_of_the_stricter_turn_runs(live: MakeLi
 async def test_a_session_goes_on_under_the_same_policy_or_a_wider_one(live: MakeLive) -> None:
     scene = live(sandbox=NO_TMP)
     number = await opened(scene, "echo up; exec sh", "up")
-    for sandbox in (NO_TMP, NO_TMP.model_copy(update={"network_access": True}), DangerFullAccess()):
+    for sandbox in (NO_TMP, replace(NO_TMP, network_access=True), DangerFullAccess()):
         change(scene, AskForApproval.NEVER, sandbox)
         said = await run(WRITE, scene, session_id=number, chars="echo $((40 + 2))\n")
         with anyio.fail_after(20):

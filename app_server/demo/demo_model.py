@@ -1,11 +1,14 @@
-"""What the model says in `app-server chat --demo`, which shows the frontend without a key or a network. Pure."""
+"""What the model says in `app-server chat --demo` and `app-server exec --demo`, which need no key and no network."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
-from app_server.demo.scripted_model import Reply, calls, reply, runs, says
+from app_server.demo.scripted_model import Reply, ScriptedModel, calls, reply, runs, says
+from app_server.demo.workspace import DemoWorkspace, temporary_workspace
 from protocol.base import Json
 
 GAP: Final = 0.02
@@ -29,6 +32,17 @@ PATCH: Final = """\
 -echo "Hello, $2!"
 +echo "Hello, $1!"
 *** End Patch"""
+
+
+@asynccontextmanager
+async def demo_surroundings(environment: Mapping[str, str]) -> AsyncIterator[DemoWorkspace]:
+    """A temporary folder whose settings name this model, which is served until the block is left.
+
+    Raises DemoSetupError.
+    """
+    async with temporary_workspace(environment) as workspace, ScriptedModel(DemoModel()).serving() as url:
+        workspace.configure(url)
+        yield workspace
 
 
 class DemoModel:

@@ -1,0 +1,115 @@
+"""Chooses a stored thread in a terminal: a list that the arrow keys walk and that typing filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import (
+    BufferControl,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VSplit,
+    Window,
+)
+from rich.cells import cell_len
+
+from app_server.chat.cell_text import cut_to
+from app_server.chat.thread_choices import ThreadChoices, title_of
+from app_server.client.command_line import printable
+from protocol.v2.thread import Thread
+
+ROWS: Final = 10
+"""Threads that are shown at once, if the terminal has the lines for them."""
+
+OTHER_ROWS: Final = 2
+"""Lines of the picker that are no threads: what is typed, and the help."""
+
+FOLDER_FROM: Final = 60
+"""Columns of a terminal from which on the folder of each thread is shown, too."""
+
+HELP: Final = "↑ ↓ choose · type to filter · Enter opens · Esc leaves"
+MOVES: Final = {"up": -1, "c-p": -1, "down": 1, "c-n": 1, "pageup": -ROWS, "pagedown": ROWS}
+
+
+def thread_picker(threads: Sequence[Thread], keys: Input) -> Application[Thread | None]:
+    """An application in the lines below the cursor, which it clears when it ends; None: nothing was chosen."""
+    choices = ThreadChoices(threads)
+    typed = Buffer(on_text_changed=lambda buffer: choices.filter(buffer.text), multiline=False)
+    search = VSplit(
+        [Window(FormattedTextControl("resume: "), dont_extend_width=True), Window(BufferControl(typed))],
+        height=1,
+    )
+    rows = Window(
+        FormattedTextControl(lambda: _rows(choices)),
+        height=lambda: Dimension.exact(max(1, min(_room(), len(choices.matching)))),
+        wrap_lines=False,
+    )
+    help_line = Window(FormattedTextControl(_help), height=1, style="class:bottom-toolbar", wrap_lines=False)
+    app: Application[Thread | None] = Application(
+        Layout(HSplit([search, rows, help_line]), focused_element=typed),
+        key_bindings=_bindings(choices),
+        erase_when_done=True,
+        input=keys,
+    )
+    app.ttimeoutlen = 0.05  # an Escape alone is a key here, and not the beginning of a sequence
+    return app
+
+
+def _rows(choices: ThreadChoices) -> StyleAndTextTuples:
+    first, shown = choices.shown(_room())
+    if not shown:
+        return [("italic", "no thread contains this")]
+    lines: StyleAndTextTuples = []
+    for number, thread in enumerate(shown, first):
+        chosen = number == choices.selected
+        lines.append(("reverse" if chosen else "", _row(thread, "→ " if chosen else "  ")))
+        lines.append(("", "\n"))
+    return lines[:-1]
+
+
+def _row(thread: Thread, mark: str) -> str:
+    columns = get_app().output.get_size().columns - len(mark) - 1
+    title, folder = printable(title_of(thread)), printable(thread.cwd)
+    if columns < FOLDER_FROM:
+        return mark + cut_to(title, columns)
+    title = cut_to(title, columns * 2 // 3)
+    left = columns - cell_len(title) - 4
+    return f"{mark}{title}  ({cut_to(folder, left)})"
+
+
+def _help() -> str:
+    return cut_to(HELP, get_app().output.get_size().columns)
+
+
+def _room() -> int:
+    return max(1, min(ROWS, get_app().output.get_size().rows - OTHER_ROWS))
+
+
+def _bindings(choices: ThreadChoices) -> KeyBindings:
+    bindings = KeyBindings()
+    for key, by in MOVES.items():
+
+        @bindings.add(key)
+        def _(event: KeyPressEvent, by: int = by) -> None:
+            choices.move(by)
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        if choices.matching:
+            event.app.exit(result=choices.chosen)
+
+    for key in ("escape", "c-c", "c-d", "<sigint>"):
+
+        @bindings.add(key, eager=key == "escape")
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(result=None)
+
+    return bindings

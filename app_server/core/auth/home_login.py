@@ -1,0 +1,135 @@
+"""The stored login, or an API key from the environment, as far as the settings allow it. Without any request.
+
+It caches nothing of auth.json. Fast to import: whether there is a login is asked before the server is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from app_server.core.auth.id_token import expires_at, read_id_token
+from app_server.core.auth.storage import StoredAuth, Tokens, read_auth
+from app_server.core.config.types import LoginSettings
+from app_server.core.errors import AuthError
+from protocol.records import dataclass
+
+EXPIRY_MARGIN_SECONDS = 300.0
+"""A token that expires sooner is refreshed before use: a turn's requests may take minutes."""
+
+REFRESH_INTERVAL = timedelta(days=8)
+"""Tokens without an expiry time are refreshed at this interval."""
+
+
+class AuthMethod(StrEnum):
+    """The values are those of the wire."""
+
+    API_KEY = "apikey"
+    CHATGPT = "chatgpt"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The credentials of a request to the model provider."""
+
+    bearer: str = field(repr=False)
+    account_id: str | None
+    """For ChatGPT logins; sent in a header."""
+    method: AuthMethod
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRules:
+    """Which logins the user's settings allow."""
+
+    forced_method: str | None = None
+    """`chatgpt` or `api`; None allows both."""
+    workspace_id: str | None = None
+
+    def allows(self, method: AuthMethod) -> bool:
+        wanted = "api" if method is AuthMethod.API_KEY else "chatgpt"
+        return self.forced_method in (None, wanted)
+
+    def require(self, method: AuthMethod) -> None:
+        """Raises AuthError if the settings require the other method."""
+        if self.allows(method):
+            return
+        this, other = ("API key", "ChatGPT") if method is AuthMethod.API_KEY else ("ChatGPT", "API key")
+        raise AuthError(f"{this} login is turned off by `forced_login_method`; use {other} login.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeLogin:
+    """The login of one home. `clock` gives seconds since the epoch."""
+
+    home: Path
+    clock: Callable[[], float]
+    env_api_key: str | None = field(default=None, repr=False)
+    rules: LoginRules = LoginRules()
+
+    def under(self, settings: LoginSettings) -> HomeLogin:
+        """The same login, as far as these settings allow it."""
+        return replace(self, rules=LoginRules(settings.forced_method, settings.workspace_id))
+
+    def ready(self) -> Credentials | None:
+        """Those that need no refresh before they are used."""
+        stored = self.read()
+        return None if stored.api_key is None and self.is_ending(stored) else self.credentials_of(stored)
+
+    def read(self) -> StoredAuth:
+        """The stored login if allowed, else an API key from the environment."""
+        stored = read_auth(self.home) or StoredAuth()
+        if not self.rules.allows(AuthMethod.API_KEY):
+            stored = replace(stored, api_key=None)
+        if not self.rules.allows(AuthMethod.CHATGPT) or not self.is_allowed_workspace(stored.tokens):
+            stored = replace(stored, tokens=None)
+        if stored.api_key is None and stored.tokens is None and self.rules.allows(AuthMethod.API_KEY):
+            return StoredAuth(api_key=self.env_api_key)
+        return stored
+
+    def is_allowed_workspace(self, tokens: Tokens | None) -> bool:
+        if tokens is None or self.rules.workspace_id is None:
+            return True
+        return (tokens.account_id or read_id_token(tokens.id_token).account_id) == self.rules.workspace_id
+
+    def usable_now(self) -> Credentials | None:
+        """Those that are valid without a refresh."""
+        stored = self.read()
+        if stored.api_key is None and stored.tokens is not None and self.has_ended(stored.tokens):
+            return None
+        return self.credentials_of(stored)
+
+    def credentials_of(self, stored: StoredAuth) -> Credentials | None:
+        if stored.api_key is not None:
+            return Credentials(stored.api_key, None, AuthMethod.API_KEY)
+        return None if stored.tokens is None else of_tokens(stored.tokens)
+
+    def is_ending(self, stored: StoredAuth) -> bool:
+        """Whether its tokens are to be refreshed before they are used."""
+        if stored.tokens is None:
+            return False
+        end = expires_at(stored.tokens.access_token)
+        if end is not None:
+            return end - EXPIRY_MARGIN_SECONDS <= self.clock()
+        return stored.last_refresh is None or self.now() - stored.last_refresh >= REFRESH_INTERVAL
+
+    def has_ended(self, tokens: Tokens) -> bool:
+        end = expires_at(tokens.access_token)
+        return end is not None and end <= self.clock()
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock(), UTC)
+
+
+def of_tokens(tokens: Tokens) -> Credentials:
+    account = tokens.account_id or read_id_token(tokens.id_token).account_id
+    return Credentials(tokens.access_token, account, AuthMethod.CHATGPT)
+
+
+def env_api_key(environment: Mapping[str, str], *, acp: bool) -> str | None:
+    """The key that stands in for a stored login; hosts of the Agent Client Protocol have a variable of their own."""
+    own = environment.get("CODEX_API_KEY") if acp else None
+    return own or environment.get("OPENAI_API_KEY")

@@ -1,0 +1,41 @@
+"""Paths as clients write them, and texts that UTF-8 can encode. Fast to import: it does without pydantic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode it: it has no lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def sound_path(text: str) -> str:
+    """`text`, if it can be the path of a file. Raises ValueError."""
+    if "\0" in text:
+        raise ValueError("a path must not contain a NUL character")
+    if not is_unicode(text):
+        raise ValueError("a path must be valid Unicode text")
+    return text
+
+
+class _PathRule:
+    """What pydantic's `AfterValidator(sound_path)` is, which only models need."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema  # noqa: PLC0415 - who asks has loaded it
+
+        return core_schema.no_info_after_validator_function(sound_path, handler(source))
+
+
+PathText = Annotated[str, _PathRule()]

@@ -1,0 +1,134 @@
+"""A chat with everything in this process: frontend, server, scripted model. In a terminal, or in plain lines."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from prompt_toolkit.application import get_app_session
+from prompt_toolkit.output.vt100 import Vt100_Output
+from rich.console import Console
+
+from app_server.chat.chat_session import chat_session
+from app_server.chat.chat_setup import ChatSetup
+from app_server.chat.conversation import ChatConversation
+from app_server.chat.plain_chat import plain_chat
+from app_server.chat.raw_input import RawInput
+from app_server.chat.terminal_chat import TerminalChat
+from protocol.base import Json
+from tests.support.invariants import violated_invariants
+from tests.support.library import RecordingConnector, connector_to, serving_model
+from tests.support.scripted_model import Reply, ScriptedModel
+from tests.support.terminal import Terminal
+from tests.support.transcript import client_lines, model_lines
+from tests.support.world import WHOLE_SCENARIO
+
+
+@dataclass(slots=True)
+class ChatWorld:
+    root: Path
+    model: ScriptedModel
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    def rollouts(self) -> list[Path]:
+        return sorted((self.root / "home").glob("sessions/**/rollout-*.jsonl"))
+
+    def model_saw(self) -> str:
+        return "\n".join(model_lines(self.model.requests, self.root))
+
+
+Play = Callable[[Terminal], None]
+"""What a person does; it ends with leaving the chat. Called in a thread."""
+
+
+class PlayChat(Protocol):
+    async def __call__(self, play: Play, *replies: Reply, columns: int = ...) -> ChatWorld: ...
+
+
+def chats_in(root: Path) -> PlayChat:
+    async def played(play: Play, *replies: Reply, columns: int = 90) -> ChatWorld:
+        with Terminal(columns) as terminal:
+            async with (
+                _world(root, replies) as (world, connector, setup),
+                _chatting(connector, setup, terminal) as left,
+            ):
+                await anyio.to_thread.run_sync(_play_to_the_end, play, terminal, left)
+        return world
+
+    return played
+
+
+async def chat_of_lines(root: Path, lines: str, *replies: Reply) -> str:
+    """What a chat shows that is no terminal, and whose input are these lines."""
+
+    async def frontend(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+        await plain_chat(chat, io.StringIO(lines))
+
+    output = io.StringIO()
+    async with _world(root, replies) as (_, connector, setup):
+        await chat_session(connector, setup, Console(file=output), frontend)
+    return output.getvalue()
+
+
+@asynccontextmanager
+async def _world(
+    root: Path, replies: Sequence[Reply]
+) -> AsyncIterator[tuple[ChatWorld, RecordingConnector, ChatSetup]]:
+    for folder in ("home", "workspace", "user"):
+        (root / folder).mkdir(exist_ok=True)
+    world = ChatWorld(root, ScriptedModel(list(replies)))
+    config: dict[str, Json] = {"approval_policy": "untrusted"}
+    with anyio.fail_after(WHOLE_SCENARIO):
+        async with serving_model(world.model, root, config) as environment:
+            connector = RecordingConnector(connector_to("in_process", root, environment))
+            yield world, connector, ChatSetup((), environment, world.workspace, root / "home")
+    broken = violated_invariants(connector.record, world.model.requests, world.rollouts())
+    assert not broken, "\n".join([*broken, *client_lines(connector.record.log, root)])
+
+
+@asynccontextmanager
+async def _chatting(
+    connector: RecordingConnector, setup: ChatSetup, terminal: Terminal
+) -> AsyncIterator[threading.Event]:
+    """The event is set when the chat has ended."""
+    left = threading.Event()
+
+    async def frontend(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
+        await TerminalChat(chat, group, setup.home, RawInput(keys), time.monotonic).run()
+
+    async def chat() -> None:
+        console = Console(force_terminal=True, width=terminal.columns, highlight=False)
+        try:
+            await chat_session(connector, setup, console, frontend)
+        finally:
+            left.set()
+
+    with os.fdopen(os.dup(terminal.inner), "r") as keys, os.fdopen(os.dup(terminal.inner), "w") as screen:
+        # Not a session of its own: the thread in which prompt_toolkit prints above the prompt knows this one only.
+        get_app_session()._output = Vt100_Output.from_pty(screen, "xterm-256color")
+        async with anyio.create_task_group() as group:
+            group.start_soon(chat, name="the chat")
+            yield left
+            group.cancel_scope.cancel()
+
+
+def _play_to_the_end(play: Play, terminal: Terminal, left: threading.Event) -> None:
+    play(terminal)
+    for _ in range(1000):
+        if left.wait(0.02):
+            return
+        terminal.read_on()
+    raise AssertionError(f"the chat does not end:\n{terminal.text}")
