@@ -45,7 +45,7 @@ CORE = (
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
-    {"errors", "injected_messages", "lazy", "threads", "yielding"},
+    {"errors", "injected_messages", "lazy", "process_memory", "threads", "yielding"},
     {"begun", "bounds", "remedies"},
 )
 

@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
 
 if __name__ == "__main__":
     sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
@@ -26,6 +25,7 @@ if __name__ == "__main__":
 from app_server.core.launcher import descendants, prepared, supervisor, wire
 from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
 from app_server.core.launcher.pool import FREE, SupervisorPool
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import enforce, privileges

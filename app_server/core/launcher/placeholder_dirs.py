@@ -16,7 +16,8 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine.syscalls import open_place

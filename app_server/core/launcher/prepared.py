@@ -19,9 +19,9 @@ import select
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from app_server.core.launcher import parent, wire
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import namespaces

@@ -17,9 +17,9 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from app_server.core.launcher import descendants, wire, working_directory
+from app_server.core.sandbox.confine.light_dataclasses import dataclass
 
 KILL_SECONDS = 2.0
 """How long it waits for killed processes; after that only the kernel can be holding them."""

@@ -11,9 +11,14 @@ import errno
 import marshal
 import os
 import socket
-from typing import Any
 
-Value = Any
+TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
+if TYPE_CHECKING:
+    from typing import Any
+
+    Value = Any
+else:
+    Value = object
 """A value that marshal supports: None, bool, int, float, str, bytes, and tuples, lists and dicts of them."""
 
 LENGTH = 4

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
 
 from app_server.core.sandbox.confine import landlock, namespaces, places, privileges, seccomp
 from app_server.core.sandbox.confine.home import ShownHome
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, replace
 from app_server.core.sandbox.confine.seccomp import Filter, Part
+
+TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
+if TYPE_CHECKING:
+    from typing import Any
 
 DEVICE_FOLDER = [b"/dev"]
 """Inside namespaces /dev is private, so all of it is writable."""

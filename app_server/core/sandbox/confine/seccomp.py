@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from dataclasses import dataclass
 from enum import Enum
 
 from app_server.core.sandbox.confine.bpf import ERRNO, NOTIFY, FilterRule, Test, assemble
+from app_server.core.sandbox.confine.light_dataclasses import dataclass
 from app_server.core.sandbox.confine.syscalls import MACHINE, PR_SET_SECCOMP, X86_64, call
 
 ARCHITECTURES = {X86_64: 0xC000003E, "aarch64": 0xC00000B7}
