@@ -170,6 +170,7 @@ LATE_IMPORTS = {
     "app_server.inspector": "a command of its own, whose page is an extra",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
+    "app_server.core.process_memory": "imports it",
     "hashlib": "OpenSSL, which the first lists do without",
     "httpx": "logins at MCP servers",
     "app_server.core.http.httpx_options": "imports httpx",
