@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # How fast a machine is, and what else it has to do, is nothing that a test may fail on.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+# `make mutants`: that a test fails is all that counts, so nobody looks for a shorter example.
+settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate], database=None)
 
 
 P = ParamSpec("P")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from sys import modules
@@ -84,12 +84,12 @@ becomes stricter), `denied` (the turn goes on), `abort` (the turn ends). `declin
 """
 
 
-def page(definitions: dict[str, Schema]) -> str:
+def page(definitions: Mapping[str, Schema]) -> str:
     """The whole page, in Markdown."""
     return re.sub(r"\n{3,}", "\n\n", "\n".join(_parts(definitions))).rstrip() + "\n"
 
 
-def _parts(definitions: dict[str, Schema]) -> Iterator[str]:
+def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
     started: Json = {"id": "0", "msg": {"type": "task_started", "model_context_window": 272000}}
     started["conversationId"] = examples.CONVERSATION
     yield _INTRODUCTION
@@ -126,7 +126,7 @@ def _parts(definitions: dict[str, Schema]) -> Iterator[str]:
     yield from _types(definitions)
 
 
-def _events(definitions: dict[str, Schema]) -> Iterator[str]:
+def _events(definitions: Mapping[str, Schema]) -> Iterator[str]:
     def home(model: type[EventMsg]) -> str:
         return model.__module__
 
@@ -136,7 +136,7 @@ def _events(definitions: dict[str, Schema]) -> Iterator[str]:
             yield from _tagged(definitions, model)
 
 
-def _types(definitions: dict[str, Schema]) -> Iterator[str]:
+def _types(definitions: Mapping[str, Schema]) -> Iterator[str]:
     """Every type that a field names and that has no place of its own above."""
     shown = {published_name(model) for model in (*EVENTS.values(), *OPERATIONS)}
     fields = [inner for schema in definitions.values() for inner in _properties(schema).values()]
@@ -147,12 +147,12 @@ def _types(definitions: dict[str, Schema]) -> Iterator[str]:
         yield _block(type_of(definitions[name]))
 
 
-def _tagged(definitions: dict[str, Schema], model: type[EngineModel]) -> Iterator[str]:
+def _tagged(definitions: Mapping[str, Schema], model: type[EngineModel]) -> Iterator[str]:
     yield f"#### `{model.model_fields['type'].default}`\n\n{_paragraphs(model.__doc__)}\n"
     yield _fields(definitions, model, "Fields")
 
 
-def _fields(definitions: dict[str, Schema], model: type[Model], title: str) -> str:
+def _fields(definitions: Mapping[str, Schema], model: type[Model], title: str) -> str:
     """The fields of a definition as a list; nothing for one without fields."""
     definition = definitions.get(published_name(model), {})
     omitted = {field.alias or name for name, field in model.model_fields.items() if field.exclude_if}

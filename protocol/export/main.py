@@ -69,11 +69,15 @@ def documentation() -> str:
     return guide.page(schemas.definitions())
 
 
-def stale_files(root: Path) -> list[Path]:
+def generated_files() -> dict[Path, str]:
+    """Every generated file of a checkout: its text by its path, relative to the checkout."""
+    made = {SCHEMA_FOLDER / name: text for name, text in schema_files().items()}
+    made |= {SCHEMA_FOLDER / THREADS / name: text for name, text in thread_schema_files().items()}
+    return made | {DOCUMENTATION: documentation()}
+
+
+def stale_files(root: Path, wanted: Mapping[Path, str]) -> list[Path]:
     """The generated files below `root`, relative to it, that are missing, outdated or no longer generated."""
-    wanted = {SCHEMA_FOLDER / name: text for name, text in schema_files().items()}
-    wanted |= {SCHEMA_FOLDER / THREADS / name: text for name, text in thread_schema_files().items()}
-    wanted[DOCUMENTATION] = documentation()
     there = (path.relative_to(root) for path in (root / SCHEMA_FOLDER).rglob("*.json"))
     left_over = {path for path in there if path not in wanted}
     differing = {path for path, text in wanted.items() if _read(root / path) != text}
@@ -89,19 +93,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path(), help="the checkout, default: here")
     options = parser.parse_args(argv)
     root: Path = options.root
+    if options.docs:
+        _write(root, {DOCUMENTATION: documentation()})
+        return 0
+    wanted = generated_files()
+    stale = stale_files(root, wanted)
     if options.check:
-        stale = stale_files(root)
         sys.stdout.writelines(f"not current: {path}\n" for path in stale)
         return 1 if stale else 0
-    if not options.docs:
-        for path in stale_files(root):
-            (root / path).unlink(missing_ok=True)
-        write_schemas(root / SCHEMA_FOLDER)
-    _write(root, {str(DOCUMENTATION): documentation()})
+    for path in stale:
+        (root / path).unlink(missing_ok=True)
+    _write(root, wanted)
     return 0
 
 
-def _write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+def _write(folder: Path, texts: Mapping[str, str] | Mapping[Path, str]) -> list[Path]:
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

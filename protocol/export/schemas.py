@@ -5,6 +5,7 @@ that code generated from either schema fits the other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
@@ -56,7 +57,8 @@ _EXTRA: Final[Mapping[str, Json]] = {
 """Types that no row of the table leads to, or that it leads to only by reference."""
 
 
-def definitions() -> dict[str, Schema]:
+@cache
+def definitions() -> Mapping[str, Schema]:
     """Every published type by name, in alphabetical order."""
     found = generated(_models(), _EXTRA)
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}

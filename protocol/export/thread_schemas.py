@@ -4,7 +4,8 @@ Pure, like `schemas`, from which all that both APIs share comes. Without `experi
 that a client has to ask for are left out, and so is every type that only they lead to.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 from pydantic import BaseModel
 
@@ -24,7 +25,8 @@ from protocol.v2.fields import EXPERIMENTAL
 from protocol.v2.methods import TABLE
 
 
-def definitions(*, experimental: bool) -> dict[str, Schema]:
+@cache
+def definitions(*, experimental: bool) -> Mapping[str, Schema]:
     """Every published type by name, in alphabetical order."""
     requests = [row for row in TABLE.client_requests.values() if experimental or not row.experimental]
     models = list(_models(TABLE, requests))

@@ -22,10 +22,11 @@ WORK = ("garbage", "stderr-flood", "server-requests", "deaf", "daemon", "double"
 
 
 def table(mode: str, seconds: float) -> str:
+    """A server of the configuration; only a tool that has to fail for its time may have a short one."""
     arguments = json.dumps(["-I", "-S", str(FAKE), mode])
     return (
         f'[mcp_servers.{mode}]\ncommand = "{sys.executable}"\nargs = {arguments}\n'
-        f"startup_timeout_sec = {seconds}\ntool_timeout_sec = 2\n"
+        f"startup_timeout_sec = {seconds}\ntool_timeout_sec = {2 if mode in FAIL_WHEN_CALLED else 60}\n"
     )
 
 

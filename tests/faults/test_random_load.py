@@ -2,7 +2,7 @@
 aborted, streams, commands and questions that are interrupted, and clients that leave in the middle of it all and
 come back.
 
-Thirty conversations with a hundred and fifty turns as a rule, a thousand with ten thousand in `make faults`. Nothing
+Twenty conversations with a hundred turns as a rule, a thousand with ten thousand in `make faults`. Nothing
 may be left of a server, and every stored conversation is what its client was told.
 """
 
@@ -25,7 +25,7 @@ from tests.support.invariants import STORED, is_event, items, rollout, spans, tu
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process, pytest.mark.slow]
 
-LIVES, CONVERSATIONS, TURNS, AT_ONCE = (4, 250, 10, 16) if LONG else (3, 10, 5, 8)
+LIVES, CONVERSATIONS, TURNS, AT_ONCE = (4, 250, 10, 16) if LONG else (2, 10, 5, 8)
 SEED = 20_240_229
 MIB = 1 << 20
 GROWTH = 64 * MIB if LONG else 32 * MIB

@@ -143,6 +143,9 @@ UNITS = (
 HEADS = (b"", b"data: ", b'data: {"a":"', b"data: {}\n\ndata: [", b"event: ", b"retry: 1\n")
 
 
+BLOCK_BYTES = 256 * 1024
+
+
 @dataclass(frozen=True)
 class Bomb:
     """A head, and a unit that is repeated very often; few bytes where it is compressed."""
@@ -150,21 +153,21 @@ class Bomb:
     encoding: str
     head: bytes
     unit: bytes
-    megabytes: int
+    blocks: int
 
     def chunks(self) -> list[bytes]:
         """Blocks that end in a full flush can be repeated, so nobody has to compress it all."""
-        block = self.unit * ((1 << 20) // len(self.unit))
+        block = self.unit * (BLOCK_BYTES // len(self.unit))
         if not self.encoding:
             return [
                 self.head,
-                *[block[at : at + 65_536] for at in range(0, len(block), 65_536)] * self.megabytes,
+                *[block[at : at + 65_536] for at in range(0, len(block), 65_536)] * self.blocks,
             ]
         packer = zlib.compressobj(9, wbits=RAW)
         head = packer.compress(self.head) + packer.flush(zlib.Z_FULL_FLUSH)
         packed = packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH)
         start = {"gzip": b"\x1f\x8b\x08\0\0\0\0\0\0\x03", "zlib": b"\x78\x9c", "raw": b""}[self.encoding]
-        whole = start + head + packed * self.megabytes
+        whole = start + head + packed * self.blocks
         return [whole[at : at + 65_536] for at in range(0, len(whole), 65_536)]
 
     @property

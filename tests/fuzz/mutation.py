@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-EXAMPLES = 20_000 if os.environ.get("FAULTS") == "long" else 150
+EXAMPLES = 20_000 if os.environ.get("FAULTS") == "long" else 60
 
 thorough = settings(
     max_examples=EXAMPLES,

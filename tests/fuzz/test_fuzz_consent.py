@@ -40,7 +40,7 @@ POLICIES: list[Json] = [
 """Each gives more than the one before."""
 WORKSPACE, FULL = 1, len(POLICIES) - 1
 
-few = settings(thorough, max_examples=max(EXAMPLES // 30, 15))
+few = settings(thorough, max_examples=max(EXAMPLES // 30, 6))
 number = count()
 
 

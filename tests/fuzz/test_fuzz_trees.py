@@ -51,7 +51,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", rea
 
 RACE_ROUNDS = 10
 SETTLES_WITHIN = 20.0
-few = settings(thorough, max_examples=max(EXAMPLES // 40, 20))
+few = settings(thorough, max_examples=max(EXAMPLES // 40, 10))
 number = count()
 
 Seen = dict[str, Entry]

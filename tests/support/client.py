@@ -16,7 +16,7 @@ import anyio
 from protocol.base import Json
 from tests.support.wires import Wire
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds that anything may take. Nothing here waits for it unless something hangs."""
 
 ENDS = ("task_complete", "turn_aborted")

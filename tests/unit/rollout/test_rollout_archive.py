@@ -119,12 +119,27 @@ def test_errors_say_what_failed(tmp_path: Path) -> None:
         ConversationError, match=rf"^failed to unarchive conversation: {path} exists already$"
     ):
         unarchive_rollout(tmp_path, archived)
+    other = store(tmp_path, conversation(), 2)
+    (tmp_path / "archived_sessions" / other.name).mkdir()
+    with pytest.raises(
+        ConversationError,
+        match=rf"^failed to archive conversation: {tmp_path}/archived_sessions/{other.name} exists already$",
+    ):
+        archive_rollout(tmp_path, conversation_id(2), other)
     odd = tmp_path / "odd"
     odd.write_text("")
     writer = RolloutWriter.resume(odd, now)
     with pytest.raises(RolloutBusy, match=rf"^conversation {odd} already has an active writer$"):
         delete_rollout(odd)
     writer.close()
+
+
+def test_a_home_without_room_for_the_archive_keeps_its_conversation(tmp_path: Path) -> None:
+    path = store(tmp_path, conversation())
+    (tmp_path / "archived_sessions").write_text("a file")
+    with pytest.raises(ConversationError, match=r"^failed to archive conversation: "):
+        archive_rollout(tmp_path, conversation_id(1), path)
+    assert path.exists()
 
 
 def test_a_rollout_may_be_named_from_the_home(tmp_path: Path) -> None:

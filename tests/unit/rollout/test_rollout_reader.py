@@ -112,6 +112,18 @@ def test_an_endless_line_is_skipped_without_being_held(stored: Path, monkeypatch
     assert found.skipped == 1
 
 
+def test_lines_that_are_too_long_are_replaced_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 4)
+    path = tmp_path / "lines"
+    path.write_bytes(b"a" * 10 + b"\n" + b"b" * 11 + b"\nc\n" + b"d" * 11)
+    fd = os.open(path, os.O_RDONLY)
+    assert list(read_lines(fd)) == [b"a" * 10, reader.TOO_LONG, b"c", reader.TOO_LONG]
+    os.close(fd)
+
+
 @given(st.binary(max_size=300), st.integers(1, 40))
 @settings(max_examples=200)
 def test_lines_are_the_same_however_the_file_is_cut_into_pieces(content: bytes, chunk: int) -> None:

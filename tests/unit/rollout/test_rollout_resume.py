@@ -38,6 +38,7 @@ def resumed(path: Path) -> list[object]:
     reopened = reopen(path, now)
     assert reopened.writer.problem is None
     reopened.writer.close()
+    assert reopened.stored.leftover == (), "what was recovered is no longer left over"
     return list(reopened.stored.items)
 
 

@@ -176,6 +176,17 @@ def printed(item: Item) -> str:
     return item.output
 
 
+def test_calls_of_one_id_that_are_stored_as_items_too_are_those_items(tmp_path: Path) -> None:
+    ls = ("response_item", call("shell", {"command": ["ls"]}))
+    item = (
+        "event_msg",
+        turn_item(CommandExecution(id="c1", command=("ls",), cwd="/", parsed=(), output="kept")),
+    )
+    found = items_in(tmp_path, ls, item, ls, item, ls, ("response_item", output("third")))
+    assert [each.id for each in found] == ["c1", "c1-2", "c1-3"]
+    assert [printed(each) for each in found[:2]] == ["kept", "kept"]
+
+
 def test_a_call_that_is_stored_as_an_item_too_is_that_item(tmp_path: Path) -> None:
     """The entry of the history may come before the item or behind it."""
     item = CommandExecution(id="c1", command=("pwd",), cwd="/", parsed=(), output="as an item")

@@ -99,6 +99,7 @@ def test_a_torn_last_line_is_ended_before_the_next(tmp_path: Path) -> None:
         writer.close()
         assert "new" in texts(read_rollout(path).items)
         assert path.read_bytes().startswith(whole[:cut])
+        assert json.loads(path.read_bytes()[cut:])["payload"] == user("new").to_value(), "nothing else"
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0" * 4096, b"\0" * 200_000, b'{"timestamp":"20\0\0\0'])

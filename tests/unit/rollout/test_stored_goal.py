@@ -63,6 +63,9 @@ def test_the_last_line_about_a_goal_counts(tmp_path: Path) -> None:
     writer.append([assistant('{"type":"event_msg","payload":{"type":"goal_cleared"}}')])
     writer.close()
     assert both_ways(path) == GOAL
+    with path.open("ab") as file:
+        file.write(b'{"timestamp":"t","type":"event_msg","payload":{"type":"exec_command_end"}}\n')
+    assert both_ways(path) == GOAL, "an event of another kind says nothing of the goal"
     append(path, GoalCleared())
     assert both_ways(path) is None
 

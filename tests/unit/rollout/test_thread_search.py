@@ -90,6 +90,11 @@ def test_a_snippet_has_the_words_around_the_first_match() -> None:
     assert snippet("other", "needle") is None
 
 
+def test_a_snippet_begins_and_ends_at_its_place_where_characters_fold_to_several() -> None:
+    text = "ß" * 60 + "needle" + "ß" * 200
+    assert snippet(text, "NEEDLE") == f"…{'ß' * BEFORE}needle{'ß' * AFTER}…"
+
+
 @given(st.text(max_size=300), st.text(min_size=1, max_size=5), st.text(max_size=300))
 def test_every_text_is_found_in_whatever_case(before: str, term: str, after: str) -> None:
     text = before + term + after
@@ -150,9 +155,9 @@ def test_messages_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for n in range(5):
         talk(tmp_path, n, f"question {n}")
     of = lists(tmp_path)
-    of.reads_messages = True
-    while of.read_ahead() is not None:
-        pass
+    for of.reads_messages in (False, True):  # a client lists threads, and searches them for the first time
+        while of.read_ahead() is not None:
+            pass
 
     def refuse(path: Path) -> str:
         raise AssertionError(f"{path} is read again")
