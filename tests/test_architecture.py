@@ -45,7 +45,7 @@ CORE = (
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
-    {"errors", "injected_messages", "lazy", "threads", "yielding", "collector"},
+    {"collector", "errors", "injected_messages", "lazy", "process_memory", "threads", "yielding"},
     {"begun", "bounds", "remedies"},
 )
 
@@ -172,6 +172,7 @@ LATE_IMPORTS = {
     "app_server.inspector": "a command of its own, whose page is an extra",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
+    "app_server.core.process_memory": "imports it",
     "hashlib": "OpenSSL, which the first lists do without",
     "httpx": "logins at MCP servers",
     "app_server.core.http.httpx_options": "imports httpx",

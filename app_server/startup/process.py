@@ -60,6 +60,7 @@ def serve_stdio(args: argparse.Namespace) -> int:
 def _full_server(spoken: SpokenApi, *, acp: bool) -> Callable[[int, Launch, Handover], None]:
     """With the API that the client speaks, as far as that is known."""
     refuse_inspection()
+    importlib.import_module("app_server.core.process_memory").return_large_blocks()
     try:
         from app_server.startup.full_server import run  # noqa: PLC0415  nearly all imports hang on it
 
