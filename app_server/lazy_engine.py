@@ -41,6 +41,7 @@ class LazyEngine:
 
     async def warm_up(self) -> None:
         await run_in_thread(self._assemble.get)
+        await run_in_thread(self._ready().engine.load_turns)
         await self._ready().models.warm_up()
 
     async def aclose(self) -> None:

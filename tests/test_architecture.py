@@ -45,7 +45,7 @@ CORE = (
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
-    {"errors", "injected_messages", "lazy", "threads", "yielding"},
+    {"collector", "errors", "injected_messages", "lazy", "process_memory", "threads", "yielding"},
     {"begun", "bounds", "remedies"},
 )
 
@@ -153,6 +153,8 @@ LATE_IMPORTS = {
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
     "app_server.core.auth.issuer_http": "imports httpx, for logins and refreshes of tokens",
+    "app_server.core.session.operations": "all of a turn, with the first operation or when nobody waits",
+    "app_server.core.tools.registry": "the names of tools, where an MCP server or a client has some, too",
     "app_server.core.session.schema_problem": "imports jsonschema, for turns whose answer has a schema",
     "app_server.core.shell.bash_parser": "imports tree-sitter and its grammar, with the first command",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
@@ -170,6 +172,7 @@ LATE_IMPORTS = {
     "app_server.inspector": "a command of its own, whose page is an extra",
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
+    "app_server.core.process_memory": "imports it",
     "hashlib": "OpenSSL, which the first lists do without",
     "httpx": "logins at MCP servers",
     "app_server.core.http.httpx_options": "imports httpx",
@@ -576,6 +579,12 @@ def test_the_engine_is_imported_late() -> None:
         for name in ("engine", "tools.runtime", "turn.loop", "session.session", "model.client", "mcp.manager")
     ]
     code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
+    assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+
+
+def test_a_conversation_is_opened_without_what_only_turns_need() -> None:
+    late = ("app_server.core.turn.loop", "app_server.core.tools.registry", "app_server.core.tools.runtime")
+    code = "import sys, app_server.assembly; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
 
 

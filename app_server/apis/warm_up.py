@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import anyio
@@ -50,6 +52,8 @@ class WarmUp:
     def __init__(self, runner: CommandRunner, models: ProviderModels, background: TaskGroup) -> None:
         self._runner, self._models, self._background = runner, models, background
         self._turn_expected = anyio.Event()
+        self._postponing = 0
+        self._go_on = anyio.Event()
 
     def start(self) -> None:
         self._background.start_soon(self._commands, name="warm-up of commands")
@@ -58,6 +62,18 @@ class WarmUp:
     def expect_turn(self) -> None:
         """A conversation was opened, so a turn will probably follow soon."""
         self._turn_expected.set()
+
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """Inside, a request has the processor to itself for longer than the usual delay."""
+        self._postponing += 1
+        try:
+            yield
+        finally:
+            self._postponing -= 1
+            if not self._postponing:
+                self._go_on.set()
+                self._go_on = anyio.Event()
 
     async def _commands(self) -> None:
         """Other processes do most of the work. An error here will occur again, and be reported, at the first
@@ -72,6 +88,8 @@ class WarmUp:
     async def _engine(self) -> None:
         with anyio.move_on_after(QUIET_SECONDS):
             await self._turn_expected.wait()
+        while self._postponing:
+            await self._go_on.wait()
         self._background.start_soon(self._load_models, name="warm-up of models")
         for model in COMMAND_EVENT_MODELS:
             model.model_rebuild()

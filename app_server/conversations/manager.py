@@ -85,6 +85,14 @@ class ConversationManager:
     def find(self, id: str) -> LiveConversation | None:
         return self._live.get(id)
 
+    async def find_lasting(self, id: str) -> LiveConversation | None:
+        """The same; one that is ending is waited for, and then is none."""
+        live = self.find(id)
+        while live is not None and live.ending:
+            await live.gone.wait()
+            live = self.find(id)
+        return live
+
     def all(self) -> list[LiveConversation]:
         """In the order in which they were opened."""
         return list(self._live.values())

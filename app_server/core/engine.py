@@ -55,14 +55,14 @@ from app_server.core.session.services import (
     Services,
     TurnCompleted,
 )
-from app_server.core.session.session import Session
+from app_server.core.session.session import PERFORM, Session
 from app_server.core.session.shared_messages import SharedMessages
 from app_server.core.session.state import SessionState
 from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from app_server.core.threads import run_in_thread
+from app_server.core.tools import tool_names
 from app_server.core.tools.client_tool import checked_tools
 from app_server.core.tools.contract import ApprovalServices, CommandServices
-from app_server.core.tools.registry import RESERVED_NAMES
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
@@ -134,7 +134,8 @@ class Engine:
         """Raises ConversationError if the stored one cannot be read, or another process writes it."""
         match origin:
             case NewConversation(ephemeral=ephemeral):
-                tools = checked_tools(origin.client_tools, RESERVED_NAMES)
+                given = origin.client_tools
+                tools = checked_tools(given, tool_names.RESERVED.get()) if given else ()
                 return await self._begin(config, None, tools, ephemeral=ephemeral, begun=origin.begun)
             case GivenHistory():
                 return await self._begin(config, origin.items)
@@ -142,6 +143,10 @@ class Engine:
                 return await self._fork(config, origin)
             case StoredRollout():
                 return await self._resume(config, origin)
+
+    def load_turns(self) -> None:
+        """What opening does without, ahead of the first turn. Slow: use a thread."""
+        PERFORM.get()
 
     # --- the four origins
     async def _begin(

@@ -20,17 +20,26 @@ from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_requ
 
 log = logging.getLogger(__name__)
 
+LARGE_BATCH = 1 << 20
+"""Bytes in one write; the output of a command can make more."""
+
 
 class Outgoing:
     """The sending half of a connection."""
 
     def __init__(
-        self, write: Callable[[bytes], Awaitable[None]], high_water: int, *, jsonrpc: bool = False
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        high_water: int,
+        *,
+        jsonrpc: bool = False,
+        after_large_batch: Callable[[], None] = lambda: None,
     ) -> None:
         """Producers wait while more than `high_water` bytes are queued. `jsonrpc`: messages name their version, which
-        clients of some APIs require.
+        clients of some APIs require. `after_large_batch` is called when the queue is empty after a large one.
         """
         self._write = write
+        self._after_large_batch = after_large_batch
         self._high_water = high_water
         self._jsonrpc = jsonrpc
         self._queue: list[bytes] = []
@@ -137,14 +146,22 @@ class Outgoing:
             self._ended.set()
 
     async def _write_queue(self) -> None:
+        largest = 0
         while self._queue:
             batch, size = self._queue, self._queued
             self._queue = []
+            lines = len(batch)
             batch.append(b"")
-            await self._write(b"\n".join(batch))
+            data = b"\n".join(batch)
+            batch.clear()  # or it would all be held twice while the client reads
+            await self._write(data)
+            del data
             self._queued -= size
-            self._written += len(batch) - 1
+            self._written += lines
             self._notify_drained()
+            largest = max(largest, size)
+        if largest > LARGE_BATCH:
+            self._after_large_batch()
 
     def _notify_drained(self) -> None:
         if self._draining is not None:

@@ -22,6 +22,14 @@ class EarlyAnswer:
     """What the server has to go on with."""
 
 
+@dataclass(slots=True)
+class SpokenApi:
+    """What the first requests tell of the client."""
+
+    threads: bool = False
+    """It speaks the thread API, which is then loaded with the server."""
+
+
 def compact_json(value: Json) -> bytes:
     """As models are written. Raises UnicodeEncodeError for a lone surrogate, which only the full server can encode."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize
 from app_server.rpc.version import with_version
-from app_server.startup.early_answers import EarlyAnswer, EarlyResponder
+from app_server.startup.early_answers import EarlyAnswer, EarlyResponder, SpokenApi
 from app_server.startup.early_handshake import EarlyResponders
 from app_server.startup.launch import Launch
 from protocol.ids import new_conversation_id
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def early_responders(launch: Launch) -> EarlyResponders:
+def early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
     def for_client(client: EarlyInitialize) -> EarlyResponder:
         if launch.acp:
             session = _sessions(launch, client)  # one follows always: loaded while the client asks for it
@@ -43,6 +43,7 @@ def early_responders(launch: Launch) -> EarlyResponders:
 
         def answer(request: Request) -> EarlyAnswer | None:
             responder = responders.get(request.method)
+            spoken.threads |= "/" in request.method
             try:
                 found = None if responder is None else responder.get()(request)
             except Exception:  # the full server then serves the request, and reports the error

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 
 from app_server.core.lazy import Lazy
+from app_server.startup.early_answers import SpokenApi
 from app_server.startup.early_handshake import (
     EarlyResponders,
     Handover,
@@ -45,9 +46,10 @@ def serve_stdio(args: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Until the full server handles them, there is nothing to store.
         signal.signal(number, lambda *_: os._exit(0))
-    server = Lazy(lambda: _full_server(acp=launch.acp))
+    spoken = SpokenApi()
+    server = Lazy(lambda: _full_server(spoken, acp=launch.acp))
     respond = _acp_responder(launch) if launch.acp else initialize_responder(launch.environment, launch.home)
-    handover = early_handshake(0, write_fd, respond, server, Lazy(lambda: _early_responders(launch)))
+    handover = early_handshake(0, write_fd, respond, server, Lazy(lambda: _early_responders(launch, spoken)))
     if handover is not None:
         server.get()(write_fd, launch, handover)
     # A normal exit would wait for threads that are blocked on a disk or a name server.
@@ -55,9 +57,10 @@ def serve_stdio(args: argparse.Namespace) -> int:
     os._exit(0)
 
 
-def _full_server(*, acp: bool) -> Callable[[int, Launch, Handover], None]:
+def _full_server(spoken: SpokenApi, *, acp: bool) -> Callable[[int, Launch, Handover], None]:
     """With the API that the client speaks, as far as that is known."""
     refuse_inspection()
+    importlib.import_module("app_server.core.process_memory").return_large_blocks()
     try:
         from app_server.startup.full_server import run  # noqa: PLC0415  nearly all imports hang on it
 
@@ -65,6 +68,8 @@ def _full_server(*, acp: bool) -> Callable[[int, Launch, Handover], None]:
             importlib.import_module("app_server.apis.acp.routes")
         else:
             importlib.import_module("app_server.apis.v1.routes")
+            if spoken.threads:
+                importlib.import_module("app_server.apis.v2.routes")
     finally:
         gc.freeze()
         gc.enable()
@@ -77,10 +82,10 @@ def _acp_responder(launch: Launch) -> InitializeResponder:
     return acp_responder(launch)
 
 
-def _early_responders(launch: Launch) -> EarlyResponders:
+def _early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
     from app_server.startup.early_responders import early_responders  # noqa: PLC0415  only for early requests
 
-    return early_responders(launch)
+    return early_responders(launch, spoken)
 
 
 def refuse_inspection() -> None:

@@ -15,7 +15,7 @@ from tests.support.library import (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -27,9 +27,9 @@ def way(request: pytest.FixtureRequest) -> Way:
     return chosen
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def shared_process(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServer]:
-    """A server in a process of its own, for all tests that leave it as it was."""
+    """A server in a process of its own, for those tests of a module that leave it as it was."""
     async with shared_server(tmp_path_factory.mktemp("shared")) as shared:
         yield shared
 

@@ -43,7 +43,8 @@ def watch_a_turn(root: Path, workspace: Path, environment: Mapping[str, str]) ->
             page = browser.new_page()
             page.goto(running.url())
             play_a_turn(page, running, workspace)
-            running.leave()
+            page.close()
+            running.leave_with_helpers()
         finally:
             running.process.kill()
             running.process.wait()

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from protocol.base import Json
+from protocol.v2.input import SkillUserInput
 from tests.support.client import Refused
+from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import reply, says
+from tests.support.thread_client import notified
 from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.anyio
@@ -71,12 +74,12 @@ async def test_skills_are_listed_with_what_is_wrong(world: MakeWorld) -> None:
         assert own["cwd"] == str(w.workspace)
 
 
-async def test_the_model_is_told_once_by_name_and_description(world: MakeWorld) -> None:
+async def test_the_model_is_told_once_by_name_and_description(library: MakeLibraryWorld) -> None:
     files = {**in_home("greet"), **of_project("build")}
-    async with world(reply(says("a")), reply(says("b")), files=files) as w:
-        thread = (await w.client.call("thread/start"))["thread"]["id"]
-        await run(w, thread, text("one"))
-        await run(w, thread, text("two"))
+    async with library(reply(says("a")), reply(says("b")), files=files) as w:
+        thread = await w.server.start_thread()
+        await thread.run("one")
+        await thread.run("two")
         [block] = blocks(w)
         assert f"- greet: How to greet. (file: {path(w, 'greet')})" in block
         assert "- build (repository): How to build." in block
@@ -121,14 +124,13 @@ async def test_a_skill_may_be_all_that_a_client_sends(world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize("what", ["auth", "off", "absent"])
-async def test_a_file_that_is_no_skill_that_is_on_is_not_read(world: MakeWorld, what: str) -> None:
+async def test_a_file_that_is_no_skill_that_is_on_is_not_read(library: MakeLibraryWorld, what: str) -> None:
     tables = '[[skills.config]]\nname = "off"\nenabled = false\n'
     files = {**in_home("off"), "../home/auth.json": '{"OPENAI_API_KEY": "sk-secret"}'}
-    async with world(reply(says("a")), files=files, tables=tables) as w:
+    async with library(reply(says("a")), files=files, tables=tables) as w:
         named = {"auth": str(w.home / "auth.json"), "off": path(w, "off"), "absent": "/absent/SKILL.md"}[what]
-        thread = (await w.client.call("thread/start"))["thread"]["id"]
-        await run(w, thread, {"type": "skill", "name": "greet", "path": named}, text("hi"))
-        warned = [m["params"]["message"] for m in w.client.received() if m.get("method") == "warning"]
+        await (await w.server.start_thread()).run([SkillUserInput(name="greet", path=named), "hi"])
+        warned = [each["message"] for each in notified(w, "warning")]
         assert warned == [f"The skill greet ({named}) is not used: no skill that is on has this file."]
         assert messages(w)[-1] == ("user", "hi")
         assert "sk-secret" not in str(w.model.requests)

@@ -1,4 +1,4 @@
-"""What decides about a command beside the approval policy of a thread: rules, kinds of questions, named sandboxes."""
+"""Settings of a thread that decide about commands, as requests give them: kinds of questions, named sandboxes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.scripted_model import calls, patches, reply, says, script
+from tests.support.scripted_model import calls, reply, says, script
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.anyio
 
 APPROVAL = "item/commandExecution/requestApproval"
-FILE_APPROVAL = "item/fileChange/requestApproval"
 UNTRUSTED = {"approval_policy": "untrusted"}
 EXPERIMENTAL = {"experimentalApi": True}
 
@@ -35,31 +34,6 @@ def asked(w: World) -> list[Json]:
     return [m["params"] for m in w.client.received() if m.get("method") == APPROVAL]
 
 
-async def test_an_accepted_rule_saves_the_next_question_in_this_thread_and_in_later_ones(
-    world: MakeWorld,
-) -> None:
-    again = (
-        reply(script("touch a b", "c2")),
-        reply(says("ok")),
-        reply(script("touch a c", "c3")),
-        reply(says("ok")),
-    )
-    async with world(reply(script("touch a", "c1")), *again, config=UNTRUSTED) as w:
-        thread = await start(w.client)
-        id = await turn(w.client, thread)
-        question = await w.client.expect(APPROVAL)
-        rule = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["touch", "a"]}}
-        assert rule in question["params"]["availableDecisions"]
-        await w.client.answer(question, {"decision": rule})
-        await ended(w.client, id)
-        await ended(w.client, await turn(w.client, await start(w.client)))
-        assert len(asked(w)) == 1
-        assert {each.name for each in w.workspace.iterdir()} == {"a", "b", "c"}
-        assert (w.home / "rules/default.rules").read_text() == (
-            'prefix_rule(pattern=["touch", "a"], decision="allow")\n'
-        )
-
-
 @pytest.mark.parametrize("amendment", [["cp"], [], ["bash", "-lc"], ["touch"], "touch", None])
 async def test_a_rule_in_other_words_than_proposed_runs_nothing_and_is_not_kept(
     world: MakeWorld, amendment: Json
@@ -71,48 +45,6 @@ async def test_a_rule_in_other_words_than_proposed_runs_nothing_and_is_not_kept(
         assert (await ended(w.client, id))["status"] == "completed"
         assert [status for _, status in commands(w)] == ["declined"]
         assert not (w.home / "rules").exists()
-
-
-async def test_rules_of_the_file_ask_and_forbid(world: MakeWorld) -> None:
-    replies = [reply(script(each, f"c{n}")) for n, each in enumerate(["mkdir d", "ls; cp a b", "touch a"])]
-    async with world(*replies, reply(says("ok"))) as w:
-        w.write({"a": ""})
-        rules(
-            w,
-            'prefix_rule(pattern=["mkdir"], decision="prompt", justification="it is full")',
-            'prefix_rule(pattern=["cp"], decision="forbidden", justification="no copies")',
-        )
-        id = await turn(w.client, await start(w.client, approvalPolicy="on-request"))
-        question = await w.client.expect(APPROVAL)
-        assert question["params"]["reason"] == "a rule requires approval: it is full"
-        await w.client.answer(question, {"decision": "decline"})
-        await ended(w.client, id)
-        assert [status for _, status in commands(w)] == ["declined", "completed"]
-        assert {each.name for each in w.workspace.iterdir()} == {"a"}
-        assert "no copies" in str(w.model.requests[2])
-
-
-async def test_under_never_what_a_rule_asks_about_is_rejected(world: MakeWorld) -> None:
-    async with world(reply(script("mkdir d")), reply(says("ok"))) as w:
-        rules(w, 'prefix_rule(pattern=["mkdir"], decision="prompt")')
-        await ended(w.client, await turn(w.client, await start(w.client, approvalPolicy="never")))
-        assert not asked(w)
-        assert not (w.workspace / "d").exists()
-
-
-async def test_a_damaged_file_is_told_of_and_allows_nothing(world: MakeWorld) -> None:
-    async with world(reply(script("touch a")), reply(says("ok")), config=UNTRUSTED) as w:
-        rules(w, 'prefix_rule(pattern=["touch"], decision="allow")', "xx(")
-        id = await turn(w.client, await start(w.client))
-        warning = await w.client.expect("warning")
-        question = await w.client.expect(APPROVAL)
-        assert "default.rules is damaged" in warning["params"]["message"]
-        rule = question["params"]["availableDecisions"][2]
-        await w.client.answer(question, {"decision": rule})
-        await ended(w.client, id)
-        assert (w.workspace / "a").exists()
-        warnings = [m["params"]["message"] for m in w.client.received() if m.get("method") == "warning"]
-        assert "for this thread only" in warnings[-1]
 
 
 async def test_questions_of_a_kind_that_is_switched_off_are_refused(world: MakeWorld) -> None:
@@ -186,27 +118,6 @@ async def test_granular_policies_need_the_experimental_api(world: MakeWorld) -> 
     async with world() as w:
         with pytest.raises(Refused, match=r"askForApproval\.granular requires experimentalApi capability"):
             await w.client.call("thread/start", {"approvalPolicy": granular()})
-
-
-async def test_a_patch_for_the_session_allows_later_changes_of_its_files(world: MakeWorld) -> None:
-    changes = (
-        "*** Add File: a.txt\n+one",
-        "*** Update File: a.txt\n@@\n-one\n+two",
-        "*** Delete File: a.txt\n*** Add File: b.txt\n+three",
-    )
-    texts = (f"*** Begin Patch\n{change}\n*** End Patch\n" for change in changes)
-    replies = (reply(patches(text, f"c{n}")) for n, text in enumerate(texts))
-    async with world(*replies, reply(says("ok")), config=UNTRUSTED) as w:
-        thread = await start(w.client)
-        id = await turn(w.client, thread)
-        first = await w.client.expect(FILE_APPROVAL)
-        await w.client.answer(first, {"decision": "acceptForSession"})
-        second = await w.client.expect(FILE_APPROVAL)
-        assert (w.workspace / "a.txt").read_text() == "two\n"
-        assert second["params"]["itemId"] == "c2", "another file is another question"
-        await w.client.answer(second, {"decision": "decline"})
-        await ended(w.client, id)
-        assert [each.name for each in w.workspace.iterdir()] == ["a.txt"]
 
 
 async def test_an_effort_reaches_the_provider_in_the_clients_word(world: MakeWorld) -> None:

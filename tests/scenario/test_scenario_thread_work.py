@@ -44,19 +44,6 @@ async def review(w: World, thread: str, target: Json) -> Json:
     return answer["turn"]
 
 
-async def test_a_compaction_is_a_turn_with_one_item(world: MakeWorld) -> None:
-    async with world(reply(says("one")), reply(says("a summary")), reply(says("two"))) as w:
-        thread = await start(w.client)
-        await say(w.client, thread, "first")
-        assert await w.client.call("thread/compact/start", {"threadId": thread}) == {}
-        done = await next_end(w)
-        assert (done["status"], [item["type"] for item in items(w)][-1]) == ("completed", "contextCompaction")
-        await say(w.client, thread, "second")
-    sent = w.model.requests[-1].texts()
-    assert any("a summary" in text for text in sent)
-    assert "one" not in sent
-
-
 async def test_words_do_not_join_a_compaction(world: MakeWorld) -> None:
     hold = Hold()
     async with world(reply(says("one")), reply(begins_to_say(), hold, says("a summary"))) as w:
@@ -68,18 +55,6 @@ async def test_words_do_not_join_a_compaction(world: MakeWorld) -> None:
         assert refused.value.data["codexErrorInfo"] == {"activeTurnNotSteerable": {"turnKind": "compact"}}
         hold.release()
         assert (await next_end(w))["status"] == "completed"
-
-
-async def test_a_full_context_is_compacted_when_the_next_turn_begins(world: MakeWorld) -> None:
-    replies = reply(says("one"), input=500), reply(says("a summary")), reply(says("two"))
-    async with world(*replies, config={"model_auto_compact_token_limit": 100}) as w:
-        thread = await start(w.client)
-        await say(w.client, thread, "first")
-        await say(w.client, thread, "second")
-        assert [item["type"] for item in items(w)] == [
-            *("userMessage", "agentMessage", "contextCompaction"),
-            *("userMessage", "agentMessage"),
-        ]
 
 
 async def test_a_review_has_one_turn_id_and_its_text_twice(world: MakeWorld) -> None:

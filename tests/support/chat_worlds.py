@@ -29,9 +29,8 @@ from protocol.base import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel
-from tests.support.terminal import Terminal
+from tests.support.terminal import PATIENCE, Terminal
 from tests.support.transcript import client_lines, model_lines
-from tests.support.world import WHOLE_SCENARIO
 
 
 @dataclass(slots=True)
@@ -91,7 +90,7 @@ async def _world(
         (root / folder).mkdir(exist_ok=True)
     world = ChatWorld(root, ScriptedModel(list(replies)))
     config: dict[str, Json] = {"approval_policy": "untrusted"}
-    with anyio.fail_after(WHOLE_SCENARIO):
+    with anyio.fail_after(PATIENCE):
         async with serving_model(world.model, root, config) as environment:
             connector = RecordingConnector(connector_to("in_process", root, environment))
             yield world, connector, ChatSetup((), environment, world.workspace, root / "home")

@@ -63,6 +63,16 @@ class Inspected:
             pass
         return message
 
+    def leave_with_helpers(self) -> None:
+        """Leave, and wait for what serves the page: it ends later, as it has a low priority."""
+        started = self.process.pid
+        helpers = Path(f"/proc/{started}/task/{started}/children").read_text().split()
+        self.leave()
+        end = time.monotonic() + PATIENCE
+        while any(Path(f"/proc/{helper}").exists() for helper in helpers):
+            assert time.monotonic() < end, "what serves the page has not ended"
+            threading.Event().wait(0.02)
+
     def leave(self) -> None:
         self.stdin.close()
         self.stdout.read()

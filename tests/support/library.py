@@ -8,7 +8,7 @@ share one, since to start it takes longer than most of them.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,29 +29,26 @@ from tests.support.leftovers import Before, leaks, look
 from tests.support.scripted_model import ModelRequest, Reply, ScriptedModel
 from tests.support.transcript import client_lines
 from tests.support.wires import MemoryWire
-from tests.support.world import MARK, PATH, WHOLE_SCENARIO, Plan
+from tests.support.world import MARK, PATH, WHOLE_SCENARIO, Plan, World, write_files
 
 Way = Literal["subprocess", "in_process"]
 WAYS: tuple[Way, ...] = ("subprocess", "in_process")
 
 
 @dataclass(slots=True)
-class LibraryWorld:
-    root: Path
-    model: ScriptedModel
-    server: AppServer
-    record: Client
-    """Every message of the connection, in order; it sends none itself."""
+class LibraryWorld(World):
+    """`client` has every message of the connection, in order; it sends none itself."""
 
-    @property
-    def workspace(self) -> Path:
-        return self.root / "workspace"
+    server: AppServer = field(kw_only=True)
 
 
 class WorldOptions(TypedDict, total=False):
     config: Mapping[str, Json]
+    tables: str
+    """More of `config.toml`."""
+    files: Mapping[str, str | bytes]
+    """Of the workspace."""
     on_approval: ApprovalHandler
-    before: Callable[[Path], None]
     own: bool
     """The scenario needs a server, and a home, that no other one has used."""
 
@@ -68,15 +65,15 @@ def library_worlds(root: Path, way: Way, shared: SharedServer | None = None) -> 
     @asynccontextmanager
     async def own_world(*replies: Reply, **options: Unpack[WorldOptions]) -> AsyncIterator[LibraryWorld]:
         make_folders(root)
-        if (before := options.get("before")) is not None:
-            before(root)
         seen = look()
         model = ScriptedModel(list(replies))
+        config, tables = options.get("config", {}), options.get("tables", "")
         with anyio.fail_after(WHOLE_SCENARIO):
-            async with serving_model(model, root, options.get("config", {})) as environment:
+            async with serving_model(model, root, config, tables) as environment:
                 connector = RecordingConnector(connector_to(way, root, environment))
+                write_files(root / "workspace", options.get("files", {}))
                 async with AppServer.connect(connector, on_approval=options.get("on_approval")) as server:
-                    yield LibraryWorld(root, model, server, connector.record)
+                    yield LibraryWorld(root, model, connector.record, environment, server=server)
         await check(root, connector.record, model.requests, seen)
 
     def world(*replies: Reply, **options: Unpack[WorldOptions]) -> AbstractAsyncContextManager[LibraryWorld]:
@@ -107,8 +104,8 @@ class SharedServer:
         model = ScriptedModel(list(replies))
         try:
             with anyio.fail_after(WHOLE_SCENARIO):
-                async with serving_model(model, self.root, config):
-                    yield LibraryWorld(self.root, model, self.server, self.record)
+                async with serving_model(model, self.root, config) as environment:
+                    yield LibraryWorld(self.root, model, self.record, environment, server=self.server)
         except BaseException:
             self.spoiled = True
             raise
@@ -143,12 +140,12 @@ async def check(root: Path, record: Client, requests: Sequence[ModelRequest], se
 
 @asynccontextmanager
 async def serving_model(
-    model: ScriptedModel, root: Path, config: Mapping[str, Json]
+    model: ScriptedModel, root: Path, config: Mapping[str, Json], tables: str = ""
 ) -> AsyncIterator[Mapping[str, str]]:
     """The model, and the environment of a server that asks it. Exceptions of the block come out as they are."""
     failure: BaseException | None = None
     async with model.serving() as url:
-        Plan(root, (), "memory", config, {}, "", {}, False, False).write_config(url)
+        Plan(root, (), "memory", config, {}, tables, {}, False, False).write_config(url)
         try:
             yield {
                 "PATH": PATH,

@@ -17,8 +17,8 @@ from typing import Self
 
 import pyte
 
-PATIENCE = 40.0
-"""Seconds that anything may take to appear. Nothing waits for it unless something hangs."""
+PATIENCE = 120.0
+"""Seconds that anything may take to appear, also on a machine that does much else. Nothing waits for it in vain."""
 
 DIM, DIM_COLOUR = 2, 90
 """pyte knows no dim text; bright black is how most terminals show it."""

@@ -78,10 +78,7 @@ class World:
         }
 
     def write(self, files: Mapping[str, str | bytes], under: Path | None = None) -> None:
-        for name, content in files.items():
-            path = (under or self.workspace) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        write_files(under or self.workspace, files)
 
     def fifo(self, name: str) -> None:
         """A gate in the workspace, at which a command waits for a line."""
@@ -120,6 +117,13 @@ class World:
 
     def model_saw(self) -> list[str]:
         return model_lines(self.model.requests, self.root)
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @dataclass(frozen=True, slots=True)

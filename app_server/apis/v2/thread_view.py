@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from app_server.core.collector import without_collector
 from app_server.core.rollout.thread_summary import ThreadOrigin, ThreadSummary
 from protocol.engine.turns import TurnRecord
 from protocol.origins import SessionOrigin
@@ -80,10 +81,11 @@ def whole_turns(
     """All turns with their items, as far as one answer takes them: the newest have theirs."""
     shown: list[Turn] = []
     size = 0
-    for record in reversed(records):
-        turn = show(record, TurnItemsView.FULL if size <= MOST_BYTES else TurnItemsView.NOT_LOADED)
-        size += len(turn.to_json())
-        if size > MOST_BYTES and turn.items and shown:
-            turn = show(record, TurnItemsView.NOT_LOADED)
-        shown.append(turn)
+    with without_collector():
+        for record in reversed(records):
+            turn = show(record, TurnItemsView.FULL if size <= MOST_BYTES else TurnItemsView.NOT_LOADED)
+            size += len(turn.to_json())
+            if size > MOST_BYTES and turn.items and shown:
+                turn = show(record, TurnItemsView.NOT_LOADED)
+            shown.append(turn)
     return tuple(reversed(shown))

@@ -9,6 +9,8 @@ it finds its own package by path, since it runs without site-packages.
 from __future__ import annotations
 
 import contextlib
+import gc
+import math
 import os
 import resource
 import select
@@ -16,7 +18,6 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
 
 if __name__ == "__main__":
     sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
@@ -24,6 +25,7 @@ if __name__ == "__main__":
 from app_server.core.launcher import descendants, prepared, supervisor, wire
 from app_server.core.launcher.placeholder_dirs import PlaceholderDirs
 from app_server.core.launcher.pool import FREE, SupervisorPool
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import enforce, privileges
@@ -35,6 +37,11 @@ SHUTDOWN_SECONDS = 1.5
 FORK_AHEAD_MS = 5
 """Longer than the start of a command, which takes about two milliseconds."""
 
+KEEP_SECONDS = 0.1
+"""How long placeholder directories stay after their last command. A model rarely answers as fast, so as a rule nobody
+but the next of several commands finds them.
+"""
+
 
 @dataclass(slots=True)
 class Launcher:
@@ -45,6 +52,8 @@ class Launcher:
     supervisors: set[int] = field(default_factory=set)
     """Supervisors that still have a command while the launcher shuts down."""
     placeholders: PlaceholderDirs = field(default_factory=PlaceholderDirs)
+    last_end: float = 0.0
+    """Time when a confined command ended last."""
 
     def __post_init__(self) -> None:
         self.pool = SupervisorPool(os.fork, self._supervise)
@@ -67,15 +76,19 @@ class Launcher:
                 self.pool.replace()
                 for parent in self.parents:
                     parent.replace()
+                if self.placeholders.unused and time.monotonic() - self.last_end >= KEEP_SECONDS:
+                    self.placeholders.remove_unused()
 
     def _poll_timeout(self) -> int | None:
-        """Milliseconds until new children should be forked; None if enough of them wait.
+        """Milliseconds until new children should be forked or placeholders removed; None if there is nothing to do.
 
         The command that was just handed over needs the processors for its own start. So the next child is forked at the
         next event, usually the end of that command, or after this time.
         """
         wanting = self.pool.wanting or any(parent.wanting for parent in self.parents)
-        return FORK_AHEAD_MS if wanting else None
+        if wanting:
+            return FORK_AHEAD_MS
+        return math.ceil(KEEP_SECONDS * 1000) if self.placeholders.unused else None
 
     def shutdown(self) -> None:
         """Kill every command and its remaining descendants after the server has ended."""
@@ -124,7 +137,12 @@ class Launcher:
         if names is None:
             self.parents.remove(parent)
             parent.channel.close()
-        self.placeholders.release(names if names is not None else parent.forget())
+        self._keep_placeholders(names if names is not None else parent.forget())
+
+    def _keep_placeholders(self, names: tuple[bytes, ...]) -> None:
+        if names:
+            self.placeholders.keep(names)
+            self.last_end = time.monotonic()
 
     def _handle(self, request: wire.Value, descriptors: list[int]) -> None:
         confine = request["confine"]
@@ -142,6 +160,7 @@ class Launcher:
                 os.close(number)
 
     def _run_direct(self, request: wire.Value, descriptors: list[int]) -> None:
+        self.placeholders.remove_unused()  # it is to see the workspace as it is
         self.pool.hand_over(request, descriptors)
 
     def _supervise(self, commands: socket.socket) -> None:
@@ -176,7 +195,7 @@ class Launcher:
         protected = list(dict.fromkeys([*confine["protected"], *names.held, *names.found]))
         request = {**request, "confine": {**confine, "protected": protected}}
         try:
-            current[0].hand_over(request, descriptors, names.held, self.placeholders.release)
+            current[0].hand_over(request, descriptors, names.held, self._keep_placeholders)
         except OSError:
             self.placeholders.release(names.held)
             raise
@@ -206,6 +225,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    gc.freeze()  # a collection in a child would copy the memory of everything that was imported
     launcher = Launcher(server, supervisor.watch_children())
     try:
         launcher.serve()

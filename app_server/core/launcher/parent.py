@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import sys
+from collections.abc import Callable
 
 from app_server.core.launcher import supervisor, wire
 from app_server.core.launcher.socket_broker import BrokerHandle
@@ -29,7 +30,7 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
     server's network namespace. Only a process outside can write the uid and gid maps, so the launcher does that between
     the two messages; for that time the process is dumpable (`show`), because otherwise its /proc files belong to root.
     """
-    network, home = confine["network"], confine["home"]
+    network = confine["network"]
     try:
         privileges.show()
         broker = BrokerHandle.create(network=network)
@@ -39,7 +40,7 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
         wire.receive(launcher)
         privileges.hide()
         namespaces.prepare_mounts()
-        enforce.in_parent(network=network)
+        rest = enforce.in_parent(network=network)
     except OSError as error:
         wire.send(launcher, ("refused", error.errno or 0, str(error.strerror or error)), [])
         return
@@ -51,6 +52,10 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
     poll.register(wakeup, select.POLLIN)
     poll.register(broker.requests, select.POLLIN)
     expecting = True
+
+    def fork_child() -> set[int]:
+        return _another(launcher, broker, lambda theirs: _run_child(theirs, broker, confine, rest))
+
     while expecting or children:
         ready = {number for number, _ in poll.poll()}
         if broker.requests.fileno() in ready:
@@ -63,19 +68,26 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
             ended = {pid for pid, _ in supervisor.reap()}
             if broker.pid in ended:
                 poll.register(broker.requests, select.POLLIN)
-            for pid in children & ended:
-                children.remove(pid)
+            ended &= children
+            children -= ended
+            # Nobody waits for a command now, and the launcher would request somebody at once.
+            follows = bool(ended) and not children and expecting and launcher.fileno() not in ready
+            for pid in ended:
                 with contextlib.suppress(OSError):
-                    wire.send(launcher, ("ended", pid), [])
+                    wire.send(launcher, ("ended", (pid, follows)), [])
+            if follows:
+                children |= fork_child()
         if launcher.fileno() in ready:
             if wire.receive(launcher) is None:
                 expecting = False
                 poll.unregister(launcher)
             else:
-                children |= _another(launcher, broker, home, confine["secrets"])
+                children |= fork_child()
 
 
-def _another(launcher: socket.socket, broker: BrokerHandle, home: bytes, secrets: list[bytes]) -> set[int]:
+def _another(
+    launcher: socket.socket, broker: BrokerHandle, run_child: Callable[[socket.socket], None]
+) -> set[int]:
     """Fork a child that waits for its command, and send the launcher the child's socket."""
     ours, theirs = socket.socketpair()
     pid = 0
@@ -86,7 +98,7 @@ def _another(launcher: socket.socket, broker: BrokerHandle, home: bytes, secrets
                 ours.close()
                 launcher.close()
                 broker.requests.close()
-                _run_child(theirs, broker, home, secrets)
+                run_child(theirs)
             finally:
                 os._exit(0)
         wire.send(launcher, ("waits", pid), [ours.fileno()])
@@ -99,17 +111,19 @@ def _another(launcher: socket.socket, broker: BrokerHandle, home: bytes, secrets
     return {pid} if pid else set()
 
 
-def _run_child(commands: socket.socket, broker: BrokerHandle, home: bytes, secrets: list[bytes]) -> None:
+def _run_child(
+    commands: socket.socket, broker: BrokerHandle, common: wire.Value, rest: enforce.RestFilters
+) -> None:
     """Main function of a command's process 1: set up what all commands share ahead of time, receive the request, apply
-    its roots and filters, then run and supervise the command.
+    its roots and filters, then run and supervise the command. `common` is the confinement that the parent was made for.
     """
     refused: OSError | None = None
     shown = None
     try:
-        shown = namespaces.enter(home, secrets)
+        shown = namespaces.enter(common["home"], common["secrets"])
     except OSError as error:
         refused = error
-    wakeup = supervisor.watch_children()
+    wakeup = supervisor.new_wakeup()
     message = supervisor.receive(commands)
     if message is None:
         return
@@ -118,7 +132,7 @@ def _run_child(commands: socket.socket, broker: BrokerHandle, home: bytes, secre
     try:
         if refused is not None:
             raise refused
-        listener = enforce.with_namespaces(request["confine"], request["env"], shown)
+        listener = enforce.with_namespaces(request["confine"], request["env"], shown, rest)
     except OSError as error:
         supervisor.report(descriptors[0], ("unavailable", error.errno or 0, str(error.strerror or error)))
         return

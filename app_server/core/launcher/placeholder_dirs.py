@@ -1,10 +1,11 @@
 """Placeholder directories: they keep commands from creating protected names, such as `.git`, in writable roots.
 
 Only an existing path can be mounted read-only. So the launcher creates an empty directory at a missing name, which
-commands see read-only, and removes it after the last command that needs it. A fixed time stamp marks the directory, and
-a lock protects it while it is needed: servers in one workspace do not remove each other's, and a later launcher removes
-those of a killed one. The parent folder is opened without following links, because the launcher has more rights than
-the command that could have created a link.
+commands see read-only, and removes it after the last command that needs it, or shortly after that: to make directories
+anew for each command takes long, on ext4 the longer the more were removed in the last minutes. A fixed time stamp marks
+the directory, and a lock protects it while it is needed: servers in one workspace do not remove each other's, and a
+later launcher removes those of a killed one. The parent folder is opened without following links, because the launcher
+has more rights than the command that could have created a link.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine.syscalls import open_place
@@ -40,6 +42,10 @@ class _Directory:
     folder: int
     """A descriptor of the directory itself, locked."""
 
+    def is_at(self, name: bytes, parent: int) -> bool:
+        """Whether it is still there, and in the folder that `parent` is a descriptor of."""
+        return os.path.samestat(os.fstat(self.parent), os.fstat(parent)) and _same(name, parent, self.folder)
+
 
 @dataclass(slots=True)
 class _Held:
@@ -61,6 +67,8 @@ class Acquired:
 @dataclass(slots=True)
 class PlaceholderDirs:
     holders: dict[bytes, _Held] = field(default_factory=dict)
+    unused: set[bytes] = field(default_factory=set)
+    """Those that no command needs now."""
 
     def acquire(self, names: Iterable[bytes]) -> Acquired:
         """Hold these names, except those that exist by now. Raises OSError in a shortage of resources: without the
@@ -92,8 +100,9 @@ class PlaceholderDirs:
     def _hold(self, name: bytes, parent: int) -> bool:
         """Create or share the placeholder at the name. False if there can be none."""
         holder = self.holders.get(name)
-        if holder is not None and os.path.samestat(os.fstat(holder.directories[-1].parent), os.fstat(parent)):
+        if holder is not None and holder.directories[-1].is_at(os.path.basename(name), parent):
             holder.count += 1
+            self.unused.discard(name)
             return True
         folder = _make(os.path.basename(name), parent)
         if folder is None:
@@ -103,6 +112,7 @@ class PlaceholderDirs:
         else:
             holder.directories.append(_Directory(parent, folder))
             holder.count += 1
+            self.unused.discard(name)
         return True
 
     def _keeps(self, name: bytes, parent: int) -> bool:
@@ -110,16 +120,28 @@ class PlaceholderDirs:
         return holder is not None and holder.directories[-1].parent == parent
 
     def release(self, names: Iterable[bytes]) -> None:
+        self.keep(names)
+        self.remove_unused()
+
+    def keep(self, names: Iterable[bytes]) -> None:
+        """No longer needed by one command, but not yet removed: the next command may need them."""
         for name in names:
             held = self.holders.get(name)
             if held is not None:
                 held.count -= 1
                 if held.count == 0:
-                    self._remove(name)
+                    self.unused.add(name)
+
+    def remove_unused(self) -> None:
+        """Remove those that no command needs."""
+        for name in self.unused:
+            self._remove(name)
+        self.unused.clear()
 
     def release_all(self) -> None:
         for name in list(self.holders):
             self._remove(name)
+        self.unused.clear()
 
     def _remove(self, name: bytes) -> None:
         for directory in self.holders.pop(name).directories:

@@ -10,9 +10,9 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from app_server.core.launcher import wire
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 FREE = b"+"
 """The message of a supervisor that is ready for another command."""

@@ -6,7 +6,8 @@ whether the parent must be replaced. Runs in the launcher. Messages on the chann
     parent → launcher: unshared, ready | refused    while it starts
     launcher → parent: mapped, another              the maps are written; fork a child
     parent → launcher: waits pid + socket           the child that will run the next command
-    parent → launcher: refused error, ended pid     no child could be forked; a command's process 1 has ended
+    parent → launcher: refused error                no child could be forked
+    parent → launcher: ended pid, follows           a command's process 1 has ended; another child is forked or refused
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import select
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from app_server.core.launcher import parent, wire
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import namespaces
@@ -120,13 +121,18 @@ class PreparedParent:
         match kind:
             case "waits":
                 self.child_requested = False
+                self._close_child()
                 self.waiting = value, socket.socket(fileno=descriptors[0])
+                if self.draining:
+                    self._close_child()
                 return ()
             case "refused":
                 self.child_requested = False
                 raise OSError(*value)
             case _:
-                return self.commands.pop(value, ())
+                pid, follows = value
+                self.child_requested = self.child_requested or follows
+                return self.commands.pop(pid, ())
 
     def forget(self) -> tuple[bytes, ...]:
         """The names of all its commands, after the parent has ended and its commands with it."""

@@ -17,9 +17,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from app_server.core.launcher import wire
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine import listening, privileges, seccomp_listener, sockets

@@ -17,9 +17,9 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from app_server.core.launcher import descendants, wire, working_directory
+from app_server.core.sandbox.confine.light_dataclasses import dataclass
 
 KILL_SECONDS = 2.0
 """How long it waits for killed processes; after that only the kernel can be holding them."""
@@ -123,10 +123,15 @@ def report(channel: int, value: wire.Value) -> None:
 
 def watch_children() -> int:
     """A descriptor that becomes readable when a child changes its state."""
+    signal.signal(signal.SIGCHLD, _ignore_signal)
+    return new_wakeup()
+
+
+def new_wakeup() -> int:
+    """The same in a child of a process that has called `watch_children`."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
-    signal.signal(signal.SIGCHLD, _ignore_signal)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return reader
 

@@ -11,14 +11,21 @@ import errno
 import marshal
 import os
 import socket
-from typing import Any
 
-Value = Any
+TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
+if TYPE_CHECKING:
+    from typing import Any
+
+    Value = Any
+else:
+    Value = object
 """A value that marshal supports: None, bool, int, float, str, bytes, and tuples, lists and dicts of them."""
 
 LENGTH = 4
 MAX_DESCRIPTORS = 8
-RECEIVE_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # Linux only; elsewhere set after the fact
+# Plain numbers: arithmetic with the flags of `socket` runs much code of `enum`, which each child would copy.
+RECEIVE_FLAGS = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))  # Linux only; elsewhere set after the fact
+TRUNCATED = int(socket.MSG_CTRUNC)
 
 
 class Truncated(OSError):
@@ -55,8 +62,9 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-    for number in descriptors:
-        os.set_inheritable(number, False)
+    if not RECEIVE_FLAGS:
+        for number in descriptors:
+            os.set_inheritable(number, False)
     head += _exactly(sock, LENGTH - len(head)) if head else b""
     if len(head) < LENGTH:
         return None
@@ -64,7 +72,7 @@ def receive(sock: socket.socket) -> tuple[Value, list[int]] | None:
     body = _exactly(sock, size)
     if len(body) < size:
         return None
-    if flags & socket.MSG_CTRUNC:
+    if flags & TRUNCATED:
         raise Truncated(marshal.loads(body), list(descriptors))
     return marshal.loads(body), list(descriptors)
 

@@ -6,7 +6,7 @@ manager emits no events and knows no turns; calls return values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import anyio
 
@@ -50,11 +50,11 @@ class McpManager:
         self,
         servers: Mapping[str, McpServerConfig],
         runtime: McpRuntime,
-        reserved_names: Collection[str] = (),
+        reserved_names: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`reserved_names` are the names of built-in tools, which are not available for servers' tools."""
+        """`reserved_names` gives the names of built-in tools, which are not available for servers' tools."""
         self._runtime = runtime
-        self._reserved = frozenset(reserved_names)
+        self._reserved_names = reserved_names
         self._use(servers)
         self._scope = anyio.CancelScope()
         self.started = False
@@ -124,7 +124,8 @@ class McpManager:
         if self._tools is not None:
             return self._tools
         offered = [tool for server in self.servers.values() for tool in server.tools]
-        tools, self._notices = model_tools(offered, self._reserved)
+        reserved = frozenset(self._reserved_names() if offered else ())
+        tools, self._notices = model_tools(offered, reserved)
         if all(server.settled.is_set() for server in self.servers.values()):
             self._tools = tools
         return tools

@@ -6,16 +6,15 @@ endless line costs bounded memory.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from app_server.core.collector import without_collector
 from app_server.core.rollout.batches import (
     ITEM_NAMES,
     MESSAGE_NAMES,
@@ -83,7 +82,7 @@ def read_rollout(path: Path, keeps: int | None = None) -> StoredConversation:
     try:
         if (size := os.fstat(fd).st_size) > MAX_ROLLOUT_BYTES:
             raise RolloutUnreadable(f"{path} is too large to be read ({size} bytes)")
-        with _without_collector():
+        with without_collector():
             found = _collected(fd, keeps, TakenBack())
             if found.taken_back:
                 os.lseek(fd, 0, os.SEEK_SET)
@@ -249,15 +248,3 @@ def read_lines(fd: int) -> Iterator[bytes]:
 
 TOO_LONG: Final = b"(too long)"
 """Replaces a line over the maximum length; it is not a record, so it counts as skipped."""
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Disables garbage collection: reading creates no garbage, and collecting would double the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -96,7 +96,7 @@ class _ItemCollector:
                 self.calls.setdefault(item.id, []).append(len(self.ended))
                 self.ended.append(EndedItem(item, None, None))
 
-    def _events(self, events: Iterator[SessionEvent | TurnRenamed]) -> None:
+    def _events(self, events: Iterable[SessionEvent | TurnRenamed]) -> None:
         for event in events:
             if isinstance(event, SessionEvent) and isinstance(event.event, ItemCompleted):
                 done = event.event

@@ -40,12 +40,17 @@ from protocol.engine.turns import TurnRenamed
 from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
-from protocol.ids import hyphenated
 from protocol.items import ImageInput, TextInput, UserInput
 from protocol.records import dataclass
 
 Line = tuple[int, str, Mapping[str, Json]]
 """Number in the file from 0, `type`, `payload`."""
+
+
+_Events = list[SessionEvent | TurnRenamed]
+
+_VARIANTS = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
+"""By the digit that stands there: the first two bits of such an id are 10."""
 
 
 def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[SessionEvent | TurnRenamed]:
@@ -74,32 +79,35 @@ class TurnReader:
     _after_compaction: bool = False
     _turn_started: float | None = None
 
-    def read_line(
-        self, number: int, kind: str, payload: Mapping[str, Json]
-    ) -> Iterator[SessionEvent | TurnRenamed]:
+    def read_line(self, number: int, kind: str, payload: Mapping[str, Json]) -> _Events:
         name = payload.get("type") if kind == "event_msg" else None
+        if name is None and self._reasoning is None and not self._after_compaction:
+            self._after_compaction = kind == "compacted"
+            return []
+        out: _Events = []
         if name not in ("agent_reasoning", "agent_reasoning_raw_content"):
-            yield from self._end_reasoning()
+            self._end_reasoning(out)
         after_compaction, self._after_compaction = self._after_compaction, kind == "compacted"
         match name:
-            case "task_started":
-                yield from self._turn_start(number, payload)
-            case "task_complete":
-                yield from self._turn_complete(payload)
-            case "turn_aborted":
-                yield from self._turn_aborted(payload)
-            case str() if name == TURN_ITEM:
-                yield from self._whole_item(payload)
             case "user_message" | "agent_message" | "entered_review_mode" | "exited_review_mode":
                 if "item_id" not in payload or "turn_id" in payload:  # else a whole item follows
-                    yield from self._older_item(number, payload, after_compaction=after_compaction)
+                    self._older_item(out, number, payload, after_compaction=after_compaction)
+            case "task_started":
+                self._turn_start(out, number, payload)
+            case "task_complete":
+                self._turn_complete(out, payload)
+            case "turn_aborted":
+                self._turn_aborted(out, payload)
+            case str() if name == TURN_ITEM:
+                self._whole_item(out, payload)
             case "agent_reasoning" | "agent_reasoning_raw_content":
-                yield from self._reasoning_part(number, name, payload)
+                self._reasoning_part(out, number, name, payload)
             case _:
                 # Lines between a compaction and its event do not separate them.
                 self._after_compaction = self._after_compaction or (
                     after_compaction and name in ("token_count", None)
                 )
+        return out
 
     def copy(self) -> TurnReader:
         """A reader that goes on from here on its own."""
@@ -114,51 +122,52 @@ class TurnReader:
         """Whether the open turn began with a line of its own."""
         return self._explicit
 
-    def finish(self) -> Iterator[SessionEvent]:
+    def finish(self) -> _Events:
         """At the end of the file."""
-        yield from self._end_reasoning()
-        yield from self._close()
+        out: _Events = []
+        self._end_reasoning(out)
+        self._close(out)
+        return out
 
     # --- turns
-    def _turn_start(self, number: int, payload: Mapping[str, Json]) -> Iterator[SessionEvent | TurnRenamed]:
+    def _turn_start(self, out: _Events, number: int, payload: Mapping[str, Json]) -> None:
         turn_id = _text(payload, "turn_id") or self._derived("turn", number)
         if turn_id == self._turn:
             return
         if payload.get("late") and self._turn is not None:
-            yield TurnRenamed(self._turn, turn_id)
+            out.append(TurnRenamed(self._turn, turn_id))
             self._turn, self._explicit = turn_id, True
             return
-        yield from self._close()
-        yield from self._begin(
-            turn_id, _kind(payload.get("kind")), _number(payload, "started_at"), explicit=True
-        )
+        self._close(out)
+        self._begin(out, turn_id, _kind(payload.get("kind")), _number(payload, "started_at"), explicit=True)
 
     def _begin(
-        self, turn_id: str, kind: TurnKind, started_at: float | None, *, explicit: bool
-    ) -> Iterator[SessionEvent]:
+        self, out: _Events, turn_id: str, kind: TurnKind, started_at: float | None, *, explicit: bool
+    ) -> None:
         self._turn, self._explicit, self._turn_started = turn_id, explicit, started_at
-        yield self._event(TurnStarted(kind, None, started_at or 0.0))
+        out.append(self._event(TurnStarted(kind, None, started_at or 0.0)))
 
-    def _turn_complete(self, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
+    def _turn_complete(self, out: _Events, payload: Mapping[str, Json]) -> None:
         error = _error(payload.get("error"))
         status = TurnStatus.COMPLETED if error is None else TurnStatus.FAILED
-        yield from self._turn_end(payload, status, error=error)
+        self._turn_end(out, payload, status, error=error)
 
-    def _turn_aborted(self, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
+    def _turn_aborted(self, out: _Events, payload: Mapping[str, Json]) -> None:
         try:
             reason = TurnAbortReason(str(payload.get("reason")))
         except ValueError:
             reason = TurnAbortReason.INTERRUPTED
-        yield from self._turn_end(payload, TurnStatus.INTERRUPTED, reason=reason)
+        self._turn_end(out, payload, TurnStatus.INTERRUPTED, reason=reason)
 
     def _turn_end(
         self,
+        out: _Events,
         payload: Mapping[str, Json],
         status: TurnStatus,
         *,
         error: TurnError | None = None,
         reason: TurnAbortReason | None = None,
-    ) -> Iterator[SessionEvent]:
+    ) -> None:
         turn_id = _text(payload, "turn_id") or self._turn
         if turn_id is None:
             return
@@ -172,44 +181,45 @@ class TurnReader:
             error=error,
             reason=reason,
         )
-        yield SessionEvent("", turn_id, ended)
+        out.append(SessionEvent("", turn_id, ended))
         self._turn = None
 
-    def _close(self) -> Iterator[SessionEvent]:
+    def _close(self, out: _Events) -> None:
         """Ends a turn without a stored end."""
         if self._turn is None:
             return
         status = TurnStatus.INTERRUPTED if self._explicit else TurnStatus.COMPLETED
         reason = TurnAbortReason.INTERRUPTED if self._explicit else None
-        yield self._event(
-            TurnEnded(status=status, started_at=self._turn_started, ended_at=0.0, seconds=None, reason=reason)
+        ended = TurnEnded(
+            status=status, started_at=self._turn_started, ended_at=0.0, seconds=None, reason=reason
         )
+        out.append(self._event(ended))
         self._turn = None
 
     # --- items
-    def _whole_item(self, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
+    def _whole_item(self, out: _Events, payload: Mapping[str, Json]) -> None:
         item = item_from_value(payload.get("item"))
         if item is not None:
             started, ended = _times(payload)
             turn_id = _text(payload, "turn_id") or self._turn
-            yield from self._item(item, started, ended, turn_id, cut=payload.get("cut") is True)
+            self._item(out, item, started, ended, turn_id, cut=payload.get("cut") is True)
 
     def _older_item(
-        self, number: int, payload: Mapping[str, Json], *, after_compaction: bool
-    ) -> Iterator[SessionEvent]:
+        self, out: _Events, number: int, payload: Mapping[str, Json], *, after_compaction: bool
+    ) -> None:
         name = payload["type"]
         opens = name in ("user_message", "entered_review_mode")
         if self._turn is None or (opens and not self._explicit):
-            yield from self._close()
+            self._close(out)
             kind = TurnKind.REVIEW if name == "entered_review_mode" else TurnKind.REGULAR
-            yield from self._begin(self._derived("turn", number), kind, None, explicit=False)
+            self._begin(out, self._derived("turn", number), kind, None, explicit=False)
         id = _text(payload, "item_id") or self._derived("item", number)
         item = _older(id, payload, after_compaction=after_compaction)
         if item is not None:
             started, ended = _times(payload)
-            yield from self._item(item, started, ended, _text(payload, "turn_id") or self._turn)
+            self._item(out, item, started, ended, _text(payload, "turn_id") or self._turn)
 
-    def _reasoning_part(self, number: int, name: str, payload: Mapping[str, Json]) -> Iterator[SessionEvent]:
+    def _reasoning_part(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
         if "item_id" in payload and "turn_id" not in payload:
             return
         id = _text(payload, "item_id")
@@ -218,9 +228,9 @@ class TurnReader:
             and id is not None
             and (id != self._reasoning[0] or _times(payload) != self._reasoning_times)
         ):
-            yield from self._end_reasoning()
+            self._end_reasoning(out)
         if self._turn is None:
-            yield from self._begin(self._derived("turn", number), TurnKind.REGULAR, None, explicit=False)
+            self._begin(out, self._derived("turn", number), TurnKind.REGULAR, None, explicit=False)
         if self._reasoning is None:
             self._reasoning = (id or self._derived("item", number), [], [])
             self._reasoning_times = _times(payload)
@@ -229,19 +239,26 @@ class TurnReader:
             _, summary, content = self._reasoning
             (summary if name == "agent_reasoning" else content).append(text)
 
-    def _end_reasoning(self) -> Iterator[SessionEvent]:
+    def _end_reasoning(self, out: _Events) -> None:
         if self._reasoning is None:
             return
         id, summary, content = self._reasoning
         self._reasoning = None
         item = Reasoning(id, tuple(summary), tuple(content), bool(content))
-        yield from self._item(item, *self._reasoning_times, self._turn)
+        self._item(out, item, *self._reasoning_times, self._turn)
 
     def _item(
-        self, item: Item, started_ms: int, ended_ms: int, turn_id: str | None, *, cut: bool = False
-    ) -> Iterator[SessionEvent]:
-        yield SessionEvent("", turn_id, ItemStarted(item, started_ms))
-        yield SessionEvent("", turn_id, ItemCompleted(item, started_ms, ended_ms, cut))
+        self,
+        out: _Events,
+        item: Item,
+        started_ms: int,
+        ended_ms: int,
+        turn_id: str | None,
+        *,
+        cut: bool = False,
+    ) -> None:
+        out.append(SessionEvent("", turn_id, ItemStarted(item, started_ms)))
+        out.append(SessionEvent("", turn_id, ItemCompleted(item, started_ms, ended_ms, cut)))
 
     def _event(self, event: EngineEvent) -> SessionEvent:
         return SessionEvent("", self._turn, event)
@@ -255,10 +272,9 @@ def derived_id(conversation_id: str, name: str) -> str:
     """The text of `uuid.uuid5(conversation, name)`; written out, since old files need thousands of them at once."""
     hashed = _hashed_space(conversation_id).copy()
     hashed.update(name.encode())
-    digest = bytearray(hashed.digest())
-    digest[6] = digest[6] & 0x0F | 0x50
-    digest[8] = digest[8] & 0x3F | 0x80
-    return hyphenated(digest[:16].hex())
+    digits = hashed.hexdigest()
+    variant = _VARIANTS[digits[16]]
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
 
 @lru_cache(maxsize=16)
@@ -271,23 +287,20 @@ def _hashed_space(conversation_id: str) -> hashlib._Hash:
 
 
 def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> Item | None:
-    match payload:
-        case {"type": "user_message", "message": str(message)}:
-            images = payload.get("images")
-            content: list[UserInput] = [TextInput(text=message)] if message or not images else []
-            if isinstance(images, list):
-                content += [ImageInput(image_url=image) for image in images if isinstance(image, str)]
-            return UserMessage(id, tuple(content))
-        case {"type": "agent_message", "message": str(message)}:
-            if after_compaction and message == COMPACTED:
-                return ContextCompaction(id)
-            return AgentMessage(id, (message,), _text(payload, "phase"))
-        case {"type": "entered_review_mode"}:
-            return EnteredReview(id, _text(payload, "prompt") or "", _text(payload, "user_facing_hint") or "")
-        case {"type": "exited_review_mode"}:
-            return ExitedReview(id, _review(payload))
-        case _:
-            return None
+    kind, message = payload["type"], payload.get("message")
+    if kind == "user_message" and isinstance(message, str):
+        images = payload.get("images")
+        content: list[UserInput] = [TextInput(text=message)] if message or not images else []
+        if isinstance(images, list):
+            content += [ImageInput(image_url=image) for image in images if isinstance(image, str)]
+        return UserMessage(id, tuple(content))
+    if kind == "agent_message" and isinstance(message, str):
+        if after_compaction and message == COMPACTED:
+            return ContextCompaction(id)
+        return AgentMessage(id, (message,), _text(payload, "phase"))
+    if kind == "entered_review_mode":
+        return EnteredReview(id, _text(payload, "prompt") or "", _text(payload, "user_facing_hint") or "")
+    return ExitedReview(id, _review(payload)) if kind == "exited_review_mode" else None
 
 
 def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
@@ -297,6 +310,8 @@ def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
 
 def _times(payload: Mapping[str, Json]) -> tuple[int, int]:
     """Start and end in milliseconds; 0 if the line has none."""
+    if "started_at_ms" not in payload and "completed_at_ms" not in payload:
+        return 0, 0
     return int(_number(payload, "started_at_ms") or 0), int(_number(payload, "completed_at_ms") or 0)
 
 

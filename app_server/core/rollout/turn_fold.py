@@ -120,19 +120,18 @@ class TurnFold:
         if isinstance(event, TurnRenamed):
             self._rename(event)
             return
-        turn_id = event.turn_id
-        match event.event:
-            case ItemStarted(item=item):
-                self.ids.begin(item.id)
-            case ItemCompleted() as completed if turn_id is not None:
-                self._add(self._turn(turn_id), completed)
-            case TurnStarted(kind=kind, started_at=started_at) if turn_id is not None:
-                draft = self._turn(turn_id)
-                draft.kind, draft.started_at = kind, _whole(started_at)
-            case TurnEnded() as ended if turn_id is not None:
-                self._end(self._turn(turn_id), ended)
-            case _:
-                pass
+        turn_id, inner = event.turn_id, event.event
+        if isinstance(inner, ItemStarted):
+            self.ids.begin(inner.item.id)
+        elif turn_id is None:
+            pass
+        elif isinstance(inner, ItemCompleted):
+            self._add(self._turn(turn_id), inner)
+        elif isinstance(inner, TurnStarted):
+            draft = self._turn(turn_id)
+            draft.kind, draft.started_at = inner.kind, _whole(inner.started_at)
+        elif isinstance(inner, TurnEnded):
+            self._end(self._turn(turn_id), inner)
 
     @property
     def running(self) -> TurnRecord | None:

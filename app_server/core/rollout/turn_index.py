@@ -96,7 +96,7 @@ class TurnIndex:
         """The places as the end of the file leaves them, where `rest` is a last line without an end. This index stays
         as it is, and can take more.
         """
-        if rest is None and next(self._reader.copy().finish(), None) is None:
+        if rest is None and not self._reader.copy().finish():
             return tuple(self.places)
         other = TurnIndex(
             self.conversation_id,

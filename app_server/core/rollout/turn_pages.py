@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from app_server.core.collector import without_collector
 from app_server.core.errors import ConversationError
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.reverts import TakenBack
@@ -126,14 +127,15 @@ class TurnHistory:
         if self._fd is None:
             return None
         reader, fold = TurnReader(self._conversation_id), TurnFold()
-        for raw in raw_lines(self._fd, 0, 0, os.fstat(self._fd).st_size):
-            if MARK in raw.data:
-                return None  # a line may take others back
-            line = turn_line(raw)
-            if line is not None:
-                fold.apply_all(reader.read_line(*line))
-        fold.apply_all(reader.finish())
-        return WholeHistory(tuple(fold.turns), fold.ids)
+        with without_collector():
+            for raw in raw_lines(self._fd, 0, 0, os.fstat(self._fd).st_size):
+                if MARK in raw.data:
+                    return None  # a line may take others back
+                line = turn_line(raw)
+                if line is not None:
+                    fold.apply_all(reader.read_line(*line))
+            fold.apply_all(reader.finish())
+            return WholeHistory(tuple(fold.turns), fold.ids)
 
     @cached_property
     def _stored(self) -> TurnPlaces:

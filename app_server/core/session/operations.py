@@ -10,16 +10,12 @@ from typing import assert_never
 from app_server.core.context.compacted_history import message_text
 from app_server.core.context.environment_context import difference
 from app_server.core.session import queries
+from app_server.core.session.actor import Actor
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
-from app_server.core.session.operation_queue import OperationQueue
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
-from app_server.core.session.task_runner import TaskRunner
 from app_server.core.session.tasks import InputPolicy, NothingToDo, PendingOperation
-from app_server.core.session.turn_control import TurnControl
 from app_server.core.session.turn_requests import (
     AddItems,
     ChangeSettings,
@@ -56,20 +52,8 @@ from protocol.ops import (
     UserTurnOp,
 )
 from protocol.policy import ReviewDecision
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """The session, as far as operations need it."""
-
-    services: Services
-    state: SessionState
-    queue: OperationQueue
-    tasks: TaskRunner
-    turns: TurnControl
 
 
 async def perform(actor: Actor, submission: PendingOperation) -> None:

@@ -7,13 +7,14 @@ Owns the order of operations and the life of the session. What an operation mean
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
 from app_server.core.errors import CoreError
+from app_server.core.lazy import Lazy
+from app_server.core.session.actor import Actor
 from app_server.core.session.operation_queue import OperationQueue
-from app_server.core.session.operations import Actor, perform
 from app_server.core.session.services import Services
 from app_server.core.session.session_facts import SessionFacts
 from app_server.core.session.session_goal import SessionGoal
@@ -37,6 +38,16 @@ from protocol.ops import InterruptOp, Op, ShutdownOp
 from protocol.responses import ResponseItem
 
 log = logging.getLogger(__name__)
+
+
+def _load_perform() -> Callable[[Actor, PendingOperation], Awaitable[None]]:
+    from app_server.core.session.operations import perform  # noqa: PLC0415 - all of a turn hangs on it
+
+    return perform
+
+
+PERFORM = Lazy(_load_perform)
+"""Carries operations out. Loaded with the first one, or while nobody waits: a conversation is opened without it."""
 
 
 class Session:
@@ -163,7 +174,7 @@ class Session:
     async def _perform(self, pending: PendingOperation) -> None:
         outbox = self._services.outbox
         try:
-            await perform(self._actor, pending)
+            await PERFORM.get()(self._actor, pending)
         except CoreError as error:
             outbox.emit(pending.id, ErrorEvent(message=str(error)))
         except Exception as error:

@@ -27,6 +27,34 @@ def test_a_name_is_held_by_a_marked_directory_until_the_last_has_given_it_back(n
     assert not os.path.lexists(name)
 
 
+def test_a_kept_directory_serves_the_next_command_and_is_removed_unless_it_is_needed(name: bytes) -> None:
+    names = PlaceholderDirs()
+    names.keep(names.acquire([name]).held)
+    made = os.stat(name).st_ino
+    again = names.acquire([name])
+    assert (again.held, os.stat(name).st_ino) == ((name,), made)
+    names.remove_unused()
+    assert os.path.isdir(name)
+    names.keep(again.held)
+    names.remove_unused()
+    assert not os.path.lexists(name)
+
+
+def test_a_kept_directory_that_somebody_removed_or_replaced_is_not_taken_for_it(name: bytes) -> None:
+    names = PlaceholderDirs()
+    names.keep(names.acquire([name]).held)
+    os.rmdir(name)
+    again = names.acquire([name])
+    assert again.held == (name,)
+    assert os.stat(name).st_mtime_ns == MARK_NS
+    names.keep(again.held)
+    os.rmdir(name)
+    os.mkdir(name)
+    assert names.acquire([name]) == Acquired(held=(), found=(name,))
+    names.remove_unused()
+    assert os.path.isdir(name)
+
+
 def test_what_is_there_already_is_somebody_elses(name: bytes) -> None:
     os.mkdir(name)
     names = PlaceholderDirs()

@@ -83,7 +83,7 @@ class Rig:
                 anyio.create_task_group() as group,
             ):
                 manager = McpManager(
-                    {config.name: config for config in configs}, self.runtime(runner), reserved
+                    {config.name: config for config in configs}, self.runtime(runner), lambda: reserved
                 )
                 group.start_soon(manager.run_servers)
                 await manager.ready()

@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 
-from app_server.rpc.outgoing import Outgoing
+from app_server.rpc.outgoing import LARGE_BATCH, Outgoing
 from app_server.rpc.pending import ClientReply
 from app_server.transport.contract import TransportClosed
 
@@ -228,3 +228,18 @@ async def test_messages_name_their_version_where_clients_require_it() -> None:
         outgoing.notify("m", b"{}")
         await outgoing.finish()
     assert json.loads(client.got) == {"jsonrpc": "2.0", "method": "m", "params": {}}
+
+
+async def test_a_large_batch_is_followed_by_a_call_once_the_queue_is_empty() -> None:
+    client, seen = Client(), list[int]()
+    client.reads.set()
+    outgoing = Outgoing(client.write, 100, after_large_batch=lambda: seen.append(len(client.got)))
+    async with anyio.create_task_group() as group:
+        group.start_soon(outgoing.write_queued)
+        outgoing.send(b"x" * LARGE_BATCH)
+        await outgoing.written()
+        await anyio.wait_all_tasks_blocked()
+        assert seen == [LARGE_BATCH + 1]
+        outgoing.send(b"small")
+        await outgoing.finish()
+    assert seen == [LARGE_BATCH + 1]

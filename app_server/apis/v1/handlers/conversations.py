@@ -72,7 +72,8 @@ async def resume_conversation(
     context: ConversationContext, params: ResumeConversationParams
 ) -> HandlerResult[ResumeConversationResponse]:
     config = context.config.load(overrides(params.overrides) if params.overrides else None)
-    live, opened = await _reopen(context, params, config)
+    with context.warm_up.postponed():
+        live, opened = await _reopen(context, params, config)
     await _notify_configured(context, live, opened, config)
     response = ResumeConversationResponse(
         conversation_id=opened.conversation_id,

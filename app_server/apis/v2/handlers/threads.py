@@ -113,12 +113,13 @@ async def thread_start(
 async def thread_resume(
     context: ThreadContext, params: ThreadResumeParams
 ) -> HandlerResult[ThreadResumeResponse]:
-    live, stored = context.conversations.find(parse_thread_id(params.thread_id)), None
-    if live is None:
-        live, stored = await _reopen(context, params)
-    elif live.rollout_path is None:
-        raise rollout_not_found(live.id)
-    turns = () if params.exclude_turns else await all_turns(context, live, stored)
+    live, stored = await context.conversations.find_lasting(parse_thread_id(params.thread_id)), None
+    with context.warm_up.postponed():
+        if live is None:
+            live, stored = await _reopen(context, params)
+        elif live.rollout_path is None:
+            raise rollout_not_found(live.id)
+        turns = () if params.exclude_turns else await all_turns(context, live, stored)
     response = ThreadResumeResponse(
         thread=await shown_thread(context, live, turns),
         collaboration_mode=collaboration_mode(live.session.facts.settings),

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 from app_server.core.sandbox.confine import landlock, namespaces, places, privileges, seccomp
 from app_server.core.sandbox.confine.home import ShownHome
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, replace
 from app_server.core.sandbox.confine.seccomp import Filter, Part
+
+TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
+if TYPE_CHECKING:
+    from typing import Any
 
 DEVICE_FOLDER = [b"/dev"]
 """Inside namespaces /dev is private, so all of it is writable."""
@@ -20,19 +23,29 @@ DEVICE_FOLDER = [b"/dev"]
 HOST_DEVICES = [b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty"]
 
 
-def in_parent(*, network: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class RestFilters:
+    """What `in_parent` leaves for each command to install, as programs."""
+
+    listening: seccomp.Program
+    silent: seccomp.Program
+    """Where there is no broker."""
+
+
+def in_parent(*, network: bool) -> RestFilters:
     """Confine the parent that forks commands, except for the calls with which it and they set up namespaces."""
     privileges.forgo_new_privileges()
     seccomp.install(Filter(network=network, namespaces=True, part=Part.AHEAD))
-    for broker in (True, False):
-        seccomp.prepare(Filter(network=network, namespaces=True, broker=broker, part=Part.REST))
+    rest = Filter(network=network, namespaces=True, part=Part.REST)
+    return RestFilters(seccomp.program(replace(rest, broker=True)), seccomp.program(rest))
 
 
 def with_namespaces(
-    confine: dict[str, Any], environment: dict[bytes, bytes], shown: ShownHome | None
+    confine: dict[str, Any], environment: dict[bytes, bytes], shown: ShownHome | None, rest: RestFilters
 ) -> int | None:
     """Confine process 1 of a command's namespaces further than `in_parent` did. `environment` is the command's, `shown`
-    the result of `namespaces.enter`. Returns the listener for the socket broker; None if the kernel has no support.
+    the result of `namespaces.enter`, `rest` that of `in_parent` for the same network. Returns the listener for the
+    socket broker; None if the kernel has no support.
     """
     roots = namespaces.open_roots(confine, shown)
     if confine["private_temp"]:
@@ -45,11 +58,10 @@ def with_namespaces(
         landlock.restrict(confine["landlock"], roots, DEVICE_FOLDER)
     for root in roots:
         os.close(root)  # no command may inherit it
-    rest = Filter(network=confine["network"], namespaces=True, broker=True, part=Part.REST)
     try:
-        return seccomp.install_listening(rest)
+        return seccomp.install_listening(rest.listening)
     except OSError:  # without a broker, commands can only use socketpair(2)
-        seccomp.install(replace(rest, broker=False))
+        seccomp.install_program(rest.silent)
         return None
 
 

@@ -8,7 +8,6 @@ owner, times, attributes), other processes, and descendants in sessions of their
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from app_server.core.sandbox.confine import home, places
 from app_server.core.sandbox.confine.syscalls import (
@@ -37,6 +36,10 @@ from app_server.core.sandbox.confine.syscalls import (
     open_tree,
     set_attributes,
 )
+
+TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
+if TYPE_CHECKING:
+    from typing import Any
 
 PER_COMMAND = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 
@@ -124,7 +127,7 @@ def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[in
     protected = frozenset(confine["protected"])
     # Upper directories first, because a mount hides earlier mounts below it.
     for path in sorted({*protected, *confine["pinned"]}, key=lambda path: path.split(b"/")):
-        _pin(path, protected=path in protected)
+        pin(path, protected=path in protected)
     return roots
 
 
@@ -138,7 +141,7 @@ def _make_writable(root: int) -> None:
     attach_at(tree, root)
 
 
-def _pin(path: bytes, *, protected: bool) -> None:
+def pin(path: bytes, *, protected: bool) -> None:
     """Mount `path` on itself: a mount point can be neither renamed nor removed. A protected path becomes read-only as
     well. A link is not followed.
     """
@@ -151,5 +154,8 @@ def _pin(path: bytes, *, protected: bool) -> None:
         if protected:
             set_attributes(b"", add=ATTR_RDONLY, flags=AT_RECURSIVE | AT_EMPTY_PATH, at=tree)
         attach_at(tree, place)
+    except FileNotFoundError:
+        if os.fstat(place).st_nlink:  # otherwise it was removed at this moment
+            raise
     finally:
         os.close(place)

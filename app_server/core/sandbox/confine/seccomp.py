@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from dataclasses import dataclass
 from enum import Enum
 
 from app_server.core.sandbox.confine.bpf import ERRNO, NOTIFY, FilterRule, Test, assemble
+from app_server.core.sandbox.confine.light_dataclasses import dataclass
 from app_server.core.sandbox.confine.syscalls import MACHINE, PR_SET_SECCOMP, X86_64, call
 
 ARCHITECTURES = {X86_64: 0xC000003E, "aarch64": 0xC00000B7}
@@ -206,25 +206,26 @@ def _any_of(argument: int, bits: int) -> Test:
     return Test(argument, (0,), mask=bits, negate=True)
 
 
-def prepare(kind: Filter) -> bytes:
-    """The program for this machine; built once, so that what is forked from here need not. OSError where it is
-    unknown."""
+def program(kind: Filter) -> Program:
+    """The program for this machine. Raises OSError on an unknown machine."""
     if MACHINE not in ARCHITECTURES:
         raise OSError(ENOSYS, f"no filter for {MACHINE}")
-    return filter_bytes(MACHINE, kind)
+    code = filter_bytes(MACHINE, kind)
+    return Program(len(code) // 8, code)
 
 
 def install(kind: Filter) -> None:
-    """Filters this thread and all that it starts; no_new_privs must be set. OSError on an unknown machine."""
-    code = prepare(kind)
-    program = Program(len(code) // 8, code)
-    call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(program), 0, 0)
+    """Filter this thread and all that it starts; no_new_privs must be set. Raises OSError on an unknown machine."""
+    install_program(program(kind))
 
 
-def install_listening(kind: Filter) -> int:
-    """The same; gives the descriptor on which the calls arrive that `NOTIFY` is for. OSError where this kernel cannot
-    do that (before 5.0), or where something around the server listens already.
+def install_program(filtering: Program) -> None:
+    """The same for a program that was made before."""
+    call("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(filtering), 0, 0)
+
+
+def install_listening(filtering: Program) -> int:
+    """The same; returns the descriptor on which the calls arrive that `NOTIFY` is for. Raises OSError where this kernel
+    cannot do that (before 5.0), or where something around the server listens already.
     """
-    code = prepare(kind)
-    program = Program(len(code) // 8, code)
-    return call("seccomp", SECCOMP_SET_MODE_FILTER, NEW_LISTENER, ctypes.addressof(program))
+    return call("seccomp", SECCOMP_SET_MODE_FILTER, NEW_LISTENER, ctypes.addressof(filtering))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from dataclasses import dataclass, field
 
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 from app_server.core.sandbox.confine.syscalls import call
 
 RECEIVE, SEND, IS_VALID, ADD_DESCRIPTOR = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103

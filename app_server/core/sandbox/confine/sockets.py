@@ -16,9 +16,9 @@ import socket
 import stat
 import struct
 import time
-from dataclasses import dataclass, field
 
 from app_server.core.sandbox.confine import listening, seccomp, seccomp_listener
+from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 from app_server.core.sandbox.confine.seccomp_listener import Call, Caller
 from app_server.core.sandbox.confine.syscalls import MACHINE, X86_64, call
 

@@ -1,0 +1,40 @@
+"""Memory that was freed goes back to the system, also below a block that is still in use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import ctypes
+from app_server.core.process_memory import return_free_memory, return_large_blocks
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+return_large_blocks()
+libc = ctypes.CDLL(None)
+if not hasattr(libc, "malloc_trim"):
+    print("0 0")
+else:
+    libc.malloc.restype = ctypes.c_void_p
+    blocks = [ctypes.c_void_p(libc.malloc(100_000)) for _ in range(200)]
+    for block in blocks:
+        ctypes.memset(block, 1, 100_000)
+    topmost = libc.malloc(1000)
+    for block in blocks:
+        libc.free(block)
+    before = resident()
+    return_free_memory()
+    print(before, resident())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is done")
+def test_memory_below_a_block_in_use_is_returned() -> None:
+    ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    before, after = map(int, ran.stdout.split())
+    assert before == after == 0 or before - after > 15_000_000
