@@ -22,6 +22,7 @@ READING = """
     grep -rnI --include=x --exclude-dir=y foo src | grep -m1 x f | rg foo | rg -n foo src | rg --files
     rg -g x -t py -A3 foo src | rg -uu --hidden --no-ignore foo | rg -l --sort path a | find . -name x
     find src test -type f -maxdepth 2 -print0 | find . ! -name x -o -size +10k -mtime -7 | find -L . -ls
+    find -P -H src -type f
     sed -n 5p f | sed -n 1,20p f | sed -n 1,20p | cd src | cd | cd - | cd -- src
 """
 
@@ -63,7 +64,8 @@ NOT_KNOWN = """
     /usr/bin/../../tmp/ls | /bin/sub/ls | ~/ls | find . -delete | find . -exec id ; | find . -execdir id +
     find . -ok id ; | find . -fls out | find . -fprint out | find . -fprint0 out | find . -fprintf out %p
     find . -files0-from x | find . -name -delete | find . -newerXY x | find -f x | find . -name | find . -name x y
-    find -D help | find -O3 . | find . -size -delete | find . -okdir id ; | rg --pre cat foo | rg --pre=cat foo
+    find -D help | find -O3 . | find . -P | find -name a -H | find . -size -delete
+    find . -okdir id ; | rg --pre cat foo | rg --pre=cat foo
     rg --hostname-bin id foo | rg --hostname-bin=id foo | rg -z foo | rg -nz foo | rg --search-zip foo
     rg --pre-glob x foo | rg -f p foo | rg --file=p foo | rg --ignore-file x y | rg --fil x | sed -i s/a/b/ f
     sed s/a/b/ f | sed -n 1p --in-place | sed -n 1p -i | sed -n 1p -fevil.sed | sed -n w f | sed -n 1w f
