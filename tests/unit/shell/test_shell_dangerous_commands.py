@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.shell.dangerous_commands import MAX_WORK, is_dangerous
 
 DESTRUCTIVE = [
     "rm -rf d",
@@ -367,6 +367,11 @@ def test_a_long_document_is_no_danger() -> None:
 def test_more_than_can_be_looked_at_ends(start: str, unit: str) -> None:
     """Whatever the answer, it comes after a bounded amount of work, and without running out of stack."""
     assert is_dangerous(["bash", "-lc", start + unit * 2_000 + "\nrm -rf x"])
+
+
+def test_what_is_too_much_to_be_looked_at_is_asked_about() -> None:
+    assert not is_dangerous(["echo", *["a"] * (MAX_WORK - 100)])
+    assert is_dangerous(["echo", *["a"] * MAX_WORK])
 
 
 @given(st.lists(st.text(alphabet="rm -f'\"\\$(){};|&<>`#~!\n\0ab=c", max_size=30), max_size=4))
