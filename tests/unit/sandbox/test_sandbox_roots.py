@@ -282,3 +282,14 @@ def test_a_closed_conversation_is_known_no_longer(tmp_path: Path, server: Server
     assert server.known() == {str(tmp_path / "b")}
     second.close()
     assert server.known() == frozenset()
+
+
+def test_a_working_directory_is_what_it_was_when_it_was_given(server: ServerRoots, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    link(tmp_path / "ln", "a")
+    roots = server.open()
+    assert roots.real(str(tmp_path / "ln")) == str(tmp_path / "ln"), "nobody gave it yet"
+    roots.learn(WorkspaceWrite(), str(tmp_path / "ln"))
+    replace_by_link(tmp_path / "ln", tmp_path)
+    assert roots.real(f"{tmp_path}/./ln") == str(tmp_path / "a")
+    roots.close()
