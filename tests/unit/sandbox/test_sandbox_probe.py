@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from app_server.core.sandbox.probe import REFUSALS, is_refusal, layers
+from app_server.core.sandbox.probe import GAPS, REFUSALS, gaps, is_refusal, layers
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,9 @@ def test_each_layer_is_judged_by_the_probe_that_shows_it(
     name = "Landlock" if landlock is None else "Landlock (ABI 4)"
     assert [layer.name for layer in found] == ["namespaces", name, "seccomp"]
     assert [layer.problem for layer in found] == problems
+
+
+def test_gaps_are_what_the_probe_could_do_and_what_the_degraded_level_never_covers() -> None:
+    never = (GAPS["metadata"], GAPS["fences"], GAPS["secrets"])
+    assert set(gaps("done")) == set(never)
+    assert set(gaps("see signal done")) == {*never, GAPS["see"], GAPS["signal"]}
