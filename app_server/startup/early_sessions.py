@@ -28,8 +28,8 @@ PARAMETERS = {"cwd", "mcpServers", "additionalDirectories", "_meta"}
 def planned_session(launch: Launch, request: Request) -> PlannedConversation | None:
     """Raises ConfigError.
 
-    Left to the full server: MCP servers of the client, which need validation; a login that has to be renewed; prompts of
-    the user, which are read for the list of commands.
+    Left to the full server: MCP servers of the client, which need validation; a login that has to be renewed; prompts
+    of the user, which are read for the list of commands.
     """
     folders = _folders(request.params)
     if folders is None:
