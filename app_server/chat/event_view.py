@@ -7,11 +7,12 @@ from typing import Final
 
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.segment import Segment, SegmentLines
 from rich.syntax import Syntax
 from rich.text import Text
 
 from app_server.chat.cell_text import last_rows
-from app_server.chat.markdown_blocks import MarkdownBlocks
+from app_server.chat.markdown_blocks import MarkdownBlocks, blocks_of
 from app_server.client.command_line import printable
 from app_server.client.events import DeltasDropped, ServerEvent
 from protocol.v2.errors import ErrorNotification, WarningNotification
@@ -129,7 +130,7 @@ class EventView:
         match item:
             case AgentMessageThreadItem():
                 blocks = self._messages.pop(item.id, None)
-                self._markdown([item.text] if blocks is None else blocks.flush())
+                self._markdown(blocks_of(item.text) if blocks is None else blocks.flush())
             case ReasoningThreadItem(summary=summary):
                 for part in summary:
                     self.line(part, "dim italic")
@@ -142,7 +143,7 @@ class EventView:
                 if item.status is not PatchApplyStatus.COMPLETED:
                     self.line(f"the patch was {_ended_as(item.status)}", "yellow")
             case PlanThreadItem(text=text):
-                self._markdown([text])
+                self._markdown(blocks_of(text))
             case McpToolCallThreadItem():
                 why = f": {item.error.message}" if item.error is not None else ""
                 self.line(f"{item.server}.{item.tool}: {item.status}{why}", "magenta")
@@ -156,7 +157,9 @@ class EventView:
             if self.plain:
                 self.line(block.rstrip("\n") + "\n")
                 continue
-            self._console.print(Markdown(printable(block), code_theme="ansi_dark"))
+            rendered = Markdown(printable(block), code_theme="ansi_dark")
+            lines = _without_blank_ends(self._console.render_lines(rendered, pad=False))
+            self._console.print(SegmentLines(lines, new_lines=True))
             self._console.print()
 
     def _output(self, item: CommandExecutionThreadItem) -> None:
@@ -188,3 +191,9 @@ def said(item: UserMessageThreadItem) -> str:
 def _ended_as(status: object) -> str:
     words = {"inProgress": "not finished", "failed": "not successful"}
     return words.get(str(status), str(status))
+
+
+def _without_blank_ends(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """Rich begins a list and frames code with empty lines; here one stands behind every block."""
+    filled = [number for number, line in enumerate(lines) if any(part.text.strip() for part in line)]
+    return lines[filled[0] : filled[-1] + 1] if filled else []

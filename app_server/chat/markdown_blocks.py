@@ -56,3 +56,9 @@ class MarkdownBlocks:
     def _end(self) -> list[str]:
         block, self._block, self._fence = self._block, "", None
         return [block] if block.strip() else []
+
+
+def blocks_of(text: str) -> list[str]:
+    """Those of a whole message."""
+    blocks = MarkdownBlocks()
+    return [*blocks.feed(text), *blocks.flush()]

@@ -112,7 +112,6 @@ class TerminalChat:
             key_bindings=self._bindings(),
             bottom_toolbar=self._toolbar,
             refresh_interval=0.5,
-            enable_history_search=True,
             input=keys,
         )
         self._session.app.min_redraw_interval = REDRAWS_EVERY

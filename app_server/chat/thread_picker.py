@@ -52,7 +52,7 @@ def thread_picker(threads: Sequence[Thread], keys: Input) -> Application[Thread 
         height=lambda: Dimension.exact(max(1, min(_room(), len(choices.matching)))),
         wrap_lines=False,
     )
-    help_line = Window(FormattedTextControl(_help), height=1, style="class:bottom-toolbar", wrap_lines=False)
+    help_line = Window(FormattedTextControl(_help), height=1, style="fg:ansibrightblack", wrap_lines=False)
     app: Application[Thread | None] = Application(
         Layout(HSplit([search, rows, help_line]), focused_element=typed),
         key_bindings=_bindings(choices),

@@ -19,7 +19,8 @@ PICTURES = ("chat-command", "chat-patch", "chat-working", "chat-resume")
 
 
 def test_the_demo_from_its_start_to_its_end(tmp_path: Path) -> None:
-    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
+    folder = "/tmp" if RECORDING else str(tmp_path)  # a short path is for the pictures
+    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": folder}
     with Terminal(columns=84, rows=26) as t:
         t.start((SCRIPT, "chat", "--demo"), environment=environment, cwd=tmp_path)
         t.wait_for("0 tokens")

@@ -160,6 +160,58 @@ async def test_a_picture_whose_path_is_pasted_goes_along(chat: PlayChat, tmp_pat
     assert "none.png" in str(said)
 
 
+async def test_files_and_commands_are_completed_and_what_was_said_is_recalled(
+    chat: PlayChat, tmp_path: Path
+) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "notes.txt").write_text("")
+
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.press("/sta")
+        t.wait_for("the thread and its settings")
+        t.press(CTRL_C)
+        t.wait_until_gone("/sta")
+        t.press("read @not")
+        t.wait_for("notes.txt")
+        t.press("\t")
+        t.wait_for("> read notes.txt")
+        t.press("\r")
+        wait_for_answer(t, "Read.")
+        t.press(UP)
+        t.wait_for("> read notes.txt", 2)
+        t.press(" again\r")
+        wait_for_answer(t, "Once more.")
+        t.press(CTRL_D)
+
+    w = await chat(play, reply(says("Read.")), reply(says("Once more.")))
+    assert w.model.requests[-1].texts()[-2:] == ["read notes.txt", "read notes.txt again"]
+    assert ((tmp_path / "home" / "chat_history").stat().st_mode & 0o777) == 0o600
+
+
+async def test_slash_commands_change_the_thread(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        for line, answer in (
+            ("first", "One."),
+            ("second", "Two."),
+            ("/undo", "the last turn is taken back"),
+            ("/fork", "a copy of the thread"),
+            ("/compact", "replaced by a summary"),
+            ("/model other low", "from the next turn on: other low"),
+            ("third", "Three."),
+        ):
+            t.say(line)
+            wait_for_answer(t, answer)
+        t.press(CTRL_D)
+
+    w = await chat(play, *(reply(says(text)) for text in ("One.", "Two.", "a summary", "Three.")))
+    sent = w.model.requests[-1]
+    assert (sent.body["model"], sent.body["reasoning"]["effort"]) == ("other", "low")
+    assert "second" not in str(sent.input)
+    assert "a summary" in str(sent.input)
+
+
 async def test_slash_commands_say_what_there_is(chat: PlayChat) -> None:
     def play(t: Terminal) -> None:
         t.wait_for("0 tokens")

@@ -52,6 +52,16 @@ def test_a_streamed_message_is_shown_once() -> None:
     assert text.split() == ["one", "two"]
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+def test_blocks_of_a_message_are_one_line_apart(streamed: bool) -> None:
+    text = "# Title\n\nSome *words*.\n\n- one\n- two\n\n```\ncode\n```\n\nthe end"
+    whole = completed(type="agentMessage", text=text)
+    lines = shown(delta(text), whole) if streamed else shown(whole)
+    assert [line.strip() for line in lines.splitlines()] == [
+        *("Title", "", "Some words.", "", "• one", "• two", "", "code", "", "the end", "")
+    ]
+
+
 def test_a_message_without_deltas_is_shown_whole() -> None:
     assert "**" not in shown(completed(type="agentMessage", text="**bold**"))
 

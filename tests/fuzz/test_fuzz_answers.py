@@ -207,6 +207,7 @@ def watched(bomb: Bomb, *, chat: bool, memory: bool) -> tuple[Heard, Work]:
     if not memory:
         with counted_calls(count):
             return anyio.run(reading), work
+    run(bomb.header, [b"data: x\n\n"], chat=chat)  # what a first answer loads is no part of this one
     tracemalloc.start()
     try:
         heard = anyio.run(reading)

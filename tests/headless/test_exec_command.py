@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -67,6 +68,21 @@ def test_the_final_message_alone_is_on_stdout(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{message}\n"), done.stderr
     assert "$ sh check.sh\n  failed: expected" in done.stderr
     assert (tmp_path / "last.txt").read_text() == message
+
+
+@pytest.mark.process
+def test_ctrl_c_interrupts_the_turn_and_is_its_exit_status(tmp_path: Path) -> None:
+    environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": str(tmp_path)}
+    command = (SCRIPT, "exec", "--demo", "--json", "think")
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["method"] == "item/agentMessage/delta":
+                process.send_signal(signal.SIGINT)
+                break
+        process.stdout.read()
+        assert process.wait() == 130
+    assert list(tmp_path.glob("app-server-demo-*")) == []
 
 
 async def test_notifications_are_lines_of_json_and_the_prompt_may_come_from_stdin(root: Path) -> None:

@@ -35,9 +35,8 @@ Part = InputText | InputImage | OutputText
 
 def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes) -> bytes:
     head, tail = cache.envelope(
-        *(settings, prompt.instructions, prompt.output_schema),
-        *prompt.tools,
-        write=lambda: _envelope(prompt, settings),
+        (settings, prompt.instructions, prompt.output_schema, *prompt.tools),
+        lambda: _envelope(prompt, settings),
     )
     return b"%b%b],%b" % (head, b"".join(b",%b" % message for message in _messages(prompt, cache)), tail)
 

@@ -40,8 +40,10 @@ class ItemBytes:
             self._bytes.append(data)
         return self._bytes.copy()
 
-    def envelope(self, *what: object, write: Callable[[], tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
-        """The result of `write()`: the JSON before the items and after them. `what` are all values that it depends on,
+    def envelope(
+        self, what: tuple[object, ...], write: Callable[[], tuple[bytes, bytes]]
+    ) -> tuple[bytes, bytes]:
+        """The result of `write()`: the JSON before the items and after them. `what` has all values that it depends on,
         compared by identity, too: equal values may differ in JSON, such as 1 and true.
         """
         if len(what) != len(self._what) or any(map(is_not, what, self._what)):

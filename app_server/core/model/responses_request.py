@@ -33,10 +33,10 @@ def responses_body(
     prompt: Prompt, settings: RequestSettings, family: ModelFamily, cache: ItemBytes, *, stored: bool
 ) -> bytes:
     """`stored`: the provider keeps the conversation and wants its own item ids back."""
+    choices = (settings, family, stored, prompt.parallel_tool_calls, prompt.output_schema)
     head, tail = cache.envelope(
-        *(settings, family, stored, prompt.instructions, prompt.parallel_tool_calls, prompt.output_schema),
-        *prompt.tools,
-        write=lambda: _envelope(prompt, settings, family, stored=stored),
+        (*choices, prompt.instructions, *prompt.tools),
+        lambda: _envelope(prompt, settings, family, stored=stored),
     )
     return b'%b,"input":[%b],%b' % (head, b",".join(_input(prompt, cache, stored=stored)), tail)
 
