@@ -54,6 +54,11 @@ class ConversationManager:
         finally:
             self._begun = None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether what is opened now was begun, and its client answered, before the server was loaded."""
+        return self._begun is not None
+
     async def open(
         self, config: Config, origin: Origin, new_operation_id: Callable[[], str]
     ) -> tuple[LiveConversation, Opened]:

@@ -20,6 +20,8 @@ class EarlyAnswer:
     """One line without its end."""
     begun: BegunRequest | None = None
     """What the server has to go on with."""
+    notifications: tuple[bytes, ...] = ()
+    """Lines that follow it, without their ends."""
 
 
 @dataclass(slots=True)

@@ -88,6 +88,8 @@ class PlannedConversation:
     config: Config
     result: Callable[[EarlyConversation], dict[str, Json] | None]
     """What the answer says; None where it needs the full server."""
+    notifications: Callable[[EarlyConversation], tuple[bytes, ...]] = lambda _: ()
+    """What the client is told behind the answer, and not by the full server again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,4 +120,5 @@ class EarlyConversations:
             conversation.store()
         except (OSError, UnicodeEncodeError):
             return None
-        return EarlyAnswer(answer.response, BegunRequest(request, conversation.begun))
+        told = planned.notifications(conversation)
+        return EarlyAnswer(answer.response, BegunRequest(request, conversation.begun), told)

@@ -174,7 +174,8 @@ def _answer_early(
         if not isinstance(message, Request) or (answer := respond(message)) is None:
             break
         inbox.unread = rest
-        inbox.ended |= not write_all(write_fd, answer.response + b"\n")
+        lines = (answer.response, *answer.notifications)
+        inbox.ended |= not write_all(write_fd, b"".join(line + b"\n" for line in lines))
         if answer.begun is not None:
             inbox.unread = initialized + inbox.unread
             return (answer.begun,)

@@ -50,7 +50,8 @@ def early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
                 log.exception("%s could not be answered early", request.method)
                 return None
             if found is not None and launch.acp:
-                return replace(found, response=with_version(found.response))
+                told = tuple(with_version(line) for line in found.notifications)
+                return replace(found, response=with_version(found.response), notifications=told)
             return found
 
         return answer

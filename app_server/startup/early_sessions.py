@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from app_server.apis.acp.builtin_commands import shown_builtins
 from app_server.apis.acp.opening import SessionFolders, UnfitFolder, plan_session
 from app_server.core.auth.home_login import HomeLogin, env_api_key
 from app_server.core.config.types import RequestOverrides
+from app_server.startup.early_answers import compact_json
 from app_server.startup.early_conversations import PlannedConversation
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import settings_of_request
-from protocol.jsonrpc import Request
+from protocol.jsonrpc import Request, dump_notification
 from protocol.paths import sound_path
 
 if TYPE_CHECKING:
     from protocol.base import Json
 
+UPDATE = "session/update"
 PARAMETERS = {"cwd", "mcpServers", "additionalDirectories", "_meta"}
 
 
 def planned_session(launch: Launch, request: Request) -> PlannedConversation | None:
-    """Raises ConfigError. MCP servers of the client need validation; a login that has to be renewed, the network."""
+    """Raises ConfigError.
+
+    Left to the full server: MCP servers of the client, which need validation; a login that has to be renewed; prompts
+    of the user, which are read for the list of commands.
+    """
     folders = _folders(request.params)
     if folders is None:
         return None
@@ -35,8 +42,27 @@ def planned_session(launch: Launch, request: Request) -> PlannedConversation | N
         return None
     if not os.path.isdir(folders.cwd) or not _is_logged_in(launch):
         return None
-    shown = plan.options.shown()
-    return PlannedConversation(plan.config, lambda new: {"sessionId": new.begun.id, **shown})
+    if _has_prompts(launch):
+        return None
+    shown, commands = plan.options.shown(), shown_builtins(undo=plan.config.features.enabled("ghost_commit"))
+    return PlannedConversation(
+        plan.config,
+        lambda new: {"sessionId": new.begun.id, **shown},
+        lambda new: (_told_commands(new.begun.id, commands),),
+    )
+
+
+def _told_commands(session_id: str, commands: Json) -> bytes:
+    update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+    return dump_notification(UPDATE, compact_json({"sessionId": session_id, "update": update}))
+
+
+def _has_prompts(launch: Launch) -> bool:
+    """The user's own are commands, too."""
+    try:
+        return bool(os.listdir(launch.home / "prompts"))
+    except OSError:
+        return False
 
 
 def _folders(params: Json) -> SessionFolders | None:

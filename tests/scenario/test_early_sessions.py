@@ -81,8 +81,19 @@ async def test_the_answer_and_the_first_line_are_those_of_the_server(
         await Editor(w).start()
         served = await w.client.call("session/new", opening(w, **more))
         assert json.dumps({**result, "sessionId": ""}) == json.dumps({**served, "sessionId": ""})
+        update = await w.client.expect("session/update")
+        told = [json.loads(each) for each in early.notifications]
+        assert [list(each) for each in told] == [["jsonrpc", "method", "params"]]
+        assert json.dumps(told[0]["params"]["update"]) == json.dumps(update["params"]["update"])
+        assert told[0]["params"]["sessionId"] == result["sessionId"]
         assert comparable(line) == comparable(stored(w, served["sessionId"])[1])
         path.unlink()
+
+
+async def test_prompts_of_the_user_are_left_to_the_server(world: MakeWorld) -> None:
+    async with world(acp=True) as w:
+        w.write({"prompts/tidy.md": "Tidy up."}, under=w.home)
+        assert begin(w, opening(w)) is None
 
 
 @pytest.mark.parametrize("mode", ["read-only", "agent-full-access", "unknown"])
@@ -180,6 +191,7 @@ async def test_a_process_goes_on_with_the_session_that_it_began(world: MakeWorld
         assert (await editor.update("available_commands_update"))["availableCommands"]
         assert await editor.ends(session) == "end_turn"
         assert editor.text() == "hello"
+        assert len(editor.updates("available_commands_update")) == 1
         path, _ = stored(w, session)
         kinds = [json.loads(line)["type"] for line in path.read_text().splitlines()]
         assert kinds.count("session_meta") == 1

@@ -31,6 +31,10 @@ class Assembled:
     async def warm_up(self) -> None:
         self.done.append("warm")
 
+    def load_turns(self) -> None:
+        assert threading.get_ident() != threading.main_thread().ident
+        self.done.append("turns")
+
     async def open(self, config: object, origin: object) -> Any:
         self.done.append("open")
         return origin
@@ -72,7 +76,7 @@ async def test_it_is_put_together_once() -> None:
         assert await engine.open(cast(Any, Path()), origin) is cast(Any, origin)
         await engine.aclose()
     [assembled] = load.made
-    assert sorted(assembled.done[:-2]) == ["open"] * 4 + ["warm"] * 3
+    assert sorted(assembled.done[:-2]) == ["open"] * 4 + ["turns"] * 3 + ["warm"] * 3
     assert assembled.done[-2:] == ["models closed", "adapters closed"]
 
 
@@ -81,6 +85,7 @@ async def test_nobody_waits_for_the_loading_but_who_opens_a_conversation() -> No
     ahead, asked = Loader(), Loader()
     await LazyEngine(Lazy(ahead)).warm_up()
     assert here not in ahead.threads
+    assert ahead.made[0].done == ["turns", "warm"]
     await LazyEngine(Lazy(asked)).open(cast(Any, Path()), NewConversation())
     assert asked.threads == {here}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from enum import Enum
 from typing import Final
 
+from app_server.apis.acp.builtin_commands import Builtin, shown_builtins
 from app_server.apis.acp.text import one_line
 from app_server.core.session.review_requests import (
     against_branch,
@@ -41,31 +41,6 @@ written and which to run before a change is handed in; and how commits and pull 
 shows. Keep it under 400 words, with examples of real paths and commands, and leave out what you do not know."""
 
 
-class Builtin(Enum):
-    COMPACT = "compact"
-    REVIEW = "review"
-    REVIEW_BRANCH = "review-branch"
-    REVIEW_COMMIT = "review-commit"
-    UNDO = "undo"
-    INIT = "init"
-    STATUS = "status"
-    MCP = "mcp"
-    LOGOUT = "logout"
-
-
-_DESCRIPTIONS: Final = {
-    Builtin.COMPACT: ("Summarise the conversation, to make room in the context window", None),
-    Builtin.REVIEW: ("Review the changes that are not committed, or what you say", "[instructions]"),
-    Builtin.REVIEW_BRANCH: ("Review the changes against a base branch", "branch"),
-    Builtin.REVIEW_COMMIT: ("Review one commit", "sha"),
-    Builtin.UNDO: ("Put the files back to where they were before the last turn", None),
-    Builtin.INIT: ("Write an AGENTS.md that guides agents in this repository", None),
-    Builtin.STATUS: ("Show model, mode, tokens and where the session is stored", None),
-    Builtin.MCP: ("List the MCP servers and their tools", None),
-    Builtin.LOGOUT: ("Delete the stored login", None),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class BuiltinCommand:
     name: Builtin
@@ -91,11 +66,7 @@ class CommandList:
     undo: bool = True
 
     def update(self) -> AvailableCommandsUpdate:
-        commands = [
-            _command(each.value, *_DESCRIPTIONS[each])
-            for each in Builtin
-            if self.undo or each is not Builtin.UNDO
-        ]
+        commands = [AvailableCommand.model_validate(each) for each in shown_builtins(undo=self.undo)]
         for name, prompt in self._named().items():
             description = one_line(prompt.description or prompt.content) or "A prompt of yours"
             commands.append(_command(name, description, prompt.argument_hint or _hint(prompt.content)))

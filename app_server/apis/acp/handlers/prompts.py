@@ -7,10 +7,10 @@ from pathlib import Path
 
 import anyio
 
+from app_server.apis.acp.builtin_commands import Builtin
 from app_server.apis.acp.commands import (
     INIT_PROMPT,
     BadArguments,
-    Builtin,
     BuiltinCommand,
     PromptCommand,
     review_request,

@@ -88,9 +88,10 @@ async def new_session(
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await context.login.require()
+    told_commands = context.conversations.goes_on
     session = await _open(context, plan, NewConversation(), ItemIds())
     response = NewSessionResponse.model_validate({"sessionId": session.id, **session.options.shown()})
-    return HandlerResult(response, lambda: _follow(context, session))
+    return HandlerResult(response, lambda: _follow(context, session, told_commands=told_commands))
 
 
 async def load_session(
@@ -192,8 +193,9 @@ async def _reopen(
     return session, stored
 
 
-async def _follow(context: SessionContext, session: AcpSession) -> None:
-    session.send(session.commands.update())
+async def _follow(context: SessionContext, session: AcpSession, *, told_commands: bool = False) -> None:
+    if not told_commands or session.commands.prompts:
+        session.send(session.commands.update())
     context.sessions.follow(session)
     if session.lists_models is not None:
         context.sessions.background.start_soon(_offer_models, context, session, session.lists_models)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.apis.acp.approvals import decision
+from app_server.apis.acp.builtin_commands import Builtin
 from app_server.apis.acp.client import AcpClient, auth_methods, parse_client
 from app_server.apis.acp.commands import (
     BadArguments,
-    Builtin,
     BuiltinCommand,
     CommandList,
     PromptCommand,

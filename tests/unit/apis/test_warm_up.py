@@ -1,0 +1,49 @@
+"""What is loaded ahead of the first turn is loaded when no long request needs the processor."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from app_server.apis import warm_up
+from app_server.apis.warm_up import WarmUp
+
+pytestmark = pytest.mark.anyio
+
+
+class Models:
+    """Stands for the models."""
+
+    def __init__(self) -> None:
+        self.loaded = anyio.Event()
+
+    async def warm_up(self) -> None:
+        self.loaded.set()
+
+
+class Runner:
+    """Stands for the runner of commands."""
+
+    def warm_up(self) -> None:
+        pass
+
+    async def sandbox_state(self) -> None:
+        pass
+
+
+async def test_a_long_request_postpones_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(warm_up, "COMMAND_EVENT_MODELS", ())
+    models = Models()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            one = WarmUp(cast(Any, Runner()), cast(Any, models), group)
+            with one.postponed():
+                with one.postponed():
+                    one.start()
+                    await anyio.wait_all_tasks_blocked()
+                await anyio.wait_all_tasks_blocked()
+                assert not models.loaded.is_set()
+            await models.loaded.wait()
