@@ -81,6 +81,18 @@ def test_a_hard_link_elsewhere_keeps_the_old_content(ws: Path, tmp_path: Path) -
     assert ((ws / "one").read_text(), (tmp_path / "outside").read_text()) == ("b\n", "a\n")
 
 
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP])
+def test_a_disk_without_hard_links_takes_a_patch(
+    ws: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", refuse)
+    apply(ws, *FOUR)
+    assert tree(ws) == {"one": b"b\n", "deep/er/two": b"x\n", "moved/four": b"b\n"}
+
+
 def test_a_link_inside_is_kept_and_its_target_changed(ws: Path) -> None:
     (ws / "link").symlink_to("one")
     apply(ws, "*** Update File: link", *AB)

@@ -71,6 +71,11 @@ def test_the_user_is_shown_where_a_link_leads() -> None:
     assert verdict == AskUser("link is a link to /out/real")
 
 
+def test_the_user_is_told_what_can_change_what_is_run() -> None:
+    verdict = assess([place("/ws/a"), place("/ws/sub/.git/config"), place("/ws/.codex/x")], ON_REQUEST, WS)
+    assert verdict == AskUser("/ws/sub/.git/config, /ws/.codex/x can change what git or the agent will run")
+
+
 def test_what_the_model_reads_of_a_refusal() -> None:
     assert OUTSIDE.for_model() == (
         "patch rejected: writing outside of the project; rejected by user approval settings"
