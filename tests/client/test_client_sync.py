@@ -115,6 +115,15 @@ def test_events_of_a_thread(face: tuple[Served, SyncAppServer]) -> None:
         assert not turn.running
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_interrupts_the_turn_of_a_run(face: tuple[Served, SyncAppServer]) -> None:
     shared, server = face
     with shared.model(reply(begins_to_say(), word("a"), Hold()), reply(says("next"))):

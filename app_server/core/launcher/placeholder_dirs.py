@@ -18,12 +18,10 @@ import sys
 from collections.abc import Iterable
 
 from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
+from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
 
 if sys.platform == "linux":
     from app_server.core.sandbox.confine.syscalls import open_place
-
-MARK_NS = 318_398_706 * 1_000_000_000
-"""A moment in 1980: every file system can store it, and no other directory has it by chance."""
 
 SHORTAGES = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMLINK}

@@ -11,6 +11,7 @@ import stat
 from dataclasses import replace
 
 from app_server.core.errors import raise_shortage
+from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
 from app_server.core.sandbox.resolve import exists, resolve
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot
@@ -73,13 +74,16 @@ def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts
 
 
 def _protected_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, ...]:
-    """Protected paths of other conversations of the server whose roots lie inside this one's."""
+    """Protected paths of other conversations of the server whose roots lie inside this one's. Their placeholders are
+    none: they go soon, and meanwhile nothing above them could be renamed.
+    """
     others = [
         real
         for real in roots.server.known()
         if real not in named and any(within(real, root) for root in named) and os.path.realpath(real) == real
     ]
-    return tuple(fence for real in sorted(others)[:MAX_OTHERS] for fence in _names(real))
+    fences = (fence for real in sorted(others)[:MAX_OTHERS] for fence in _names(real))
+    return tuple(fence for fence in fences if not is_placeholder(fence))
 
 
 def _names(root: str) -> list[str]:

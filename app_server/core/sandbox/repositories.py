@@ -11,6 +11,7 @@ import os
 from collections import deque
 
 from app_server.core.errors import raise_shortage
+from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.resolve import exists
 
 SURVEY_LEVELS = 2
@@ -98,7 +99,8 @@ class NestedRepositories:
 
     def _look_into(self, folder: str) -> None:
         pointer = f"{folder}/.git"
-        if exists(pointer):
+        # What keeps another conversation's command from creating a `.git` is no repository.
+        if exists(pointer) and not is_placeholder(pointer):
             self._found[pointer] = None
 
     def _folders(self, folder: str, most: int) -> tuple[list[str], int]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.launcher.placeholder_dirs import MARK_NS, Acquired, PlaceholderDirs
+from app_server.core.launcher.placeholder_dirs import Acquired, PlaceholderDirs
+from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
 
 
 @pytest.fixture

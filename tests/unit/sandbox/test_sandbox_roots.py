@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
 from app_server.core.sandbox.repositories import MAX_LOOKS, MAX_REPOSITORIES, NestedRepositories
@@ -209,6 +211,18 @@ def test_new_repositories_are_found_in_their_turn(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "a0")
     assert set(found.pointers()) == made - {str(tmp_path / "a0/.git")}
     assert not found.incomplete
+
+
+def test_a_placeholder_is_no_repository_until_it_holds_something(tmp_path: Path) -> None:
+    """Else the folder of another conversation could not be renamed shortly after its command."""
+    pointer = tmp_path / "sub/.git"
+    pointer.mkdir(parents=True)
+    os.utime(pointer, ns=(MARK_NS, MARK_NS))
+    found = NestedRepositories(str(tmp_path))
+    assert found.pointers() == []
+    (pointer / "HEAD").write_text("ref: refs/heads/main")
+    os.utime(pointer, ns=(MARK_NS, MARK_NS))
+    assert found.pointers() == [str(pointer)]
 
 
 def test_a_repository_behind_a_link_is_none_of_this_root(tmp_path: Path) -> None:
