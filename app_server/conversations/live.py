@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,7 @@ class LiveConversation:
         self.opened_at = time.time()
         self.unloads = False
         """Whether it may be ended once it has been idle for long."""
+        self._kept = 0
         self._outgoing = outgoing
         self._new_operation_id = new_operation_id
         self._outlets: dict[AdapterFactory, Outlet] = {}
@@ -114,10 +116,27 @@ class LiveConversation:
 
     @property
     def idle(self) -> bool:
-        """Nobody is subscribed, nothing runs or is about to, no command of it goes on, and it is not ending."""
-        if self.ending or any(outlet.subscribers for outlet in self._outlets.values()):
+        """Nobody is subscribed or about to be, nothing runs or is about to, no command of it goes on, and it is not
+        ending.
+        """
+        if self.ending or self._kept or any(outlet.subscribers for outlet in self._outlets.values()):
             return False
         return self.status.activity is not Activity.ACTIVE and not self.session.busy
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """It is not idle until it is released: a request is being answered that ends with a subscription. It is
+        released where the block fails.
+        """
+        self._kept += 1
+        try:
+            yield
+        except BaseException:
+            self._kept -= 1
+            raise
+
+    def release(self) -> None:
+        self._kept -= 1
 
     def wants_raw(self, make_adapter: AdapterFactory) -> bool:
         """Whether a subscriber of that API wants the model's items as they came, too."""

@@ -45,3 +45,17 @@ async def test_who_resumes_a_thread_that_is_being_unloaded_gets_it_loaded_anew(
         assert {"threadId": thread} in notified(w, "thread/closed")
         await say(w.client, thread, "second")
     assert w.model.requests[-1].texts() == ["first", "second"]
+
+
+async def test_a_thread_is_not_unloaded_before_its_client_is_subscribed(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unloading, "MOST_IDLE", 1)
+    monkeypatch.setattr(unloading, "NO_ROOM", 2)
+    async with world(*(reply(says("hello")) for _ in range(12))) as w:
+        params = {"cwd": str(w.workspace)}
+        requests = [await w.client.send("thread/start", params) for _ in range(12)]
+        opened = [(await w.client.answer_to(request))["result"]["thread"]["id"] for request in requests]
+        for thread in opened:
+            await say(w.client, thread, "hi")
+        assert notified(w, "thread/closed") == []

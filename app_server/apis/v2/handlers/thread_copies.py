@@ -57,17 +57,19 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     origin = Fork(path, keeps, params.ephemeral)
     live, opened = await context.conversations.open(config, origin, context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
-    live.unloads = True
-    stored = await context.seeds.follow(live, context.make_adapter)
-    turns = () if params.exclude_turns else await all_turns(context, live, stored)
-    thread = await shown_thread(context, live, turns)
-    response = ThreadForkResponse(thread=thread, **in_force(live))
-    usage = await usage_so_far(context, live, stored)
+    with live.kept():
+        live.unloads = True
+        stored = await context.seeds.follow(live, context.make_adapter)
+        turns = () if params.exclude_turns else await all_turns(context, live, stored)
+        thread = await shown_thread(context, live, turns)
+        response = ThreadForkResponse(thread=thread, **in_force(live))
+        usage = await usage_so_far(context, live, stored)
 
     async def announce() -> None:
         started = ThreadStartedNotification(thread=thread.model_copy(update={"turns": ()}))
         context.notifier.notify(THREAD_STARTED, started)
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
+        live.release()
         if usage is not None:
             context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
 
@@ -92,18 +94,22 @@ async def thread_revert(
         before.session.facts.config, origin, context.operation_ids()
     )
     live.session.restore_usage(opened.initial_messages)
-    live.unloads = True
-    await context.seeds.follow(live, context.make_adapter)
-    _tell_status(context, live.id, live.status)
-    turns, items = await _last(context, live)
-    response = ThreadRevertResponse(
-        thread=await shown_thread(context, live), turns_backwards_cursor=turns, items_backwards_cursor=items
-    )
+    with live.kept():
+        live.unloads = True
+        await context.seeds.follow(live, context.make_adapter)
+        _tell_status(context, live.id, live.status)
+        turns, items = await _last(context, live)
+        response = ThreadRevertResponse(
+            thread=await shown_thread(context, live),
+            turns_backwards_cursor=turns,
+            items_backwards_cursor=items,
+        )
 
     async def announce() -> None:
         context.notifier.notify(THREAD_REVERTED, ThreadRevertedNotification(thread_id=live.id))
         if was_subscribed:
             live.subscribe(SUBSCRIPTION, context.make_adapter, raw=raw)
+        live.release()
 
     return HandlerResult(response, announce)
 

@@ -99,13 +99,15 @@ async def thread_start(
     config = load(context, overrides_of(params))
     origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
     live, _ = await context.conversations.open(config, origin, context.operation_ids())
-    live.unloads = True
-    thread = await shown_thread(context, live)
-    response = ThreadStartResponse(thread=thread, **in_force(live))
+    with live.kept():
+        live.unloads = True
+        thread = await shown_thread(context, live)
+        response = ThreadStartResponse(thread=thread, **in_force(live))
 
     async def announce() -> None:
         context.notifier.notify(THREAD_STARTED, ThreadStartedNotification(thread=thread))
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=params.experimental_raw_events)
+        live.release()
 
     return HandlerResult(response, announce)
 
@@ -119,17 +121,19 @@ async def thread_resume(
             live, stored = await _reopen(context, params)
         elif live.rollout_path is None:
             raise rollout_not_found(live.id)
-        turns = () if params.exclude_turns else await all_turns(context, live, stored)
-    response = ThreadResumeResponse(
-        thread=await shown_thread(context, live, turns),
-        collaboration_mode=collaboration_mode(live.session.facts.settings),
-        **in_force(live),
-    )
-    joined, usage = live, await usage_so_far(context, live, stored)
+        with live.kept():
+            turns = () if params.exclude_turns else await all_turns(context, live, stored)
+            response = ThreadResumeResponse(
+                thread=await shown_thread(context, live, turns),
+                collaboration_mode=collaboration_mode(live.session.facts.settings),
+                **in_force(live),
+            )
+            joined, usage = live, await usage_so_far(context, live, stored)
 
     async def subscribe() -> None:
         # After the response: what is open is asked again, and whatever happens from here on is sent.
         joined.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
+        joined.release()
         if usage is not None:
             context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
         if joined.session.goal.current is not None:
@@ -173,8 +177,10 @@ async def _reopen(
     config = load(context, overrides)
     live, opened = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
-    live.unloads = True
-    turns = await context.seeds.follow(live, context.make_adapter)
+    try:
+        turns = await context.seeds.follow(live, context.make_adapter)
+    finally:
+        live.unloads = True
     status = spelling.thread_status(live.status)
     context.notifier.notify(
         THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=live.id, status=status)
