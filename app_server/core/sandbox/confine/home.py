@@ -9,6 +9,7 @@ own mount namespace.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 200
 """Each entry costs every command a mount."""
+TRIES = 5
+"""Attempts, because another folder may take the home's place at any moment."""
 RACY_NS = 50_000_000
 """A folder that changed so shortly before the read may change again with the same time stamp."""
 
@@ -79,10 +82,22 @@ class ShownHome:
 
 def show(home: bytes, secrets: list[bytes]) -> ShownHome | None:
     """Mount the view, without files, over `home`. None if there is no such folder."""
-    try:
-        folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    for _ in range(TRIES):
+        try:
+            folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            return _show(home, secrets, folder)
+        except OSError as error:
+            os.close(folder)
+            if error.errno != errno.EINVAL:
+                raise
+            # What is at the path is no mount: another folder has taken its place since.
+    raise OSError(errno.EAGAIN, "the server's home is replaced again and again")
+
+
+def _show(home: bytes, secrets: list[bytes], folder: int) -> ShownHome:
     changed = _changed(os.fstat(folder))
     entries = _entries(home, secrets)
     mount(b"home", home, b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=256k")
