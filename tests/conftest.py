@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import functools
-import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from app_server.core.collector import without_collector
 
 # How fast a machine is, and what else it has to do, is nothing that a test may fail on.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,30 +20,11 @@ settings.load_profile("any machine")
 # `make mutants`: that a test fails is all that counts, so nobody looks for a shorter example.
 settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate], database=None)
 
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def without_collection(function: Callable[P, R]) -> Callable[P, R]:
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            if was_enabled:
-                gc.enable()
-
-    return call
-
-
 if sys.version_info < (3, 12, 3):
     # The garbage collector may run inside `ast.parse`. If a destructor fails then, its traceback is made with
     # `ast.parse`, too, and the outer call ends with a SystemError (CPython issue 106905). pytest calls it to report
     # a failed test, so that one failure could end the whole run.
-    ast.parse = without_collection(ast.parse)
+    ast.parse = without_collector()(ast.parse)
 
 
 @pytest.fixture

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import anyio
 
 from app_server.chat.chat_setup import chat_setup
-from app_server.client.command_line import ENDING, cancel_on_signal, single_errors
+from app_server.client.command_line import (
+    ENDING,
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    cancel_on_signal,
+    single_errors,
+)
 from app_server.client.failures import AppServerError
 from app_server.client.subprocess_link import SubprocessConnector
 from app_server.demo.workspace import DemoSetupError
@@ -19,10 +26,6 @@ if TYPE_CHECKING:
     from app_server.chat.chat_session import Frontend
 
 MISSING_EXTRA = "app-server chat needs prompt_toolkit and rich: pip install 'app-server[chat]'"
-
-FAILED = 1
-USAGE = 2
-INTERRUPTED = 130
 
 
 def run_chat(args: argparse.Namespace) -> int:

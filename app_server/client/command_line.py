@@ -24,6 +24,11 @@ def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
     return tuple(arguments)
 
 
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""Exit statuses; the last one is that of a shell after Ctrl-C."""
+
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -16,7 +16,7 @@ import sys
 
 import anyio
 
-from app_server.client.command_line import cancel_on_signal
+from app_server.client.command_line import INTERRUPTED, cancel_on_signal
 from app_server.client.failures import AppServerError
 from app_server.demo.acts import Acts
 from app_server.demo.checks import Checks, DemoStopped
@@ -26,8 +26,6 @@ from app_server.demo.screen import Screen
 from app_server.demo.script import Script
 from app_server.demo.scripted_model import ScriptedModel
 from app_server.demo.workspace import DemoSetupError, DemoWorkspace, temporary_workspace
-
-INTERRUPTED = 130
 
 
 def run_demo(*, yes: bool) -> int:

@@ -18,7 +18,7 @@ from typing import TextIO
 import anyio
 
 from app_server.client.app_server import AppServer
-from app_server.client.command_line import cancel_on_signal
+from app_server.client.command_line import FAILED, INTERRUPTED, USAGE, cancel_on_signal
 from app_server.client.failures import AppServerError
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_progress import TurnResult
@@ -26,11 +26,6 @@ from app_server.demo.demo_model import demo_surroundings
 from app_server.demo.workspace import DemoSetupError
 from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
-
-FAILED = 1
-USAGE = 2
-INTERRUPTED = 130
-
 
 Connect = Callable[[ExecOptions], AbstractAsyncContextManager[AppServer]]
 Turn = Callable[[ExecOptions, TurnReport, TextIO], Awaitable[int]]

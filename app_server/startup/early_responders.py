@@ -37,9 +37,9 @@ def early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
                 NEW_CONVERSATION: Lazy(lambda: _conversations(launch, client)),
                 THREAD_START: Lazy(lambda: _started_threads(launch, client)),
             }
-        if launch.plain and not launch.acp:
-            responders[LIST_CONVERSATIONS] = Lazy(lambda: _list(launch.home))
-            responders[THREAD_LIST] = Lazy(lambda: _threads(launch.home))
+            if launch.plain:
+                responders[LIST_CONVERSATIONS] = Lazy(lambda: _list(launch.home))
+                responders[THREAD_LIST] = Lazy(lambda: _threads(launch.home))
 
         def answer(request: Request) -> EarlyAnswer | None:
             responder = responders.get(request.method)

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 from app_server.apis.acp.builtin_commands import shown_builtins
 from app_server.apis.acp.opening import SessionFolders, UnfitFolder, plan_session
 from app_server.core.auth.home_login import HomeLogin, env_api_key
-from app_server.core.config.types import RequestOverrides
+from app_server.core.config.types import Config
+from app_server.core.custom_prompts.folder import FOLDER
 from app_server.startup.early_answers import compact_json
 from app_server.startup.early_conversations import PlannedConversation
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import settings_of_request
 from protocol.jsonrpc import Request, dump_notification
+from protocol.names import SESSION_UPDATE
 from protocol.paths import sound_path
 
 if TYPE_CHECKING:
     from protocol.base import Json
 
-UPDATE = "session/update"
 PARAMETERS = {"cwd", "mcpServers", "additionalDirectories", "_meta"}
 
 
@@ -40,9 +41,7 @@ def planned_session(launch: Launch, request: Request) -> PlannedConversation | N
         )
     except UnfitFolder:
         return None
-    if not os.path.isdir(folders.cwd) or not _is_logged_in(launch):
-        return None
-    if _has_prompts(launch):
+    if not os.path.isdir(folders.cwd) or not _is_logged_in(launch, plan.config) or _has_prompts(launch):
         return None
     shown, commands = plan.options.shown(), shown_builtins(undo=plan.config.features.enabled("ghost_commit"))
     return PlannedConversation(
@@ -54,13 +53,13 @@ def planned_session(launch: Launch, request: Request) -> PlannedConversation | N
 
 def _told_commands(session_id: str, commands: Json) -> bytes:
     update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
-    return dump_notification(UPDATE, compact_json({"sessionId": session_id, "update": update}))
+    return dump_notification(SESSION_UPDATE, compact_json({"sessionId": session_id, "update": update}))
 
 
 def _has_prompts(launch: Launch) -> bool:
     """The user's own are commands, too."""
     try:
-        return bool(os.listdir(launch.home / "prompts"))
+        return bool(os.listdir(launch.home / FOLDER))
     except OSError:
         return False
 
@@ -82,9 +81,8 @@ def _are_paths(values: Sequence[Json]) -> bool:
         return False
 
 
-def _is_logged_in(launch: Launch) -> bool:
+def _is_logged_in(launch: Launch, config: Config) -> bool:
     """Whether that is known without a request, where the configured provider needs it."""
-    config = settings_of_request(launch, RequestOverrides())
     if not config.provider.requires_openai_auth:
         return True
     key = env_api_key(launch.environment, acp=True)

@@ -101,9 +101,6 @@ STEERING: Final = ClientRequest(
 CANCEL: Final = ClientNotification("session/cancel", "Ends the turn that runs.")
 CANCEL_REQUEST: Final = ClientNotification("$/cancel_request", "Ends a request, in both directions.")
 
-SESSION_UPDATE: Final = "session/update"
-"""The one notification of the server; what it tells is in `updates` and `tool_calls`."""
-
 REQUEST_PERMISSION: Final = ServerRequest(
     "session/request_permission",
     tool_calls.RequestPermissionRequest,

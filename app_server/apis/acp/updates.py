@@ -38,9 +38,9 @@ from app_server.apis.acp.session_view import running_output
 from app_server.apis.acp.text import fenced
 from protocol.acp import tool_calls as wire
 from protocol.acp import updates
-from protocol.acp.methods import SESSION_UPDATE
 from protocol.acp.tool_calls import ToolCallStatus, ToolKind
 from protocol.base import Json, WireModel
+from protocol.names import SESSION_UPDATE
 from protocol.records import dataclass
 
 TEXT_SECONDS: Final = 0.016

@@ -1,8 +1,7 @@
 """The user's login at the model provider: status, API key login, logout, and valid credentials.
 
-Concurrent requests share one refresh, and a login that another process has refreshed
-meanwhile is not refreshed again. `home_login` has what needs no request, `login` the browser
-login.
+Concurrent requests share one refresh, and a login that another process has refreshed meanwhile is not refreshed again.
+`home_login` has what needs no request, `login` the browser login.
 """
 
 from __future__ import annotations
@@ -60,10 +59,6 @@ class AuthManager:
     def rules(self) -> LoginRules:
         """Which logins count."""
         return self._login.rules
-
-    @rules.setter
-    def rules(self, rules: LoginRules) -> None:
-        self._login = replace(self._login, rules=rules)
 
     def under(self, settings: LoginSettings) -> AuthManager:
         """The same logins, as far as these settings allow them."""

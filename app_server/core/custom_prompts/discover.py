@@ -11,8 +11,6 @@ from pathlib import Path
 
 from protocol.events.lookups import CustomPrompt
 
-FOLDER = "prompts"
-"""Relative to the home of the server."""
 MAX_BYTES = 1024 * 1024
 FENCE = "---"
 HINT_KEYS = ("argument-hint", "argument_hint")

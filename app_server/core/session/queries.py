@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from app_server.core.custom_prompts.discover import discover_prompts
+from app_server.core.custom_prompts.folder import FOLDER
 from app_server.core.errors import ConversationError
 from app_server.core.session.services import Services
 from app_server.core.threads import run_in_thread
@@ -29,7 +30,7 @@ async def answer(services: Services, id: str, op: Lookup) -> None:
         case GetHistoryEntryRequestOp():
             await _entry(services, id, op)
         case ListCustomPromptsOp():
-            prompts = await run_in_thread(discover_prompts, services.conversation.config.home / "prompts")
+            prompts = await run_in_thread(discover_prompts, services.conversation.config.home / FOLDER)
             services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
         case ListMcpToolsOp():
             services.outbox.emit(id, await _mcp_tools(services))

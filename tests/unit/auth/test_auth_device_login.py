@@ -8,7 +8,7 @@ import pytest
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import code_challenge
 from app_server.core.auth.device_login import DeviceLoginFlow, open_device_login
-from app_server.core.auth.home_login import AuthMethod, LoginRules
+from app_server.core.auth.home_login import AuthMethod
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.login import LoginOutcome
 from app_server.core.auth.storage import StoredAuth, read_auth, write_auth
@@ -133,10 +133,10 @@ async def test_an_issuer_that_cannot_be_reached_for_a_while_is_asked_again(
 
 
 async def test_settings_that_forbid_the_login(auth: AuthManager) -> None:
-    auth.rules = LoginRules("api")
+    auth.follow(LoginSettings(forced_method="api"))
     with pytest.raises(AuthError, match="forced_login_method"):
         await open_device_login(auth)
-    auth.rules = LoginRules(workspace_id="acct-2")
+    auth.follow(LoginSettings(workspace_id="acct-2"))
     refused = await outcome(await open_device_login(auth))
     assert refused.error is not None
     assert "forced_chatgpt_workspace_id" in refused.error

@@ -14,9 +14,10 @@ import pytest
 
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.callback import CancelRequested, Granted, Ignored, Refused, page, read_callback
-from app_server.core.auth.home_login import AuthMethod, LoginRules
+from app_server.core.auth.home_login import AuthMethod
 from app_server.core.auth.login import LoginFlow, LoginOutcome, open_login
 from app_server.core.auth.storage import read_auth
+from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from tests.unit.auth.oauth_issuer import ScriptedIssuer
 
@@ -75,7 +76,7 @@ async def test_a_login(auth: AuthManager, issuer: ScriptedIssuer) -> None:
 
 
 async def test_the_address_for_the_browser(auth: AuthManager, issuer: ScriptedIssuer) -> None:
-    auth.rules = LoginRules(workspace_id="acct-1")
+    auth.follow(LoginSettings(workspace_id="acct-1"))
     one = await attempt(auth)
     await one.flow.close()
     assert one.flow.auth_url.startswith(f"{issuer.url}/oauth/authorize?response_type=code&client_id=app_")
@@ -152,7 +153,7 @@ async def test_a_failed_exchange_ends_it(
 
 
 async def test_a_login_of_another_workspace_is_not_stored(auth: AuthManager) -> None:
-    auth.rules = LoginRules(workspace_id="acct-2")
+    auth.follow(LoginSettings(workspace_id="acct-2"))
     one = await attempt(auth)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.run)
@@ -253,7 +254,7 @@ async def test_only_the_loopback_address_is_bound(auth: AuthManager) -> None:
 
 
 async def test_settings_may_forbid_it(auth: AuthManager) -> None:
-    auth.rules = LoginRules("api")
+    auth.follow(LoginSettings(forced_method="api"))
     with pytest.raises(AuthError, match="use API key login"):
         await open_login(auth, random=secrets.token_bytes, ports=(0,))
 

@@ -22,7 +22,8 @@ from app_server.apis.acp.sessions import Sessions
 from app_server.apis.acp.status import servers_text, status_text
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.custom_prompts.discover import FOLDER, discover_prompts
+from app_server.core.custom_prompts.discover import discover_prompts
+from app_server.core.custom_prompts.folder import FOLDER
 from app_server.core.session.user_input import as_words
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.user_words import UserWords

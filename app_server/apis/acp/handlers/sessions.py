@@ -34,7 +34,8 @@ from app_server.apis.warm_up import ProviderModels, WarmUp
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.operation_ids import operation_numbers
 from app_server.core.config.types import Config
-from app_server.core.custom_prompts.discover import FOLDER, discover_prompts
+from app_server.core.custom_prompts.discover import discover_prompts
+from app_server.core.custom_prompts.folder import FOLDER
 from app_server.core.errors import CoreError, RolloutNotFound
 from app_server.core.opening import NewConversation, Origin, StoredRollout
 from app_server.core.rollout.archive import archive_rollout

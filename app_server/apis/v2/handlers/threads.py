@@ -278,10 +278,10 @@ def in_force(live: LiveConversation) -> dict[str, object]:
 
 
 async def usage_so_far(
-    context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None = None
+    context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None
 ) -> ThreadTokenUsageUpdatedNotification | None:
-    """What a thread that was there before cost, under its last turn; None where that is not known. `stored`: the turns
-    that were read already.
+    """What a thread that was there before cost, under its last turn; None where that is not known. `stored`: the turns,
+    where they were read already.
     """
     usage = live.session.facts.usage
     if usage is None or live.rollout_path is None:
