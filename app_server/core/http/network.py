@@ -9,6 +9,8 @@ import select
 import socket
 import ssl
 from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import httpcore
@@ -71,8 +73,20 @@ def _is_readable(connection: socket.socket | None) -> bool:
     return bool(poll.poll(0))
 
 
+@dataclass(slots=True)
+class Attempt:
+    """One attempt to send a request."""
+
+    connected: bool = False
+    """It had to open a connection."""
+
+
+ATTEMPT: ContextVar[Attempt | None] = ContextVar("ATTEMPT", default=None)
+"""The attempt that the current task makes. httpcore's own `trace` awaits a callback at each step to say as much."""
+
+
 class GatheringNetwork(httpcore.AsyncNetworkBackend):
-    """Connects as httpcore does."""
+    """Connects as httpcore does, and marks the current `ATTEMPT`."""
 
     def __init__(self) -> None:
         self._network = httpcore.AnyIOBackend()
@@ -85,6 +99,8 @@ class GatheringNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
+        if (attempt := ATTEMPT.get()) is not None:
+            attempt.connected = True
         return GatheringStream(
             await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         )

@@ -20,8 +20,8 @@ from app_server.core.http.address import Address, address
 from app_server.core.http.connections import RouteTable
 from app_server.core.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, TrustUnavailable
+from app_server.core.http.network import ATTEMPT, Attempt
 from app_server.core.yielding import YieldBudget
-from protocol.base import Json
 
 CONNECT_SECONDS = 15.0
 CLOSE_SECONDS = 1.0
@@ -65,19 +65,6 @@ class HttpcoreResponse:
             raise HttpFailure(Fault.CUT, str(error) or type(error).__name__) from error
 
 
-class _Attempt:
-    """Whether a request had to open a connection. httpcore calls it with each thing that it does."""
-
-    __slots__ = ("connected",)
-
-    def __init__(self) -> None:
-        self.connected = False
-
-    async def __call__(self, name: str, info: Mapping[str, Json]) -> None:
-        if name == "connection.connect_tcp.started":
-            self.connected = True
-
-
 class HttpTransport:
     """Requests, and the connections that they share. `env` is the user's environment."""
 
@@ -90,13 +77,12 @@ class HttpTransport:
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpcoreResponse]:
         try:
             route = await self._routes.find(request.url)
-            to, attempt = address(request.url), _Attempt()
-            built = _built(request, to, attempt)
+            built = _built(request, address(request.url))
         except TrustUnavailable as error:
             raise HttpFailure(Fault.UNTRUSTED, str(error)) from error
         except UNUSABLE as error:
             raise HttpFailure(Fault.UNTRUSTED, "the address, the proxy or a header cannot be used") from error
-        response = await _response(route, built, attempt, request.header_seconds)
+        response = await _response(route, built, request.header_seconds)
         try:
             yield HttpcoreResponse(response)
         finally:
@@ -108,8 +94,10 @@ class HttpTransport:
 
 
 async def _response(
-    route: httpcore.AsyncConnectionPool, request: httpcore.Request, attempt: _Attempt, seconds: float
+    route: httpcore.AsyncConnectionPool, request: httpcore.Request, seconds: float
 ) -> httpcore.Response:
+    attempt = Attempt()
+    ATTEMPT.set(attempt)
     try:
         with anyio.fail_after(seconds):
             return await route.handle_async_request(request)
@@ -124,7 +112,7 @@ async def _response(
         raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=not attempt.connected) from error
 
 
-def _built(request: HttpRequest, to: Address, attempt: _Attempt) -> httpcore.Request:
+def _built(request: HttpRequest, to: Address) -> httpcore.Request:
     body = request.body or b""
     headers = [(b"host", to.host_header), (b"accept-encoding", b"identity")]
     headers += [
@@ -142,10 +130,7 @@ def _built(request: HttpRequest, to: Address, attempt: _Attempt) -> httpcore.Req
         httpcore.URL(scheme=to.scheme, host=to.host, port=to.port, target=to.target),
         headers=headers,
         content=body,
-        extensions={
-            "timeout": {"connect": CONNECT_SECONDS, "read": idle, "write": idle, "pool": None},
-            "trace": attempt,
-        },
+        extensions={"timeout": {"connect": CONNECT_SECONDS, "read": idle, "write": idle, "pool": None}},
     )
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 HIGH_WATER = 2048
 """Events waiting for a subscriber above which producers pause; one that keeps up leaves a handful."""
 
-YIELD_ROUNDS = 6
+YIELD_ROUNDS = 4
 """So many rounds of the event loop a turn gets before what it emitted is stored. It emitted something because something
 came; what follows from that, a command to start or a request to send, lets others work while events are written.
 """
