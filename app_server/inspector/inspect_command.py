@@ -80,7 +80,7 @@ def _inspect(args: argparse.Namespace) -> int:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(reading,),
-        start_new_session=True,
+        process_group=0,  # a session of its own would have as much of the processors as the server's
         env=os.environ,
     )
     os.close(reading)

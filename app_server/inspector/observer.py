@@ -1,6 +1,6 @@
 """The other process of `inspect`: takes frames from a pipe, records them, and serves the page.
 
-It ends when the pipe does. A page has a lower priority than the server and its client: it can wait.
+It ends when the pipe does. It has a lower priority than the server and its client, and can wait.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from app_server.inspector.session_file import Recorder, SessionHead
 from app_server.inspector.store import EntryStore
 
 NICE = 15
-"""Of a process that only serves a page, once it does. A recording is awaited at the end, and costs little."""
+"""Once it takes frames. A recording is awaited at the end, so that it loses nothing by it."""
 READ_SIZE = 1 << 16
 """Bytes that are analysed before others get a turn."""
+PAUSE_SECONDS = 0.02
+"""After what came has been read: being woken for each message would take as long as the message."""
 
 
 async def take_all(fd: int, intake: Intake) -> None:
@@ -34,17 +36,19 @@ async def take_all(fd: int, intake: Intake) -> None:
         if not data:
             return
         intake.take(decoder.feed(data))
+        if len(data) < READ_SIZE:
+            await anyio.sleep(PAUSE_SECONDS)
 
 
 async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, url_file: str) -> None:
     intake = Intake(store, recorder)
     if store is None:
+        os.nice(NICE)
         await take_all(fd, intake)
         return
 
     async def until() -> None:
-        if recorder is None:
-            os.nice(NICE)
+        os.nice(NICE)
         await take_all(fd, intake)
         store.end()
 
