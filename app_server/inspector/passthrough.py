@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
@@ -24,6 +25,11 @@ READ_SIZE = 1 << 16
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGWINCH")
 """Signals that a terminal sends to the server too, as it is in the same process group."""
+
+GATHER_SECONDS = 0.001
+"""Output that comes faster than this is passed in pieces of so long: a read, a copy and a write for each message would
+take as much of the processors as some servers do for it.
+"""
 
 GRACE = 2.0
 """Seconds to wait for the end of the server's output after its exit: a child of it may hold the pipe open."""
@@ -103,10 +109,14 @@ def _pass_input(to: IO[bytes], tap: Tap) -> None:
 
 
 def _pass_output(source: Source, pipe: IO[bytes], to: int, tap: Tap) -> None:
+    passed = 0.0
     while data := _read(pipe.fileno()):
         tap.put(source, data)
         if not _write(to, data):
             break
+        before, passed = passed, time.monotonic()
+        if passed - before < GATHER_SECONDS:
+            time.sleep(GATHER_SECONDS)
     tap.put(source, b"")
     pipe.close()
     if source is Source.SERVER:
