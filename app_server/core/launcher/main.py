@@ -57,7 +57,6 @@ class Launcher:
 
     def __post_init__(self) -> None:
         self.pool = SupervisorPool(os.fork, self._supervise)
-        self.pool.replace()
 
     def serve(self) -> None:
         """Handle requests until the server closes its end."""

@@ -1,6 +1,7 @@
 """A pool of supervisor processes, forked ahead of time and reused.
 
-No command waits for a fork, and most need none: a supervisor whose command left no process behind gets another command.
+After the first, no command waits for a fork, and most need none: a supervisor whose command left no process behind gets
+another command. None is forked ahead of the first, since many servers run confined commands only.
 Runs in the launcher, for commands without namespaces; a confined command gets a new process (see `prepared`).
 """
 
@@ -30,14 +31,17 @@ class SupervisorPool:
     """Pid and socket of each. The last one is used next: it ran last, so its memory is still cached."""
     busy: dict[int, tuple[int, socket.socket]] = field(default_factory=dict)
     """Pid and socket, by the socket's descriptor."""
+    used: bool = False
+    """There was a command, so there may be another."""
 
     @property
     def wanting(self) -> bool:
-        """Whether no supervisor is idle."""
-        return not self.waiting
+        """Whether a supervisor should be forked ahead: none is idle."""
+        return self.used and not self.waiting
 
     def hand_over(self, request: wire.Value, descriptors: list[int]) -> None:
         """Pass the command to an idle supervisor, or to a new one."""
+        self.used = True
         while self.waiting:
             with contextlib.suppress(OSError):  # that one has ended
                 self._send(request, descriptors)
@@ -55,7 +59,7 @@ class SupervisorPool:
         self.busy[chosen.fileno()] = pid, chosen
 
     def replace(self) -> None:
-        """Fork an idle supervisor if there is none. If that fails, `hand_over` tries again."""
+        """Fork an idle supervisor if one is wanted. If that fails, `hand_over` tries again."""
         if self.wanting:
             with contextlib.suppress(OSError):
                 self._fork_idle()

@@ -66,12 +66,21 @@ def test_the_one_that_was_used_last_takes_the_next_command(pool: SupervisorPool,
 
 
 def test_one_is_forked_ahead_where_nobody_waits(pool: SupervisorPool, forks: Forks) -> None:
-    assert pool.wanting
-    pool.replace()
-    pool.replace()
-    assert forks.pid == 101
     pool.hand_over("command", [])
+    assert forks.pid == 101
+    pool.replace()
+    pool.replace()
+    assert forks.pid == 102
+    pool.hand_over("another", [])
     assert pool.wanting
+    assert forks.pid == 102
+
+
+def test_none_is_forked_before_the_first_command(pool: SupervisorPool, forks: Forks) -> None:
+    assert not pool.wanting
+    pool.replace()
+    assert not pool.pids
+    assert forks.pid == 100
 
 
 def test_the_pool_skips_processes_that_have_ended(pool: SupervisorPool, forks: Forks) -> None:
@@ -105,7 +114,7 @@ def test_few_are_kept_after_many_at_once(pool: SupervisorPool, forks: Forks) -> 
 
 
 def test_a_failed_fork_is_reported_and_retried(forks: Forks) -> None:
-    outcomes: list[OSError | int] = [OSError(11, "no more processes"), OSError(11, "no more processes"), 7]
+    outcomes: list[OSError | int] = [*(OSError(11, "no more processes") for _ in range(4)), 7]
 
     def fork() -> int:
         outcome = outcomes.pop(0)
@@ -114,9 +123,11 @@ def test_a_failed_fork_is_reported_and_retried(forks: Forks) -> None:
         return outcome
 
     pool = SupervisorPool(fork, lambda _: None)
-    pool.replace()
-    with pytest.raises(OSError, match="no more processes"):
-        pool.hand_over("command", [])
+    for _ in range(2):
+        with pytest.raises(OSError, match="no more processes"):
+            pool.hand_over("command", [])
+        pool.replace()
+        assert pool.wanting
     pool.hand_over("command", [])
     assert pool.pids == {7}
     pool.close_children()
