@@ -78,12 +78,14 @@ class WriteStep:
 def apply_document(document: bytes) -> tuple[int, str, str]:
     """Exit status, stdout and stderr."""
     plan = json.loads(document)
-    work = Writer(plan["token"], plan["cwd"])
+    folders = OpenFolders()
+    work = Writer(plan["token"], plan["cwd"], folders)
     try:
         with contextlib.ExitStack() as stack:
+            stack.callback(folders.close)
             stack.callback(work.close)
             if plan["recover"]:
-                work.recover()
+                recover(folders, plan["cwd"])
             try:
                 work.stage(plan["edits"])
                 work.commit()
@@ -97,14 +99,65 @@ def apply_document(document: bytes) -> tuple[int, str, str]:
     return 0, "".join(["Success. Updated the following files:\n", *lines]), ""
 
 
-class Writer:
-    """The steps of one patch, the open directories they need, and how to undo them."""
+class OpenFolders:
+    """Directories that a patch opened, by path, and those that it created."""
 
-    def __init__(self, token: str, cwd: str) -> None:
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+        self._created: list[tuple[int, str]] = []
+        """Descriptor of the parent, and name."""
+
+    def __getitem__(self, path: str) -> int:
+        """The descriptor of a directory that is open."""
+        return self._open[path]
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """A descriptor of the directory at `path`, opened from the root without following links."""
+        if path in self._open:
+            return self._open[path]
+        fd = os.open("/", DIRECTORY)
+        for name in path.split("/"):
+            if name:
+                try:
+                    inner = self._step_into(fd, name, create=create)
+                finally:
+                    os.close(fd)
+                fd = inner
+        self._open[path] = fd
+        return fd
+
+    def _step_into(self, fd: int, name: str, *, create: bool) -> int:
+        try:
+            return os.open(name, DIRECTORY, dir_fd=fd)
+        except FileNotFoundError:
+            if not create:
+                raise
+        os.mkdir(name, 0o777, dir_fd=fd)
+        self._created.append((os.dup(fd), name))
+        return os.open(name, DIRECTORY, dir_fd=fd)
+
+    def remove_created(self) -> None:
+        """Those that are empty."""
+        for fd, name in reversed(self._created):
+            with contextlib.suppress(OSError):
+                os.rmdir(name, dir_fd=fd)
+
+    def sync(self) -> None:
+        for fd in self._open.values():
+            sync_folder(fd)
+
+    def close(self) -> None:
+        for fd in (*self._open.values(), *(fd for fd, _ in self._created)):
+            os.close(fd)
+
+
+class Writer:
+    """The steps of one patch, and how to undo them."""
+
+    def __init__(self, token: str, cwd: str, folders: OpenFolders) -> None:
         self.token = token
         self.cwd = cwd
-        self.folders: dict[str, int] = {}
-        self.made: list[tuple[int, str]] = []
+        self.folders = folders
         self.steps: list[WriteStep] = []
         self.journal: PatchJournal | None = None
         self.several = False
@@ -143,7 +196,7 @@ class Writer:
         """Stages the change from `old` to `new`; a new file gets the rights of the open file `like`."""
         folder, name = os.path.split(path)
         self.doing = f"Failed to create parent directories for {label}"
-        self.folder(folder, make=old is None)
+        self.folders.open(folder, create=old is None)
         self.doing = f"Failed to delete file {label}" if new is None else f"Failed to write file {label}"
         step = WriteStep(folder, name, f"{PREFIX}{self.token}.{len(self.steps)}", doing=self.doing)
         if old is None:
@@ -236,9 +289,7 @@ class Writer:
                 self.stuck.append(
                     f"Could not put back {os.path.join(step.folder, step.name)}: see {step.backup} there"
                 )
-        for fd, name in reversed(self.made):
-            with contextlib.suppress(OSError):
-                os.rmdir(name, dir_fd=fd)
+        self.folders.remove_created()
         if self.journal and not self.stuck:
             self.journal.remove()
 
@@ -248,50 +299,22 @@ class Writer:
             for name in (step.temp, step.backup):
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=fd)
-        for fd in self.folders.values():
-            sync_folder(fd)
+        self.folders.sync()
         if self.journal:
             self.journal.remove()
 
     def close(self) -> None:
-        for fd in (*self.folders.values(), *(fd for fd, _ in self.made)):
-            os.close(fd)
         if self.journal:
             self.journal.close()
 
-    # -- directories and checks --------------------------------------------------------------------
-
-    def folder(self, path: str, *, make: bool) -> int:
-        """A descriptor of the directory at `path`, opened from the root without following links."""
-        if path in self.folders:
-            return self.folders[path]
-        fd = os.open("/", DIRECTORY)
-        for name in path.split("/"):
-            if name:
-                try:
-                    inner = self.step_into(fd, name, make=make)
-                finally:
-                    os.close(fd)
-                fd = inner
-        self.folders[path] = fd
-        return fd
-
-    def step_into(self, fd: int, name: str, *, make: bool) -> int:
-        try:
-            return os.open(name, DIRECTORY, dir_fd=fd)
-        except FileNotFoundError:
-            if not make:
-                raise
-        os.mkdir(name, 0o777, dir_fd=fd)
-        self.made.append((os.dup(fd), name))
-        return os.open(name, DIRECTORY, dir_fd=fd)
+    # -- checks ------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def checked(self, path: str, old: bytes | None, access: int) -> Iterator[int]:
         """Opens the file at `path`, if it is a regular one and its content is still `old`."""
         folder, name = os.path.split(path)
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-        fd = os.open(name, flags, dir_fd=self.folder(folder, make=False))
+        fd = os.open(name, flags, dir_fd=self.folders.open(folder))
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise WriteError("it is no regular file any more")
@@ -305,43 +328,13 @@ class Writer:
         if identity(self.folders[step.folder], step.name) is not None:
             raise WriteError("it has come into being since the patch was checked")
 
-    # -- the journal -------------------------------------------------------------------------------
-
     def open_journal(self, edits: list[EditDocument]) -> None:
         """Creates it in the working directory, where the next writer searches; else beside the first file."""
         self.doing = f"Failed to write file {edits[0]['label']}"
         for path in (self.cwd, os.path.dirname(edits[0]["path"])):
             with contextlib.suppress(OSError):
-                self.journal = PatchJournal(self.folder(path, make=False), f"{PREFIX}{self.token}.journal")
+                self.journal = PatchJournal(self.folders.open(path), f"{PREFIX}{self.token}.journal")
                 return
-
-    def recover(self) -> None:
-        """Undoes what killed writers left incomplete in this directory."""
-        try:
-            folder = self.folder(self.cwd, make=False)
-            names = list_names(folder)
-        except OSError:
-            return
-        for name in sorted(names):
-            if name.startswith(PREFIX) and name.endswith(".journal"):
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    self.recover_one(folder, name)
-
-    def recover_one(self, folder: int, name: str) -> None:
-        journal = PatchJournal(folder, name, create=False)
-        try:
-            records = journal.read_records()
-            done = any(record.get("done") for record in records)
-            for record in reversed([record for record in records if "temp" in record]):
-                step = WriteStep(record["folder"], record["name"], record["temp"], record["staged"])
-                if "/" in step.name + step.temp or not step.temp.startswith(PREFIX):
-                    continue
-                with contextlib.suppress(OSError):
-                    fd = self.folder(step.folder, make=False)
-                    undo_step(fd, step, forward=done)
-            journal.remove()
-        finally:
-            journal.close()
 
 
 class PatchJournal:
@@ -375,6 +368,35 @@ class PatchJournal:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def recover(folders: OpenFolders, cwd: str) -> None:
+    """Undoes what killed writers left incomplete in this directory."""
+    try:
+        folder = folders.open(cwd)
+        names = list_names(folder)
+    except OSError:
+        return
+    for name in sorted(names):
+        if name.startswith(PREFIX) and name.endswith(".journal"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                recover_one(folders, folder, name)
+
+
+def recover_one(folders: OpenFolders, folder: int, name: str) -> None:
+    journal = PatchJournal(folder, name, create=False)
+    try:
+        records = journal.read_records()
+        done = any(record.get("done") for record in records)
+        for record in reversed([record for record in records if "temp" in record]):
+            step = WriteStep(record["folder"], record["name"], record["temp"], record["staged"])
+            if "/" in step.name + step.temp or not step.temp.startswith(PREFIX):
+                continue
+            with contextlib.suppress(OSError):
+                undo_step(folders.open(step.folder), step, forward=done)
+        journal.remove()
+    finally:
+        journal.close()
 
 
 def undo_step(fd: int, step: WriteStep, *, forward: bool = False) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app_server.core.patch import atomic_writer
-from app_server.core.patch.atomic_writer import WriteError, Writer, WriteStep
+from app_server.core.patch.atomic_writer import OpenFolders, WriteError, Writer, WriteStep
 from app_server.core.patch.patch_plan import writer_command
 from tests.unit.patch.worlds import apply, plan, tree, write
 
@@ -180,13 +180,15 @@ class FullDisk(Writer):
 def test_a_failure_in_the_middle_takes_back_what_was_done(ws: Path, after: int) -> None:
     before = tree(ws)
     inode = (ws / "one").stat().st_ino
-    work = FullDisk("t", str(ws))
+    folders = OpenFolders()
+    work = FullDisk("t", str(ws), folders)
     work.left = after
     work.stage(edits(ws))
     with pytest.raises(OSError, match="full"):
         work.commit()
     work.undo()
     work.close()
+    folders.close()
     assert tree(ws) == before
     assert (ws / "one").stat().st_ino == inode
     assert sorted(path.name for path in ws.iterdir()) == ["four", "one", "three"]
@@ -194,13 +196,15 @@ def test_a_failure_in_the_middle_takes_back_what_was_done(ws: Path, after: int) 
 
 @pytest.mark.parametrize("name", ["one", "three", "four"])
 def test_a_change_between_check_and_commit_is_noticed(ws: Path, name: str) -> None:
-    work = Writer("t", str(ws))
+    folders = OpenFolders()
+    work = Writer("t", str(ws), folders)
     work.stage(edits(ws))
     (ws / name).write_text("edited at the last moment\n")
     with pytest.raises(WriteError):
         work.commit()
     work.undo()
     work.close()
+    folders.close()
     assert tree(ws) == {"one": b"a\n", "three": b"a\n", "four": b"a\n"} | {
         name: b"edited at the last moment\n"
     }
@@ -286,12 +290,14 @@ def test_leftovers_are_not_touched_without_recovery(ws: Path) -> None:
 
 
 def test_the_journal_of_a_living_writer_is_left_alone(ws: Path) -> None:
-    work = Writer("alive", str(ws))
+    folders = OpenFolders()
+    work = Writer("alive", str(ws), folders)
     work.stage(edits(ws))
     write(plan(ws, "*** Add File: n", "+x"), "other", recover=True)
     work.commit()
     work.finish()
     work.close()
+    folders.close()
     assert tree(ws) == {"one": b"b\n", "deep/er/two": b"x\n", "moved/four": b"b\n", "n": b"x\n"}
 
 
