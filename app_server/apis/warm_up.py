@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from app_server.core.config.types import Config
 from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
+from protocol.base import Model
 from protocol.events.commands import Duration, ExecCommandBeginEvent, ExecCommandEndEvent, UnknownCommand
 from protocol.responses import FunctionCall, FunctionCallOutput, FunctionCallOutputPayload
 
@@ -54,10 +55,15 @@ class WarmUp:
         self._turn_expected = anyio.Event()
         self._postponing = 0
         self._go_on = anyio.Event()
+        self._event_models: list[type[Model]] = []
 
     def start(self) -> None:
         self._background.start_soon(self._commands, name="warm-up of commands")
         self._background.start_soon(self._engine, name="warm-up of the engine")
+
+    def prepare(self, models: Iterable[type[Model]]) -> None:
+        """Models of an API that is loaded now, which its first turn would otherwise build."""
+        self._event_models += models
 
     def expect_turn(self) -> None:
         """A conversation was opened, so a turn will probably follow soon."""
@@ -91,7 +97,8 @@ class WarmUp:
         while self._postponing:
             await self._go_on.wait()
         self._background.start_soon(self._load_models, name="warm-up of models")
-        for model in COMMAND_EVENT_MODELS:
+        models: tuple[type[Model], ...] = (*self._event_models, *COMMAND_EVENT_MODELS)
+        for model in models:
             model.model_rebuild()
             await anyio.lowlevel.checkpoint()
 

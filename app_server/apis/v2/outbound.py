@@ -53,11 +53,23 @@ from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.events.tokens import TokenCountEvent
 from protocol.v2 import errors, turn
 from protocol.v2 import notifications as methods
-from protocol.v2.item_events import ServerRequestResolvedNotification
+from protocol.v2.item_events import (
+    ItemCompletedNotification,
+    ItemStartedNotification,
+    ServerRequestResolvedNotification,
+)
 from protocol.v2.thread_events import ThreadStatusChangedNotification
 
 Unshown = Question | PatchWriting | CommandRunning | McpServersSettled
 """Questions have a way of their own; the others say what is shown already."""
+
+TURN_MODELS: Final = (
+    turn.TurnStartedNotification,
+    ItemStartedNotification,
+    ItemCompletedNotification,
+    turn.TurnCompletedNotification,
+)
+"""What every turn is told with; their first use builds them, which takes as long as ten short turns."""
 
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 

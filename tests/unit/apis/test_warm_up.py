@@ -9,6 +9,7 @@ import pytest
 
 from app_server.apis import warm_up
 from app_server.apis.warm_up import WarmUp
+from protocol.base import WireModel
 
 pytestmark = pytest.mark.anyio
 
@@ -47,3 +48,24 @@ async def test_a_long_request_postpones_it(monkeypatch: pytest.MonkeyPatch) -> N
                 await anyio.wait_all_tasks_blocked()
                 assert not models.loaded.is_set()
             await models.loaded.wait()
+
+
+async def test_the_models_of_an_api_are_built_ahead_of_its_first_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Event(WireModel):
+        text: str
+
+    monkeypatch.setattr(warm_up, "COMMAND_EVENT_MODELS", ())
+    models = Models()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            one = WarmUp(cast(Any, Runner()), cast(Any, models), group)
+            one.prepare((Event,))
+            one.start()
+            await anyio.wait_all_tasks_blocked()
+            assert not Event.__pydantic_complete__
+            one.expect_turn()
+            await models.loaded.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert Event.__pydantic_complete__
