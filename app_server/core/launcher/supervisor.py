@@ -24,6 +24,9 @@ from app_server.core.sandbox.confine.light_dataclasses import dataclass
 KILL_SECONDS = 2.0
 """How long it waits for killed processes; after that only the kernel can be holding them."""
 
+REAPED_PER_KILL = 4
+"""Attempts to reap between two searches for descendants: a search reads what the system knows of every process."""
+
 RESET_SIGNALS = tuple(
     number
     for number in (
@@ -209,22 +212,21 @@ def end_tree(child: int, whole: bool) -> int | None:
     """Kill all descendants and wait for them. Returns the wait status of `child` if it was not reaped before."""
     deadline = time.monotonic() + KILL_SECONDS
     status: int | None = None
-    while True:
+    while time.monotonic() <= deadline:
         if whole:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
         else:
             descendants.kill_below(os.getpid(), child)
-        try:
-            pid, ended = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return status
-        if pid == child:
-            status = ended
-        if pid == 0:
-            if time.monotonic() > deadline:
+        for _ in range(REAPED_PER_KILL):
+            try:
+                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                    if ended[0] == child:
+                        status = ended[1]
+            except ChildProcessError:
                 return status
             time.sleep(0.0005)
+    return status
 
 
 def start(
