@@ -92,22 +92,22 @@ def _in_script(script: str) -> ShellForm:
         if statement.named_child_count != 2 or statement.named_children[1].type != "heredoc_redirect":
             return NotAPatch()
         statement, redirect = statement.named_children
-        heredoc = _heredoc_body(redirect)
+        heredoc = _heredoc_body(redirect, source)
         if heredoc is None:
             return NotAPatch()
-    return _statement(statement, heredoc)
+    return _statement(statement, heredoc, source)
 
 
-def _statement(statement: Node, heredoc: str | None) -> ShellForm:
+def _statement(statement: Node, heredoc: str | None, source: bytes) -> ShellForm:
     workdir = None
     if statement.type == "list":
         if [child.type for child in statement.children] != ["command", "&&", "command"]:
             return NotAPatch()
-        workdir = _cd_argument(statement.children[0])
+        workdir = _cd_argument(statement.children[0], source)
         if workdir is None:
             return NotAPatch()
         statement = statement.children[2]
-    words = _words(statement)
+    words = _words(statement, source)
     match words, heredoc:
         case [program], str() if program in PROGRAMS:
             return PatchCall(heredoc, workdir)
@@ -117,21 +117,21 @@ def _statement(statement: Node, heredoc: str | None) -> ShellForm:
             return NotAPatch()
 
 
-def _cd_argument(command: Node) -> str | None:
-    match _words(command):
+def _cd_argument(command: Node, source: bytes) -> str | None:
+    match _words(command, source):
         case ["cd", folder] if folder and not folder.startswith("-"):
             return folder
         case _:
             return None
 
 
-def _words(command: Node) -> list[str]:
+def _words(command: Node, source: bytes) -> list[str]:
     """The words of a simple command, if the shell would expand none of them; else empty."""
     if command.type != "command":
         return []
     words: list[str] = []
     for child in command.named_children:
-        word = _literal(child.named_children[0] if child.type == "command_name" else child)
+        word = _literal(child.named_children[0] if child.type == "command_name" else child, source)
         if word is None:
             return []
         words.append(word)
@@ -141,8 +141,8 @@ def _words(command: Node) -> list[str]:
 SPECIAL = frozenset("\\$`*?[]{}~")
 
 
-def _literal(node: Node) -> str | None:
-    text = _text(node)
+def _literal(node: Node, source: bytes) -> str | None:
+    text = syntax_tree.text_of(node, source)
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "string":
@@ -151,17 +151,13 @@ def _literal(node: Node) -> str | None:
     return text if node.type == "word" and not SPECIAL & set(text) else None
 
 
-def _heredoc_body(redirect: Node) -> str | None:
+def _heredoc_body(redirect: Node, source: bytes) -> str | None:
     """None where the heredoc's line does more, or the heredoc feeds another descriptor."""
     kinds = [child.type for child in redirect.children]
     if kinds[:2] != ["<<", "heredoc_start"] or any(kind not in _HEREDOC for kind in kinds):
         return None
     bodies = [child for child in redirect.children if child.type == "heredoc_body"]
-    return _text(bodies[0]) if bodies else ""
+    return syntax_tree.text_of(bodies[0], source) if bodies else ""
 
 
 _HEREDOC = ("<<", "heredoc_start", "heredoc_body", "heredoc_end")
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8")

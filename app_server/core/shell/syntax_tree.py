@@ -37,7 +37,8 @@ def parse(
 
 
 def text_of(node: Node, source: bytes) -> str:
-    # Not `node.text`, which copies the source again from the node's start to its end.
+    # Not `node.text`: it reads the source again through the callback of `parse`, and uses what that returned after it
+    # was freed. That crashes where large blocks go back to the system (`process_memory`).
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from app_server.core.patch.shell_forms import NotAPatch, ParseProblem, PatchCall, ShellForm, find_patch
@@ -65,3 +68,20 @@ def test_a_patch_without_its_command_is_explained(argv: list[str]) -> None:
     form = find_patch(argv)
     assert isinstance(form, ParseProblem)
     assert form.message.startswith("apply_patch verification failed: ")
+
+
+LONG_SCRIPT = """
+from app_server.core.patch.shell_forms import PatchCall, find_patch
+from app_server.core.process_memory import return_large_blocks
+return_large_blocks()
+patch = "*** Begin Patch\\n*** Add File: n\\n" + ("+" + "y" * 60 + "\\n") * 80_000 + "*** End Patch\\n"
+form = find_patch(["bash", "-lc", f"apply_patch <<'EOF'\\n{patch}EOF\\n"])
+assert isinstance(form, PatchCall), form
+assert form.patch == patch
+"""
+
+
+@pytest.mark.isolated
+def test_a_long_script_is_read_where_freed_blocks_go_back_to_the_system() -> None:
+    done = subprocess.run([sys.executable, "-c", LONG_SCRIPT], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
