@@ -25,7 +25,7 @@ QUIET_SECONDS = 0.5
 conversation ends the delay.
 """
 
-COMMAND_EVENT_MODELS = (
+COMMAND_EVENT_MODELS: tuple[type[Model], ...] = (
     FunctionCall,
     UnknownCommand,
     ExecCommandBeginEvent,
@@ -97,8 +97,7 @@ class WarmUp:
         while self._postponing:
             await self._go_on.wait()
         self._background.start_soon(self._load_models, name="warm-up of models")
-        models: tuple[type[Model], ...] = (*self._event_models, *COMMAND_EVENT_MODELS)
-        for model in models:
+        for model in (*self._event_models, *COMMAND_EVENT_MODELS):
             model.model_rebuild()
             await anyio.lowlevel.checkpoint()
 

@@ -10,7 +10,6 @@ import socket
 import ssl
 from collections.abc import Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import httpcore
@@ -73,20 +72,14 @@ def _is_readable(connection: socket.socket | None) -> bool:
     return bool(poll.poll(0))
 
 
-@dataclass(slots=True)
-class Attempt:
-    """One attempt to send a request."""
-
-    connected: bool = False
-    """It had to open a connection."""
-
-
-ATTEMPT: ContextVar[Attempt | None] = ContextVar("ATTEMPT", default=None)
-"""The attempt that the current task makes. httpcore's own `trace` awaits a callback at each step to say as much."""
+CONNECTED: ContextVar[bool] = ContextVar("CONNECTED")
+"""Whether the request of the current task opened a connection. httpcore's own `trace` awaits a callback at each step to
+say as much.
+"""
 
 
 class GatheringNetwork(httpcore.AsyncNetworkBackend):
-    """Connects as httpcore does, and marks the current `ATTEMPT`."""
+    """Connects as httpcore does, and sets `CONNECTED`."""
 
     def __init__(self) -> None:
         self._network = httpcore.AnyIOBackend()
@@ -99,8 +92,7 @@ class GatheringNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        if (attempt := ATTEMPT.get()) is not None:
-            attempt.connected = True
+        CONNECTED.set(True)
         return GatheringStream(
             await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
         )

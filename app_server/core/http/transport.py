@@ -20,7 +20,7 @@ from app_server.core.http.address import Address, address
 from app_server.core.http.connections import RouteTable
 from app_server.core.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, TrustUnavailable
-from app_server.core.http.network import ATTEMPT, Attempt
+from app_server.core.http.network import CONNECTED
 from app_server.core.yielding import YieldBudget
 
 CONNECT_SECONDS = 15.0
@@ -96,8 +96,7 @@ class HttpTransport:
 async def _response(
     route: httpcore.AsyncConnectionPool, request: httpcore.Request, seconds: float
 ) -> httpcore.Response:
-    attempt = Attempt()
-    ATTEMPT.set(attempt)
+    CONNECTED.set(False)
     try:
         with anyio.fail_after(seconds):
             return await route.handle_async_request(request)
@@ -109,7 +108,7 @@ async def _response(
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise HttpFailure(Fault.HEADERS_LATE, "no answer in time") from error
     except BROKEN as error:
-        raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=not attempt.connected) from error
+        raise HttpFailure(Fault.NO_ANSWER, _reason(error), reused_connection=not CONNECTED.get()) from error
 
 
 def _built(request: HttpRequest, to: Address) -> httpcore.Request:
