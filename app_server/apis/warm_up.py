@@ -55,15 +55,14 @@ class WarmUp:
         self._turn_expected = anyio.Event()
         self._postponing = 0
         self._go_on = anyio.Event()
-        self._event_models: list[type[Model]] = []
 
     def start(self) -> None:
         self._background.start_soon(self._commands, name="warm-up of commands")
         self._background.start_soon(self._engine, name="warm-up of the engine")
 
     def prepare(self, models: Iterable[type[Model]]) -> None:
-        """Models of an API that is loaded now, which its first turn would otherwise build."""
-        self._event_models += models
+        """Build models of an API that is loaded now when a turn is expected: its first turn would otherwise do so."""
+        self._background.start_soon(self._api, models, name="warm-up of an API")
 
     def expect_turn(self) -> None:
         """A conversation was opened, so a turn will probably follow soon."""
@@ -94,15 +93,27 @@ class WarmUp:
     async def _engine(self) -> None:
         with anyio.move_on_after(QUIET_SECONDS):
             await self._turn_expected.wait()
+        await self._while_postponed()
+        self._background.start_soon(self._load_models, name="warm-up of models")
+        await _build(COMMAND_EVENT_MODELS)
+
+    async def _api(self, models: Iterable[type[Model]]) -> None:
+        await self._turn_expected.wait()  # however late the client first speaks this API
+        await self._while_postponed()
+        await _build(models)
+
+    async def _while_postponed(self) -> None:
         while self._postponing:
             await self._go_on.wait()
-        self._background.start_soon(self._load_models, name="warm-up of models")
-        for model in (*self._event_models, *COMMAND_EVENT_MODELS):
-            model.model_rebuild()
-            await anyio.lowlevel.checkpoint()
 
     async def _load_models(self) -> None:
         try:
             await self._models.warm_up()
         except Exception:  # opening a conversation tries again, and reports the error
             log.exception("loading the engine ahead of the first conversation failed")
+
+
+async def _build(models: Iterable[type[Model]]) -> None:
+    for model in models:
+        model.model_rebuild()
+        await anyio.lowlevel.checkpoint()
