@@ -13,6 +13,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from app_server.core.files.real_path import real_path
 from app_server.core.git.project_folders import (
     OnRefusal,
     belongs_to_another,
@@ -61,7 +62,7 @@ def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: O
         return []
     left, parts = max_bytes, list[_Document]()
     chain = project_folders(cwd, "instructions", on_refusal)
-    inside = os.path.realpath(chain[0])
+    inside = real_path(chain[0])
     for directory in chain:
         found = _first_in_project(directory, names, left, inside, on_refusal)
         if found and found.text.strip():
