@@ -245,6 +245,10 @@ def _search_action(action: WebSearchAction) -> parts.WebSearchAction:
         return parts.SearchWebSearchAction.model_construct(query=action.query, queries=None)
     extra = action.model_extra or {}
     match action.type:
+        case "search":
+            return parts.SearchWebSearchAction.model_construct(
+                query=_text(extra, "query"), queries=_texts(extra, "queries")
+            )
         case "open_page":
             return parts.OpenPageWebSearchAction.model_construct(url=_text(extra, "url"))
         case "find_in_page":
@@ -253,6 +257,11 @@ def _search_action(action: WebSearchAction) -> parts.WebSearchAction:
             )
         case _:
             return parts.OtherWebSearchAction()
+
+
+def _texts(fields: Mapping[str, Json], name: str) -> tuple[str, ...] | None:
+    value = fields.get(name)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None
 
 
 def _text(fields: Mapping[str, Json], name: str) -> str | None:

@@ -71,7 +71,8 @@ class TurnSteps(Protocol):
         ...
 
     async def diff(self) -> str | None:
-        """The change of files by this turn, in git's format; None: none."""
+        """The change of files by this turn, in git's format: "" where patches took back what they changed; None
+        where the turn applied no patch."""
         ...
 
 
@@ -115,7 +116,7 @@ class TurnLoop:
             for words in self.input.take_input():
                 self._record_words(words, announced=False)
             reply = await self.model_call.request(self._prompt)
-            if diff := await self.steps.diff():
+            if (diff := await self.steps.diff()) is not None:
                 self.emitter.emit(TurnDiffEvent(unified_diff=diff))
             if reply.calls:
                 await self.steps.before_recording()
