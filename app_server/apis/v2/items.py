@@ -174,7 +174,7 @@ def _file_change(path: str, change: patches.FileChange) -> parts.FileUpdateChang
             kind = parts.UpdatePatchChangeKind.model_construct(move_path=change.move_path)
             diff = change.unified_diff
             if change.move_path is not None:
-                # Part of the text since codex 0.58: clients that show the diff alone would not tell of the move.
+                # Part of the text since codex 0.58: clients that show the diff alone would not show the move.
                 diff += f"\n\nMoved to: {change.move_path}"
         case _:
             assert_never(change)

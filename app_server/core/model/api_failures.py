@@ -31,7 +31,7 @@ from protocol.base import Json
 from protocol.records import dataclass
 
 LONGEST_WAIT: Final = 120.0
-"""Seconds; a provider that asks for more gets no further attempt, and the user is told."""
+"""Seconds; a provider that asks for more gets no further attempt, and the user sees why."""
 
 UNEXPLAINED: Final = "response.failed event received"
 

@@ -1,6 +1,6 @@
 """The errors of requests to a model, with texts for the user.
 
-Clients match some of these texts, which must not change. `retryable` tells the turn loop whether another attempt may
+Clients match some of these texts, which must not change. `retryable` is for the turn loop: whether another attempt may
 succeed. `model_client` has retried the request before it raises any of these.
 """
 
@@ -248,7 +248,7 @@ def excerpt(text: str) -> str:
 
 
 def _class_of(status: int) -> ErrorClass:
-    """Others are told by their number."""
+    """Others are named by their number."""
     match status:
         case HTTPStatus.UNAUTHORIZED:
             return ErrorClass.UNAUTHORIZED
