@@ -132,7 +132,7 @@ class ChatConversation:
     def running(self) -> bool:
         return self.started_at is not None
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         """Begin a turn, or join the one that runs. Pictures whose paths are in the text go along."""
         options, self.settings = self.settings, {}
         self._running()
@@ -145,7 +145,7 @@ class ChatConversation:
             self.view.line(error.message, "red")
 
     async def run_own(self, command: str) -> None:
-        """A command of the user's own, which the model is told about."""
+        """A command of the user's own; the model is sent its output."""
         self._running()
         params = {"threadId": self.thread.id, "command": command}
         try:

@@ -94,8 +94,6 @@ class Model:
         self._top, self._home = top, home
         self.conversations: list[Conversation] = []
         self._written: set[str] = set()
-        self._roots: set[str] = set()
-        """Whatever was named by any conversation."""
 
     def names(self, who: int, named: Named, *, anew: bool) -> None:
         if who == len(self.conversations):
@@ -110,17 +108,14 @@ class Model:
                 links = tuple(links_of(path))
                 doubtful = any(in_any(folder, self._written) for folder in links)
                 one.known[path] = Root(os.path.realpath(path), links, doubtful)
-                self._roots.add(one.known[path].real)
 
     def held(self, seen: Mapping[str, Entry], locked: set[int]) -> list[str]:
-        """The empty directories by which the server keeps names in roots from coming into being: while it needs one, it
-        has it locked. A copy that a command made is left until the next command needs the name. `locked` is what was
-        locked before the look.
+        """The empty directories by which the server keeps names in roots from coming into being, wherever commands have
+        moved them: while it needs one, it has it locked. A copy that a command made is left until the next command
+        needs the name. `locked` is what was locked before the look.
         """
-        found = [f"{root}/{name}" for root in self._roots for name in FENCED]
-        return [
-            path for path in found if path in seen and _is_placeholder(seen, path) and seen[path][1] in locked
-        ]
+        found = [path for path in seen if os.path.basename(path) in FENCED]
+        return [path for path in found if _is_placeholder(seen, path) and seen[path][1] in locked]
 
     def grant(self, who: int, seen: Mapping[str, Entry], *, writes: bool) -> Grant:
         """For a command that is planned now."""

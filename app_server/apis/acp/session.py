@@ -86,7 +86,7 @@ class AcpSession:
         """Set where its provider can be asked for more models."""
         self.title: str | None = None
         """None: not known yet."""
-        self._title_told = False
+        self._title_sent = False
         self._tool_lists: dict[str, PendingToolList] = {}
 
     def make_adapter(self, id: str) -> SessionAdapter:
@@ -102,7 +102,7 @@ class AcpSession:
 
     # --- choices
     def choose(self, options: SessionOptions) -> None:
-        """For the requests to come. The client is told of all options."""
+        """For the requests to come. The client is sent all options."""
         before, self.options = self.options, options
         if options == before:
             return
@@ -116,9 +116,9 @@ class AcpSession:
     def send(self, update: WireModel) -> None:
         self._write(self.adapter.send(update))
 
-    def say(self, text: str) -> None:
+    def send_message(self, text: str) -> None:
         """A message of the agent that no model wrote."""
-        self._write(self.adapter.say(str(uuid.uuid4()), text))
+        self._write(self.adapter.send_message(str(uuid.uuid4()), text))
 
     def _write(self, lines: Sequence[bytes]) -> None:
         for line in lines:
@@ -133,14 +133,14 @@ class AcpSession:
         pending = self._tool_lists[operation_id] = PendingToolList()
         return pending
 
-    # --- what the adapter tells
+    # --- what the adapter reports
     def turn_started(self, turn_id: str) -> None:
         self.turns.turn_started(turn_id)
 
     def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
-        if self.title is None or self._title_told:
+        if self.title is None or self._title_sent:
             return ()
-        self._title_told = True
+        self._title_sent = True
         return (SessionInfoUpdate(title=self.title),)
 
     def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:
@@ -162,7 +162,7 @@ class AcpSession:
 
 
 def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
-    """What the engine is told."""
+    """What the engine is given."""
     permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
     return SettingsChange(
         approval_policy=permissions.approval_policy if new_mode else UNSET,

@@ -1,6 +1,6 @@
 """Changes of a session as `session/update` of version 1 of the protocol. Pure, but for the clock that is handed in.
 
-What comes often is paced: text that arrives within a few milliseconds is joined, and the output of a command is told a
+What comes often is paced: text that arrives within a few milliseconds is joined, and the output of a command is sent a
 few times a second. Everything else is sent at once, behind what waits.
 """
 
@@ -19,18 +19,18 @@ from app_server.apis.acp.changes import (
     Change,
     Compaction,
     DiffPart,
+    MessageText,
+    Notice,
     OutputPart,
     Part,
     PlanMade,
     Printed,
-    Said,
     Severity,
     ShownBlock,
     ShownCall,
     Speaker,
     TextPart,
     Titled,
-    Told,
     UsageChanged,
 )
 from app_server.apis.acp.client import AcpClient
@@ -64,7 +64,7 @@ _COMPACTION: Final[Mapping[bool | None, Literal["in_progress", "completed", "fai
 class _Waiting:
     """Text that is not sent yet."""
 
-    said: Said
+    first: MessageText
     texts: list[str]
     length: int
     due: float
@@ -72,7 +72,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Output:
-    """A running command: when its output may be told next, and what is new since the last time."""
+    """A running command: when its output may be sent next, and what is new since the last time."""
 
     call: ShownCall
     due: float
@@ -88,7 +88,7 @@ class UpdateLines:
         *,
         replay: bool = False,
     ) -> None:
-        """`clock` gives seconds. `replay`: what is told is over, so nothing waits, and no display is opened."""
+        """`clock` gives seconds. `replay`: what is sent is over, so nothing waits, and no display is opened."""
         params = f'"params":{{"sessionId":{json.dumps(session_id)},"update":'
         self._head = f'{{"method":{json.dumps(SESSION_UPDATE)},{params}'.encode()
         self._client, self._clock, self._paced = client, clock, not replay
@@ -102,8 +102,8 @@ class UpdateLines:
     def render(self, changes: Iterable[Change]) -> list[bytes]:
         """The lines that are due now; others wait for `flush`."""
         for change in changes:
-            if isinstance(change, Said):
-                self._say(change)
+            if isinstance(change, MessageText):
+                self._message_text(change)
             else:
                 self._send_text()
                 self._render(change)
@@ -131,7 +131,7 @@ class UpdateLines:
         self._add(update.to_json())
         return self._taken()
 
-    def say(self, message_id: str, text: str) -> list[bytes]:
+    def send_message(self, message_id: str, text: str) -> list[bytes]:
         """One whole message of the agent."""
         self._send_text()
         self._chunk(Speaker.AGENT, message_id, text)
@@ -153,25 +153,25 @@ class UpdateLines:
         self._lines.append(self._head + update + b"}}")
 
     # --- text
-    def _say(self, said: Said) -> None:
+    def _message_text(self, piece: MessageText) -> None:
         waiting, now = self._waiting, self._clock()
         if waiting is not None:
-            same = (waiting.said.speaker, waiting.said.message_id) == (said.speaker, said.message_id)
+            same = (waiting.first.speaker, waiting.first.message_id) == (piece.speaker, piece.message_id)
             if same and waiting.length < MOST_TEXT:
-                waiting.texts.append(said.text)
-                waiting.length += len(said.text)
+                waiting.texts.append(piece.text)
+                waiting.length += len(piece.text)
                 return
             self._send_text()
         if not self._paced or now >= self._text_free_at:
-            self._chunk(said.speaker, said.message_id, said.text)
+            self._chunk(piece.speaker, piece.message_id, piece.text)
             self._text_free_at = now + TEXT_SECONDS
         else:
-            self._waiting = _Waiting(said, [said.text], len(said.text), self._text_free_at)
+            self._waiting = _Waiting(piece, [piece.text], len(piece.text), self._text_free_at)
 
     def _send_text(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._chunk(waiting.said.speaker, waiting.said.message_id, "".join(waiting.texts))
+            self._chunk(waiting.first.speaker, waiting.first.message_id, "".join(waiting.texts))
             self._text_free_at = self._clock() + TEXT_SECONDS
 
     def _chunk(self, speaker: Speaker, message_id: str, text: str) -> None:
@@ -193,8 +193,8 @@ class UpdateLines:
                 self._add(updates.PlanOfSession(entries=entries).to_json())
             case UsageChanged():
                 self._add(updates.UsageUpdate(used=change.used, size=change.size).to_json())
-            case Told():
-                self._tell(change)
+            case Notice():
+                self._notice(change)
             case Compaction():
                 self._compaction(change)
             case Titled():
@@ -202,21 +202,21 @@ class UpdateLines:
             case ShownBlock():
                 block = {"content": change.block, "messageId": change.message_id}
                 self._add(_json({"sessionUpdate": _CHUNKS[change.speaker], **block}))
-            case Said():
-                self._say(change)
+            case MessageText():
+                self._message_text(change)
             case _:
                 assert_never(change)
 
-    def _tell(self, told: Told) -> None:
+    def _notice(self, notice: Notice) -> None:
         if self._client.notices:
-            notice = updates.SessionNotice.model_construct(
-                severity=told.severity.value, title=told.text, description=told.details
+            update = updates.SessionNotice.model_construct(
+                severity=notice.severity.value, title=notice.text, description=notice.details
             )
-            self._add(notice.to_json())
-        elif not told.passing:
-            text = told.text if told.details is None else f"{told.text}\n{told.details}"
-            head = "" if told.severity is Severity.INFO else f"{told.severity.value.capitalize()}: "
-            self._chunk(Speaker.THOUGHT, told.message_id, head + text + "\n")
+            self._add(update.to_json())
+        elif not notice.passing:
+            text = notice.text if notice.details is None else f"{notice.text}\n{notice.details}"
+            head = "" if notice.severity is Severity.INFO else f"{notice.severity.value.capitalize()}: "
+            self._chunk(Speaker.THOUGHT, notice.message_id, head + text + "\n")
 
     def _compaction(self, change: Compaction) -> None:
         if self._client.compaction:
@@ -273,11 +273,11 @@ class UpdateLines:
             if output is not None and output.news:
                 self._display("".join(output.news), call)
             content = (wire.TerminalOfCall.model_construct(terminal_id=call.id),)
-            told = tuple(part for part in call.parts if isinstance(part, TextPart))
+            texts = tuple(part for part in call.parts if isinstance(part, TextPart))
             if output is None:  # nothing ran: what there is to say was never displayed
                 content = content_of(call.parts)
-            elif told:
-                content = (*content, *content_of(told))
+            elif texts:
+                content = (*content, *content_of(texts))
             exit_status = {"terminal_id": call.id, "exit_code": call.exit_code, "signal": None}
             meta = {"terminal_exit": exit_status}
         update = wire.SessionToolCallUpdate.model_construct(
@@ -322,7 +322,7 @@ class UpdateLines:
         self._add(update.to_json())
 
     # --- replay
-    def told_again(self, changes: Iterable[Change]) -> Iterator[bytes]:
+    def replayed(self, changes: Iterable[Change]) -> Iterator[bytes]:
         """Changes of what is over: each call as it ended, in one update."""
         for change in changes:
             if isinstance(change, CallChanged):

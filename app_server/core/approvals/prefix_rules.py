@@ -37,7 +37,7 @@ class PrefixRule:
     """For each position the words that fit; never empty."""
     decision: RuleDecision = RuleDecision.ALLOW
     justification: str | None = None
-    """The user's reason, which the model is told."""
+    """The user's reason, which the model is sent."""
 
     def matches(self, words: Sequence[str]) -> bool:
         return len(words) >= len(self.pattern) and all(
@@ -101,7 +101,7 @@ class _Search:
         self._left = MAX_WORK
 
     def commands(self, argv: Sequence[str], depth: int = 0) -> Iterator[Sequence[str] | None]:
-        """Each by its words; None where there may be more that cannot be told."""
+        """Each by its words; None where there may be more that is not known."""
         self._left -= 10 + sum(map(len, argv))
         if depth == MAX_DEPTH or self._left < 0:
             yield None

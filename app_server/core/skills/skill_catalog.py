@@ -1,7 +1,7 @@
 """The skills of one server: where they are looked for, which are switched on, and their texts.
 
-Looks anew each time, so an edit counts from the next turn on. Tells whoever listens when the skills of a directory are
-no longer those that a client was last told.
+Looks anew each time, so an edit counts from the next turn on. Notifies listeners when the skills of a directory are
+no longer those that a client was last sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_EXTRA_ROOTS = 100
 MAX_SKILL_BYTES = 256 * 1024
 LOOK_SECONDS = 3.0
 """A turn does not wait longer for a slow disk; it begins without news of skills then."""
-MAX_TOLD = 1000
+MAX_SENT = 1000
 
 
 class SkillCatalog:
@@ -45,35 +45,35 @@ class SkillCatalog:
         self._home, self._user_home = home, user_home
         self._extra_roots: tuple[str, ...] = ()
         self._switches: Sequence[SkillSwitch] = ()
-        self._told: dict[str, SkillSet] = {}
-        """By directory, what a client was told."""
+        self._sent: dict[str, SkillSet] = {}
+        """By directory, what a client was sent."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called when what a client was told is no longer so."""
+        """Called when what a client was sent is no longer so."""
 
     def set_extra_roots(self, folders: Sequence[str]) -> None:
         """Further folders with skills of the user's, until the server ends; replaces those of before."""
         self._extra_roots = tuple(folders)
 
     async def list(self, cwd: Path) -> SkillSet:
-        """For a client, who is told when they change."""
+        """For a client, who is notified when they change."""
         found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
-        while len(self._told) >= MAX_TOLD:
-            del self._told[next(iter(self._told))]
-        self._told[str(cwd)] = found
+        while len(self._sent) >= MAX_SENT:
+            del self._sent[next(iter(self._sent))]
+        self._sent[str(cwd)] = found
         return found
 
     async def look(self, cwd: Path) -> SkillSet | None:
         """For a turn; None where the disk takes too long."""
         with anyio.move_on_after(LOOK_SECONDS):
             found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
-            if self._told.get(str(cwd), found) != found:
-                del self._told[str(cwd)]
+            if self._sent.get(str(cwd), found) != found:
+                del self._sent[str(cwd)]
                 self.on_change()
             return found
         return None
 
     async def message(self, cwd: Path, history: Sequence[ResponseItem]) -> MessageItem | None:
-        """What the model has to be told before a turn; None where it knows."""
+        """What the model has to be sent before a turn; None where it knows."""
         found = await self.look(cwd)
         return None if found is None else skills_message(found, history)
 

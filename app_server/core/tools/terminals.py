@@ -37,7 +37,7 @@ class Terminal:
     """The turn that opened it, which may have ended."""
     pty: PtySession
     teller: Callable[[], TurnEvents]
-    """Whose operation it is told with: that of the turn that runs, if any does."""
+    """Whose operation it is emitted with: that of the turn that runs, if any does."""
     clock: Callable[[], float]
     began: float
     line: str
@@ -50,7 +50,7 @@ class Terminal:
     """The rights of the policy when it was opened; the command may have more if the user approved that."""
     begun: BegunItem | None = field(init=False, default=None)
     """Set while the item continues and the call that opened it has ended."""
-    end_told: bool = field(init=False, default=False)
+    end_emitted: bool = field(init=False, default=False)
     last_usage: ProcessUsage | None = field(init=False, default=None)
     """As it was when somebody last looked at it."""
     output: HeadTail = field(init=False, default_factory=lambda: HeadTail(SESSION_CAP))
@@ -74,17 +74,17 @@ class Terminal:
         return self.begun is not None and self.pty.exit_code is None
 
     def detach(self) -> None:
-        """The call that opened it has ended; from now on its end is told when it comes."""
+        """The call that opened it has ended; from now on its end is emitted when it comes."""
         self.begun = self.turn.detach(self.item.id)
         if self.pty.exit_code is not None:
             self.tell_end()
 
     def tell_end(self) -> None:
         """Emit the end of the item, once."""
-        if self.end_told:
+        if self.end_emitted:
             return
         item, begun = finished_command(self.item, self._result()), self.begun
-        self.end_told, self.begun = True, None
+        self.end_emitted, self.begun = True, None
         if begun is None:
             self.turn.complete(item)
         else:
@@ -95,7 +95,7 @@ class Terminal:
         assert self.begun is not None
         item = replace(self.item, status=ItemStatus.FAILED, output=decode(self.output.value()))
         turn.complete_detached(item, self.begun, self.turn_id, cut=True)
-        self.begun, self.end_told = None, True
+        self.begun, self.end_emitted = None, True
 
     def _take(self, chunk: bytes) -> None:
         self.output.add(chunk)
@@ -181,7 +181,7 @@ class Terminals:
         return any(terminal.item.id == item_id for terminal in self._open.values())
 
     def detached(self) -> list[Terminal]:
-        """Those that outlived the call that opened them and whose end was not told."""
+        """Those that outlived the call that opened them and whose end was not emitted."""
         return [terminal for terminal in self._open.values() if terminal.begun is not None]
 
     def running_on(self) -> list[Terminal]:
