@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.tools.runtime import ToolRuntime
@@ -28,10 +30,12 @@ def visible_call(
     tools: ToolRuntime,
     *,
     show_messages: bool = True,
+    of_thread: bool = False,
 ) -> ModelCall:
     """A call whose replies clients see; `show_messages` False hides the assistant's messages."""
 
-    return _model_call(services, state, turn, shape, transcript, tools, turn.emitter, show_messages)
+    call = _model_call(services, state, turn, shape, transcript, tools, turn.emitter, show_messages)
+    return replace(call, of_thread=of_thread)
 
 
 def internal_call(

@@ -114,11 +114,13 @@ class RegularTask:
             emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
-            model_call=visible_call(services, self._state, turn, shape, self._transcript, steps.runtime),
+            model_call=visible_call(
+                services, self._state, turn, shape, self._transcript, steps.runtime, of_thread=self._of_thread
+            ),
             input=NotedInput(active, self._words),
             steps=steps,
             compaction=None
-            if limit is None
+            if limit is None and not self._of_thread
             else AutoCompaction(limit=limit, compact=compactor.run, at_begin=self._of_thread),
             new_id=services.sources.new_id,
         )
