@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.tools.runtime import ToolRuntime
@@ -30,12 +28,10 @@ def visible_call(
     tools: ToolRuntime,
     *,
     show_messages: bool = True,
-    of_thread: bool = False,
 ) -> ModelCall:
     """A call whose replies clients see; `show_messages` False hides the assistant's messages."""
 
-    call = _model_call(services, state, turn, shape, transcript, tools, turn.emitter, show_messages)
-    return replace(call, of_thread=of_thread)
+    return _model_call(services, state, turn, shape, transcript, tools, turn.emitter, show_messages)
 
 
 def internal_call(

@@ -114,9 +114,7 @@ class RegularTask:
             emitter=turn.emitter,
             transcript=self._transcript,
             tokens=self._state.tokens,
-            model_call=visible_call(
-                services, self._state, turn, shape, self._transcript, steps.runtime, of_thread=self._of_thread
-            ),
+            model_call=visible_call(services, self._state, turn, shape, self._transcript, steps.runtime),
             input=NotedInput(active, self._words),
             steps=steps,
             compaction=None

@@ -115,7 +115,7 @@ class TurnLoop:
         while True:
             for words in self.input.take_input():
                 self._record_words(words, announced=False)
-            reply = await self.model_call.request(self._prompt)
+            reply = await self.model_call.request(self._prompt, keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
                 self.emitter.emit(TurnDiffEvent(unified_diff=diff))
             if reply.calls:

@@ -115,14 +115,12 @@ class ModelCall:
     """None: whatever the model calls is not run."""
     clock: Callable[[], float]
     telemetry: ConversationTelemetry
-    of_thread: bool = False
-    """The turn is of the thread API: the history keeps the messages that a failed turn shows, and a context that
-    the provider refuses is compacted when the next turn begins."""
     current: list[ModelReply] = field(init=False, default_factory=list)
     """The attempt under way, so that an interrupted turn can keep what came of it."""
 
-    async def request(self, prompt: Callable[[], Prompt]) -> ModelReply:
-        """One answered request; `prompt` is asked anew for each attempt. Raises ModelError when it is given up."""
+    async def request(self, prompt: Callable[[], Prompt], *, keeps_messages: bool = False) -> ModelReply:
+        """One answered request; `prompt` is asked anew for each attempt. Raises ModelError when it is given up; the
+        history then has the calls of the last attempt and, with `keeps_messages`, its whole messages."""
         retries, most = 0, self.model.provider.stream_max_retries
         while True:
             self.outbox.record(self.context_line)
@@ -130,7 +128,7 @@ class ModelCall:
                 return await self._attempt(prompt())
             except ModelError as error:
                 final = not error.retryable or retries >= most
-                self._keep_done(messages=final and self.of_thread)
+                self._keep_done(messages=final and keeps_messages)
                 self._count(error)
                 if final:
                     raise
@@ -252,12 +250,12 @@ class ModelCall:
         self.transcript.take_back()
 
     def _count(self, error: ModelError) -> None:
-        if self.of_thread and isinstance(error, ContextWindowExceeded):
-            self.tokens.context_is_full = True
         match error:
-            case ContextWindowExceeded() if self.context_window is not None:
-                self.tokens.fill(self.context_window)
-                self._emit_tokens()
+            case ContextWindowExceeded():
+                self.tokens.context_is_full = True
+                if self.context_window is not None:
+                    self.tokens.fill(self.context_window)
+                    self._emit_tokens()
             case UsageLimitReached() if error.rate_limits is not None:
                 self.tokens.rate_limits = error.rate_limits
                 self._emit_tokens()

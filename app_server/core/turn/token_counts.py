@@ -46,7 +46,9 @@ class TokenCounts:
         )
 
     def leave_context(self, before: TokenUsageInfo | None) -> None:
-        """Requests with a context of their own are over: they count, but the conversation's context is as before."""
+        """Requests with a context of their own are over: they count, but the conversation's context is as before.
+        Whether that one is full, its next request says again."""
+        self.context_is_full = False
         if self.info is not None:
             last = before.last_token_usage if before else TokenUsage()
             self.info = self.info.model_copy(update={"last_token_usage": last})
