@@ -210,14 +210,19 @@ async def test_writing_says_what_is_wrong(world: MakeWorld) -> None:
 
 async def test_texts_that_no_command_can_have_are_refused(world: MakeWorld) -> None:
     async with world() as w:
-        for params in ({"command": ["true", "\ud800"]}, {"command": ["true"], "env": {"X": "\ud800"}}):
+        commands: list[Json] = [
+            {"command": ["true", "\ud800"]},
+            {"command": ["true"], "env": {"X": "\ud800"}},
+        ]
+        for params in commands:
             code, message = await refusal(w, "command/exec", params)
             assert "not valid Unicode" in message
         named = "n" * 100_000
-        for method, params in (
+        requests: list[tuple[str, Json]] = [
             ("command/exec/terminate", {"processId": named}),
             ("command/exec", {"command": ["true"], "permissionProfile": named}),
-        ):
+        ]
+        for method, params in requests:
             code, message = await refusal(w, method, params)
             assert code == -32600
             assert len(message) < 300
