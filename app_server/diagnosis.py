@@ -55,7 +55,7 @@ async def diagnose(settings: ServerSettings, report: Callable[[Check], None], *,
     """Runs every check and reports its result at once. No check ends the others."""
     redaction = Redaction(settings.environment, read_auth(settings.home))
 
-    def tell(checks: Iterable[Check]) -> None:
+    def report_all(checks: Iterable[Check]) -> None:
         for check in checks:
             report(redaction.apply(check))
 
@@ -65,12 +65,12 @@ async def diagnose(settings: ServerSettings, report: Callable[[Check], None], *,
     async with command_runner(settings) as runner:
         machine = _Machine(settings, runner)
         for name, run in machine.checks().items():
-            tell(await _guarded(name, run))
-        tell(check_config(settings.home, loaded))
+            report_all(await _guarded(name, run))
+        report_all(check_config(settings.home, loaded))
         if isinstance(loaded, Config):
             configured = _Configured(settings, runner, loaded, online=online)
             for name, run in configured.checks().items():
-                tell(await _guarded(name, run))
+                report_all(await _guarded(name, run))
 
 
 async def _guarded(name: str, run: Callable[[], Awaitable[list[Check]]]) -> list[Check]:

@@ -1,4 +1,4 @@
-"""What a user sends and what a turn is made of, as the engine tells it: `UserInput` in, `TurnItem` out."""
+"""What a user sends and what a turn is made of, as the engine emits it: `UserInput` in, `TurnItem` out."""
 
 import operator
 from collections.abc import Mapping

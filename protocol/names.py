@@ -20,7 +20,7 @@ NEW_SESSION: Final = "session/new"
 """The same over the Agent Client Protocol."""
 
 SESSION_UPDATE: Final = "session/update"
-"""The one notification of the Agent Client Protocol; what it tells is in its `updates` and `tool_calls`."""
+"""The one notification of the Agent Client Protocol; its content is in its `updates` and `tool_calls`."""
 
 THREAD_LIST: Final = "thread/list"
 """Stored threads; see `app_server.startup.early_threads`."""

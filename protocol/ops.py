@@ -55,7 +55,7 @@ class OverrideTurnContextOp(EngineModel):
 
 
 class ExecApprovalOp(EngineModel):
-    """The answer to `exec_approval_request`. `id` is the turn's; `call_id` tells calls of one turn apart, and
+    """The answer to `exec_approval_request`. `id` is the turn's; `call_id` distinguishes calls of one turn, and
     without it the turn's only open request is meant."""
 
     type: Literal["exec_approval"] = "exec_approval"
@@ -136,7 +136,7 @@ class ReviewOp(EngineModel):
 
 
 class RunUserShellCommandOp(EngineModel):
-    """Run a command of the user's own in their shell, in the sandbox and without asking; the model is not told."""
+    """Run a command of the user's own in their shell, in the sandbox and without asking, unknown to the model."""
 
     type: Literal["run_user_shell_command"] = "run_user_shell_command"
     command: str

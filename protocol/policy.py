@@ -36,7 +36,7 @@ class AskForApproval(_Spelled):
     ON_REQUEST = "on-request"
     """The model decides when to ask for more than the sandbox gives."""
     NEVER = "never"
-    """Never ask; what fails is told to the model."""
+    """Never ask; what fails is reported to the model."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:

@@ -191,14 +191,19 @@ class SearchAction(EngineModel):
 
 
 class OtherAction(EngineModel):
-    """Anything but a search: opening a page, finding in it. `other` stands for every such type."""
+    """Anything but a search for one query: several at once, opening a page, finding in it. `other` stands for
+    every such type."""
 
     model_config = ConfigDict(extra="allow")
     type: str = Field(default="other", json_schema_extra={"const": "other"})
 
 
-def _web_search_tag(raw: Json) -> str:
-    return "search" if tag_of(raw) == "search" else "other"
+def _web_search_tag(raw: object) -> str:
+    """A search for several queries, or for none, keeps its fields as an `OtherAction`."""
+    if not isinstance(raw, Mapping):
+        return "search" if isinstance(raw, SearchAction) else "other"
+    is_plain = tag_of(raw) == "search" and isinstance(raw.get("query"), str) and "queries" not in raw
+    return "search" if is_plain else "other"
 
 
 WebSearchAction = TypeAliasType(
@@ -208,6 +213,14 @@ WebSearchAction = TypeAliasType(
         Discriminator(_web_search_tag),
     ],
 )
+
+
+def searched_query(action: WebSearchAction) -> str | None:
+    """The query of a search; None for an action without one."""
+    if isinstance(action, SearchAction):
+        return action.query
+    query = (action.model_extra or {}).get("query")
+    return query if action.type == "search" and isinstance(query, str) else None
 
 
 class WebSearchCall(EngineModel):

@@ -27,6 +27,12 @@ if sys.version_info < (3, 12, 3):
     ast.parse = without_collector()(ast.parse)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means. Tests wait for other processes a third of their time, in which another worker can run."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture
 def unversioned(tmp_path: Path) -> Iterator[Path]:
     """An empty directory that no git repository contains. `tmp_path` is one as a rule, but not where a directory above

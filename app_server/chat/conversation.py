@@ -145,7 +145,7 @@ class ChatConversation:
             self.view.line(error.message, "red")
 
     async def run_own(self, command: str) -> None:
-        """A command of the user's own, which the model is told about."""
+        """A command of the user's own; the model is sent its output."""
         self._running()
         params = {"threadId": self.thread.id, "command": command}
         try:

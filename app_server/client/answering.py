@@ -26,7 +26,7 @@ from protocol.validation import describe_validation_error, unknown_method
 log = logging.getLogger(__name__)
 
 MOST_OPEN = 256
-"""Requests that may be open at once; the server is told to decline the others."""
+"""Requests that may be open at once; the others are declined."""
 
 METHOD_NOT_FOUND = -32601
 

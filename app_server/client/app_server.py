@@ -142,7 +142,7 @@ class AppServer:
         return made[0]
 
     async def threads(self, **options: Unpack[ListOptions]) -> AsyncIterator[Thread]:
-        """Stored threads, the newest first unless told otherwise, fetched page by page."""
+        """Stored threads, the newest first by default, fetched page by page."""
         given = as_parameters(options)
         given |= {name: given.pop(old) for old, name in _LIST_NAMES.items() if old in given}
         params = ThreadListParams.model_validate(given)

@@ -53,7 +53,7 @@ class ThreadFeed:
         self.thread_id = thread_id
         self.on_approval: ApprovalHandler | None = None
         self.running_turn: str | None = None
-        """The id of the turn that runs, as far as events and answers have told."""
+        """The id of the turn that runs, as far as events and answers have shown."""
         self._turns: dict[str, TurnProgress] = {}
         self._all: WeakSet[EventQueue] = WeakSet()
         self._of_turn: dict[str, WeakSet[EventQueue]] = {}

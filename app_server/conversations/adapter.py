@@ -70,4 +70,4 @@ class ApiAdapter(Protocol):
 
 
 AdapterFactory = Callable[[str], ApiAdapter]
-"""Makes the adapter of the conversation with that id. An API has one, by which its adapters are told from others."""
+"""Makes the adapter of the conversation with that id. An API has one, which distinguishes its adapters from others."""

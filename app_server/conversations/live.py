@@ -80,7 +80,7 @@ class LiveConversation:
         self._turn_ends = False
         self._continues_elsewhere = False
         self.ending = False
-        """Whether it was told to end; it has ended when it is `gone`."""
+        """Whether its end was requested; it has ended when it is `gone`."""
         self.gone = anyio.Event()
 
     @property
@@ -202,7 +202,7 @@ class LiveConversation:
         await self.gone.wait()
 
     async def hand_over(self) -> None:
-        """End it because it goes on in another session. Subscribers are told how its turn ends."""
+        """End it because it goes on in another session. Subscribers receive the end of its turn."""
         self._continues_elsewhere = True
         for outlet in self._outlets.values():
             outlet.adapter.continues_elsewhere()

@@ -137,7 +137,7 @@ class ConversationManager:
         return True
 
     async def end_all(self) -> None:
-        """The client has left: end every conversation in good order, all at once, telling nobody."""
+        """The client has left: end every conversation in good order, all at once, without notifications."""
         async with anyio.create_task_group() as group:
             for live in list(self._live.values()):
                 live.mute()

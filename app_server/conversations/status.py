@@ -1,4 +1,4 @@
-"""What a live conversation is doing, as clients that do not follow its events are told. Pure."""
+"""What a live conversation is doing, for clients that do not follow its events. Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NO_ROOM = 2 * MOST_IDLE
 
 
 class IdleUnloader:
-    """`clock` gives monotonic seconds; `closed` is told of each conversation that was ended."""
+    """`clock` gives monotonic seconds; `closed` is called for each conversation that was ended."""
 
     def __init__(
         self, conversations: ConversationManager, clock: Callable[[], float], closed: Callable[[str], None]

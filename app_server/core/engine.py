@@ -247,7 +247,7 @@ class Engine:
         roots.learn(state.settings.sandbox_policy, state.settings.cwd)
         elicitation = self._ports.elicitation()
         elicitations = Elicitations(
-            lambda event: outbox.emit("", event),
+            lambda event, turn_id: outbox.emit("", event, turn_id=turn_id),
             may_ask=lambda is_approval: elicitation and _may_elicit(state.settings, is_approval=is_approval),
         )
         services = Services(

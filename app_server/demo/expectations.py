@@ -1,4 +1,4 @@
-"""What is expected of each turn of the demo: what was seen, what is on disk, what the model was told."""
+"""What is expected of each turn of the demo: what was seen, what is on disk, what the model was sent."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Expectations:
             for part in item.get("content") or ()
         ]
         self.checks.expect(
-            "the model was told the conversation from its beginning",
+            "the model was sent the conversation from its beginning",
             script.REPAIR in texts and script.LEAVE_A_NOTE in texts,
             texts,
         )

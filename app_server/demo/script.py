@@ -73,7 +73,7 @@ class Script:
 
 
 def last_output(request: Json) -> str:
-    """What the latest tool call gave, as the model is told; empty where nothing was called."""
+    """What the latest tool call gave, as the model is sent it; empty where nothing was called."""
     outputs = [item["output"] for item in request["input"] if item["type"] == "function_call_output"]
     return str(outputs[-1]) if outputs else ""
 

@@ -73,53 +73,53 @@ class TextReport:
         self._stdout, self._stderr = stdout, stderr
 
     def opened(self, thread: OpenedThread) -> None:
-        self._tell(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}")
+        self._print_line(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}")
 
     def event(self, event: ServerEvent) -> None:
         match event:
             case ItemStartedNotification(item=CommandExecutionThreadItem() as item):
-                self._tell(f"$ {item.command}")
+                self._print_line(f"$ {item.command}")
             case ItemCompletedNotification(item=item):
                 self._item(item)
             case ErrorNotification(error=error, will_retry=True):
-                self._tell(f"retrying: {error.message}")
+                self._print_line(f"retrying: {error.message}")
             case WarningNotification(message=message):
-                self._tell(f"warning: {message}")
+                self._print_line(f"warning: {message}")
             case _:
                 pass
 
     def ended(self, result: TurnResult[None]) -> None:
         if result.error is not None:
-            self._tell(f"error: {result.error.message}")
+            self._print_line(f"error: {result.error.message}")
         elif not result.completed:
-            self._tell(f"the turn was {result.status}")
+            self._print_line(f"the turn was {result.status}")
         if result.usage is not None:
-            self._tell(f"{result.usage.total_tokens} tokens")
+            self._print_line(f"{result.usage.total_tokens} tokens")
         if result.final_message is not None:
             self._stdout.write(result.final_message.rstrip("\n") + "\n")
             self._stdout.flush()
 
     def problem(self, text: str) -> None:
-        self._tell(f"error: {text}")
+        self._print_line(f"error: {text}")
 
     def _item(self, item: ThreadItem) -> None:
         match item:
             case CommandExecutionThreadItem():
                 lines = (item.aggregated_output or "").splitlines()
                 for line in lines[-OUTPUT_LINES:]:
-                    self._tell(f"  {line}")
-                self._tell(
+                    self._print_line(f"  {line}")
+                self._print_line(
                     f"  {item.status}" + ("" if item.exit_code is None else f", exit {item.exit_code}")
                 )
             case FileChangeThreadItem():
                 for change in item.changes:
-                    self._tell(f"{change.kind.type} {change.path}: {item.status}")
+                    self._print_line(f"{change.kind.type} {change.path}: {item.status}")
             case McpToolCallThreadItem():
-                self._tell(f"{item.server}.{item.tool}: {item.status}")
+                self._print_line(f"{item.server}.{item.tool}: {item.status}")
             case AgentMessageThreadItem() if item.phase is not None:
-                self._tell(item.text)
+                self._print_line(item.text)
             case _:
                 pass
 
-    def _tell(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         print(printable(line), file=self._stderr)

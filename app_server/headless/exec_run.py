@@ -75,7 +75,7 @@ def _spawned(options: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
 async def told_status(
     options: ExecOptions, report: TurnReport, stderr: TextIO, connect: Connect = _spawned
 ) -> int:
-    """The exit status of a whole turn. Why there was none is told on stderr."""
+    """The exit status of a whole turn. Why there was none is written to stderr."""
     try:
         return await _run_turn(options, report, connect)
     except AppServerError as error:

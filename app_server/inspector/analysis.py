@@ -1,4 +1,4 @@
-"""What the page is told of each record: what it answers and how late, what it is about, and what is wrong with it.
+"""What the page shows of each record: what it answers and how late, what it is about, and what is wrong with it.
 
 Pure. One `Analyzer` sees all records of a session in order.
 """

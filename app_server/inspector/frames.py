@@ -1,4 +1,4 @@
-"""What the process that passes bytes tells the observer: frames of a source, a time and data. No I/O."""
+"""What the process that passes bytes sends to the observer: frames of a source, a time and data. No I/O."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ PAUSE_SECONDS = 0.02
 
 
 async def take_all(fd: int, intake: Intake) -> None:
-    """Until the pipe ends. Raises OSError where the recording cannot be written."""
+    """Until the pipe ends, at the lower priority. Raises OSError where the recording cannot be written."""
+    os.nice(NICE)
     decoder = FrameDecoder()
     os.set_blocking(fd, False)
     while True:
@@ -43,12 +44,10 @@ async def take_all(fd: int, intake: Intake) -> None:
 async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, url_file: str) -> None:
     intake = Intake(store, recorder)
     if store is None:
-        os.nice(NICE)
         await take_all(fd, intake)
         return
 
     async def until() -> None:
-        os.nice(NICE)
         await take_all(fd, intake)
         store.end()
 

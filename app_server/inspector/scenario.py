@@ -177,8 +177,8 @@ def _written(step: Step) -> str:
             return f"Send({_literal(message)}, to={to!r})"
         case Receive(kind, which, count, sample):
             which = f", {which!r}" if which else ""
-            told = f", sample={_literal(_ids_only(sample))}" if sample is not None else ""
-            return f"Receive({kind!r}{which}, count={count}{told})"
+            example = f", sample={_literal(_ids_only(sample))}" if sample is not None else ""
+            return f"Receive({kind!r}{which}, count={count}{example})"
 
 
 def _literal(value: Json) -> str:

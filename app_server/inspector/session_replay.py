@@ -46,8 +46,8 @@ def play_file(path: Path, server: Sequence[str], recorder: Recorder | None) -> l
 def problems_of(entries: Sequence[SessionEntry]) -> list[str]:
     violations = [violation for entry in entries for violation in entry.violations]
     found = [f"{rule}: {problem}" for rule, problem in violations if rule != UNKNOWN_METHOD]
-    told = [entry.record.value() for entry in entries if entry.kind == "event"]
-    return found + [each["message"] for each in told if each["event"] == "problem"]
+    events = [entry.record.value() for entry in entries if entry.kind == "event"]
+    return found + [each["message"] for each in events if each["event"] == "problem"]
 
 
 async def replay(
@@ -64,16 +64,16 @@ async def replay(
     def take(source: Source, data: bytes) -> None:
         intake.take([Frame(source, time.monotonic_ns() - begin, data)])
 
-    def tell(event: str, **details: Json) -> None:
+    def record(event: str, **details: Json) -> None:
         take(Source.INSPECTOR, json.dumps({"event": event, **details}).encode())
 
     try:
         process = await anyio.open_process(server, env=environment, stderr=subprocess.PIPE)
     except OSError as error:
-        tell("problem", message=f"cannot start {server[0]}: {error.strerror}")
+        record("problem", message=f"cannot start {server[0]}: {error.strerror}")
         store.end()
         return
-    tell("started", process=process.pid)
+    record("started", process=process.pid)
     player = _Player(process, take)
     try:
         async with anyio.create_task_group() as group:
@@ -81,13 +81,13 @@ async def replay(
             group.start_soon(player.read, name="server")
             problem = await player.play(steps, patience)
             if problem:
-                tell("problem", message=problem)
+                record("problem", message=problem)
             await player.leave()
     finally:
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
                 process.kill()
-            tell("exited", status=await process.wait())
+            record("exited", status=await process.wait())
             await process.aclose()
             store.end()
 

@@ -1,7 +1,7 @@
 """Hands copies of what passes to the observer, without ever waiting for it.
 
 A frame is written at once if the pipe takes it. What it does not take waits in a backlog, which a thread empties; what
-the backlog does not take is counted, and the count is told as a gap.
+the backlog does not take is counted, and the count is recorded as a gap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Tap:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting = threading.Event()
-        self._dropped = [0, 0]  # frames and bytes since the last gap that was told
+        self._dropped = [0, 0]  # frames and bytes since the last gap that was recorded
         self._gone = self._closing = False
         self._flusher = threading.Thread(target=self._flush, name="tap", daemon=True)
         self._flusher.start()
@@ -42,7 +42,7 @@ class Tap:
                 self._dropped[1] += len(data)
 
     def event(self, event: str, **details: str | int) -> None:
-        """Tell something about the connection."""
+        """Record something about the connection."""
         self.put(Source.INSPECTOR, json.dumps({"event": event, **details}).encode())
 
     def close(self, within: float | None) -> None:
@@ -62,11 +62,11 @@ class Tap:
         frames, size = self._dropped
         if not frames:
             return b""
-        told = json.dumps({"event": "gap", "frames": frames, "bytes": size}).encode()
-        return encode_frame(Source.INSPECTOR, self._clock(), told)
+        gap = json.dumps({"event": "gap", "frames": frames, "bytes": size}).encode()
+        return encode_frame(Source.INSPECTOR, self._clock(), gap)
 
     def _write(self, frame: bytes) -> bool:
-        """False: dropped, and the gap before it is still to be told."""
+        """False: dropped, and the gap before it is still to be recorded."""
         sent = 0
         if not self._backlog:
             sent = self._try_write(frame)

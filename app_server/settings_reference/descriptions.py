@@ -71,7 +71,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "model_providers.NAME.base_url": "the address up to and with `/v1` or the like",
         "model_providers.NAME.wire_api": "the API that it speaks: Responses or Chat Completions",
         "model_providers.NAME.env_key": "the variable of the server's environment that holds the key",
-        "model_providers.NAME.env_key_instructions": "what the user is told where that variable is not set",
+        "model_providers.NAME.env_key_instructions": "what is shown to the user where that variable is not set",
         "model_providers.NAME.experimental_bearer_token": "the key itself; better name a variable",
         "model_providers.NAME.query_params": "parameters of every address, such as `api-version`",
         "model_providers.NAME.http_headers": "headers of every request",

@@ -26,7 +26,7 @@ class EarlyAnswer:
 
 @dataclass(slots=True)
 class SpokenApi:
-    """What the first requests tell of the client."""
+    """What the first requests show about the client."""
 
     threads: bool = False
     """It speaks the thread API, which is then loaded with the server."""

@@ -89,7 +89,7 @@ class PlannedConversation:
     result: Callable[[EarlyConversation], dict[str, Json] | None]
     """What the answer says; None where it needs the full server."""
     notifications: Callable[[EarlyConversation], tuple[bytes, ...]] = lambda _: ()
-    """What the client is told behind the answer, and not by the full server again."""
+    """What is sent to the client behind the answer, and not by the full server again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,5 +120,5 @@ class EarlyConversations:
             conversation.store()
         except (OSError, UnicodeEncodeError):
             return None
-        told = planned.notifications(conversation)
-        return EarlyAnswer(answer.response, BegunRequest(request, conversation.begun), told)
+        notifications = planned.notifications(conversation)
+        return EarlyAnswer(answer.response, BegunRequest(request, conversation.begun), notifications)

@@ -50,8 +50,8 @@ def early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
                 log.exception("%s could not be answered early", request.method)
                 return None
             if found is not None and launch.acp:
-                told = tuple(with_version(line) for line in found.notifications)
-                return replace(found, response=with_version(found.response), notifications=told)
+                notifications = tuple(with_version(line) for line in found.notifications)
+                return replace(found, response=with_version(found.response), notifications=notifications)
             return found
 
         return answer

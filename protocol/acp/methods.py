@@ -40,14 +40,14 @@ LOAD_SESSION: Final = ClientRequest(
     "session/load",
     session.LoadSessionRequest,
     session.LoadSessionResponse,
-    "Opens a stored session and tells it again, as updates before the answer.",
+    "Opens a stored session and sends it again, as updates before the answer.",
     ordered_by=_SESSION,
 )
 RESUME_SESSION: Final = ClientRequest(
     "session/resume",
     session.ResumeSessionRequest,
     session.ResumeSessionResponse,
-    "Opens a stored session without telling it again.",
+    "Opens a stored session without sending it again.",
     ordered_by=_SESSION,
 )
 LIST_SESSIONS: Final = ClientRequest(

@@ -73,7 +73,7 @@ class ConfigOptionValue(WireModel):
 
 
 class SessionConfigOption(WireModel):
-    """One choice out of several; `category` tells clients where to show it."""
+    """One choice out of several; `category` is where clients show it."""
 
     type: Literal["select"] = "select"
     id: str

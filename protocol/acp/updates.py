@@ -1,4 +1,4 @@
-"""What `session/update` tells, besides tool calls and the pieces of messages, which are written by hand."""
+"""What `session/update` sends, besides tool calls and the pieces of messages, which are written by hand."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
 """Why a turn or one attempt of it failed: a class of error beside the text. Pure.
 
-The classes are those that clients of the thread API tell apart; the conversation API shows the text alone.
+The classes are those that clients of the thread API distinguish; the conversation API shows the text alone.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class ItemCompleted:
     cut: bool = False
     """The item did not come to its end: its turn was interrupted, or the attempt it belonged to is made anew."""
     announced: bool = True
-    """False for words that joined a turn: the conversation API does not tell of them."""
+    """False for words that joined a turn: the conversation API does not report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class McpServerStateChanged:
 
 @dataclass(frozen=True, slots=True)
 class McpServersSettled:
-    """Every MCP server has started or failed to. What is said here, `McpServerStateChanged` has told one by one."""
+    """Every MCP server has started or failed to. `McpServerStateChanged` has reported the same one by one."""
 
     failures: tuple[str, ...]
 

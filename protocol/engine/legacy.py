@@ -32,10 +32,16 @@ from protocol.events.patches import PatchApplyEndEvent
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
 from protocol.events.tools import WebSearchEndEvent
 from protocol.items import ImageInput, TextInput
+from protocol.responses import searched_query
 
 COMPACTED = "Compact task completed"
 NOT_RUN = -1
 """The exit code of a command that was refused or could not be started."""
+
+
+def has_query(search: WebSearch) -> bool:
+    """The older vocabulary has searches for a query only, and none for opened pages."""
+    return search.action is None or searched_query(search.action) is not None
 
 
 def legacy_events(item: Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa: C901 - one case for each kind
@@ -52,7 +58,7 @@ def legacy_events(item: Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa
             if raw_reasoning:
                 out += [AgentReasoningRawContentEvent(text=text) for text in item.content]
             return out
-        case WebSearch():
+        case WebSearch() if has_query(item):
             return [WebSearchEndEvent(call_id=item.id, query=item.query)]
         case CommandExecution():
             return [_command_end(item)]
@@ -71,7 +77,7 @@ def legacy_events(item: Item, *, raw_reasoning: bool) -> list[EventMsg]:  # noqa
             return [ExitedReviewModeEvent(review_output=item.output)]
         case ContextCompaction():
             return [AgentMessageEvent(message=COMPACTED)]
-        case DynamicToolCall() | Plan():
+        case DynamicToolCall() | Plan() | WebSearch():
             return []
 
 

@@ -15,7 +15,7 @@ class StepStatus(StrEnum):
 
 
 class PlanItemArg(EngineModel):
-    """One step of the plan. Written by the model, so unknown fields are an error that it is told."""
+    """One step of the plan. Written by the model, so unknown fields are an error that it is sent."""
 
     model_config = ConfigDict(extra="forbid")
     step: str

@@ -33,16 +33,17 @@ as null ones and as `{{}}`.
   parameters are answered by -32600 and a text that names the field, an unknown method by -32600 and a text
   with "unknown variant" in it. Blank lines are ignored.
 - -32603 means that the server failed, -32001 that it is overloaded and the request may be sent again. `data.kind` of
-  an error tells its reason to programs, and `data.field` the parameter that it is about
+  an error gives programs its reason, and `data.field` the parameter that it is about
   ([embedding.md](embedding.md#errors)).
 
 ## The events of a conversation
 
 After `addConversationListener` every event comes as a notification `{EVENT_PREFIX}<type>`. Its `params` are `id`,
-`msg` (the event) and `conversationId`. The `id` tells which operation the event belongs to. Operations are numbered
-"0", "1" and so on from the moment at which the conversation was opened, so a resumed one begins with "0" again. Each
-message, turn, interrupt and answer to an approval takes a number, and each `submit`; so does an interrupt while
-nothing runs, though no event carries its number. All events of a turn carry the number of the message that began it.
+`msg` (the event) and `conversationId`. The `id` is that of the operation which the event belongs to. Operations are
+numbered "0", "1" and so on from the moment at which the conversation was opened, so a resumed one begins with "0"
+again. Each message, turn, interrupt and answer to an approval takes a number, and each `submit`; so does an interrupt
+while nothing runs, though no event carries its number. All events of a turn carry the number of the message that
+began it.
 
 - Before a listener was added, events and requests for approval wait; they come, in order, after the answer to
   `addConversationListener`. A turn that waits for an approval waits as long.
@@ -103,9 +104,9 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
         yield _fields(definitions, row.params, "Parameters")
         yield _fields(definitions, row.result, "Result")
     yield "## Notifications of the client\n"
-    for told in TABLE.client_notifications.values():
-        yield f"### `{told.method}`\n\n{told.doc}\n"
-        yield _block("→ " + _line({"method": told.method}))
+    for notification in TABLE.client_notifications.values():
+        yield f"### `{notification.method}`\n\n{notification.doc}\n"
+        yield _block("→ " + _line({"method": notification.method}))
     yield f"## Requests of the server\n\n{_APPROVALS}"
     for asked in TABLE.server_requests.values():
         yield f"### `{asked.method}`\n\n{asked.doc}{' An extension.' if asked.extension else ''}\n"

@@ -173,11 +173,11 @@ def _unions() -> dict[str, Schema]:
         call(row.method, row.params, row.doc, with_id=False) for row in TABLE.server_notifications.values()
     ]
     notifications += [call(name, None, not_served, with_id=False) for name in planned_methods.NOTIFICATIONS]
-    told = [bare_call(row.method, row.doc) for row in TABLE.client_notifications.values()]
+    of_client = [bare_call(row.method, row.doc) for row in TABLE.client_notifications.values()]
     asked = [call(row.method, row.params, row.doc) for row in TABLE.server_requests.values()]
     return {
         "ClientRequest": {"oneOf": requests},
-        "ClientNotification": {"oneOf": told},
+        "ClientNotification": {"oneOf": of_client},
         "ServerNotification": {"oneOf": notifications},
         "ServerRequest": {"oneOf": asked},
     }

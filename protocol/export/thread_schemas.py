@@ -59,10 +59,10 @@ def _unions(table: Table, requests: list[AnyClientRequest]) -> dict[str, Schema]
     said = [
         call(row.method, row.params, row.doc, with_id=False) for row in table.server_notifications.values()
     ]
-    told = [bare_call(row.method, row.doc) for row in table.client_notifications.values()]
+    notifications = [bare_call(row.method, row.doc) for row in table.client_notifications.values()]
     return {
         "ClientRequest": {"oneOf": [call(row.method, row.params, row.doc) for row in requests]},
-        "ClientNotification": {"oneOf": told},
+        "ClientNotification": {"oneOf": notifications},
         "ServerNotification": {"oneOf": said},
         "ServerRequest": {
             "oneOf": [call(row.method, row.params, row.doc) for row in table.server_requests.values()]

@@ -11,7 +11,7 @@ class ReasoningEffortOption(WireModel):
 
 
 class ModelEntry(WireModel):
-    """One model. `model` is what a conversation is given, `id` tells entries of this list apart."""
+    """One model. `model` is what a conversation is given, `id` distinguishes entries of this list."""
 
     id: str
     model: str

@@ -1,6 +1,6 @@
 """Items that this server does not make: of sub-agents, hooks, generated pictures, results given in advance.
 
-They are known so that a stored thread of another server can be told to clients.
+They are known so that a stored thread of another server can be shown to clients.
 """
 
 from enum import StrEnum
@@ -107,7 +107,7 @@ class CollabAgentToolCallThreadItem(Item):
 
 
 class SubAgentActivityThreadItem(Item):
-    """A sub-agent began, was told something or ended."""
+    """A sub-agent began, was sent a message or ended."""
 
     type: Literal["subAgentActivity"] = "subAgentActivity"
     agent_path: str

@@ -67,7 +67,7 @@ FS_WATCH: Final = ClientRequest(
     "fs/watch",
     files.FsWatchParams,
     files.FsWatchResponse,
-    "Tells of changes at a path by `fs/changed`.",
+    "Reports changes at a path by `fs/changed`.",
     ordered_by=_WATCH,
 )
 FS_UNWATCH: Final = ClientRequest(

@@ -41,7 +41,7 @@ class ModelUpgradeInfo(WireModel):
 
 
 class ListedModel(WireModel):
-    """One model. `model` is what a thread is given, `id` tells entries of this list apart."""
+    """One model. `model` is what a thread is given, `id` distinguishes entries of this list."""
 
     id: str
     model: str

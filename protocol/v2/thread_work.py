@@ -27,7 +27,7 @@ class ThreadInjectItemsResponse(WireModel):
 
 
 class ThreadShellCommandParams(WireModel):
-    """A command of the user, which the model is told about."""
+    """A command of the user; the model is sent its output."""
 
     thread_id: str
     command: CleanText

@@ -24,7 +24,7 @@ class TurnStatus(StrEnum):
 
 
 class TurnItemsView(StrEnum):
-    """How much of a turn is told: nothing, its first and last words, or everything."""
+    """How much of a turn is shown: nothing, its first and last words, or everything."""
 
     NOT_LOADED = "notLoaded"
     SUMMARY = "summary"

@@ -17,6 +17,11 @@ from tests.fuzz.trees import FENCED, Entry, Named, below
 PLACEHOLDER_NS = 318_398_706 * 1_000_000_000
 """The time stamp by which an empty directory is known that holds a name while commands run."""
 
+LOCK_READINGS = 5
+"""Beside a process that takes and releases 300 locks, 54 of 2,000 readings lacked one of five locks, and no more than
+two in a row did.
+"""
+
 LEVELS = 2
 """Repositories so deep inside a root are protected."""
 
@@ -89,8 +94,6 @@ class Model:
         self._top, self._home = top, home
         self.conversations: list[Conversation] = []
         self._written: set[str] = set()
-        self._roots: set[str] = set()
-        """Whatever was named by any conversation."""
 
     def names(self, who: int, named: Named, *, anew: bool) -> None:
         if who == len(self.conversations):
@@ -105,17 +108,14 @@ class Model:
                 links = tuple(links_of(path))
                 doubtful = any(in_any(folder, self._written) for folder in links)
                 one.known[path] = Root(os.path.realpath(path), links, doubtful)
-                self._roots.add(one.known[path].real)
 
     def held(self, seen: Mapping[str, Entry], locked: set[int]) -> list[str]:
-        """The empty directories by which the server keeps names in roots from coming into being: while it needs one, it
-        has it locked. A copy that a command made is left until the next command needs the name. `locked` is what was
-        locked before the look.
+        """The empty directories by which the server keeps names in roots from coming into being, wherever commands have
+        moved them: while it needs one, it has it locked. A copy that a command made is left until the next command
+        needs the name. `locked` is what was locked before the look.
         """
-        found = [f"{root}/{name}" for root in self._roots for name in FENCED]
-        return [
-            path for path in found if path in seen and _is_placeholder(seen, path) and seen[path][1] in locked
-        ]
+        found = [path for path in seen if os.path.basename(path) in FENCED]
+        return [path for path in found if _is_placeholder(seen, path) and seen[path][1] in locked]
 
     def grant(self, who: int, seen: Mapping[str, Entry], *, writes: bool) -> Grant:
         """For a command that is planned now."""
@@ -177,7 +177,13 @@ def _is_placeholder(seen: Mapping[str, Entry], path: str) -> bool:
 
 
 def locked_inodes() -> set[int]:
-    """The inodes of what anybody has locked."""
+    """The inodes of what anybody has locked. The kernel gives the list a page at a time, so that one reading may lack a
+    lock where others are released meanwhile, by whatever else runs on the machine.
+    """
+    return {inode for _ in range(LOCK_READINGS) for inode in _listed_locks()}
+
+
+def _listed_locks() -> set[int]:
     with open("/proc/locks", encoding="ascii") as file:
         return {
             int(line.split("FLOCK", 1)[1].split()[3].rpartition(":")[2]) for line in file if "FLOCK" in line

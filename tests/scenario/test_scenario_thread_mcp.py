@@ -40,10 +40,12 @@ async def call(w: World, thread: str, tool: str, arguments: Json = None, server:
     return await w.client.call("mcpServer/tool/call", params)
 
 
-async def turn(w: World, thread: str) -> None:
+async def turn(w: World, thread: str) -> str:
     words = [{"type": "text", "text": "hi"}]
-    await w.client.call("turn/start", {"threadId": thread, "input": words})
+    started = await w.client.call("turn/start", {"threadId": thread, "input": words})
     await w.client.expect("turn/completed")
+    id: str = started["turn"]["id"]
+    return id
 
 
 async def test_each_server_of_a_thread_is_told_of_behind_its_start(world: MakeWorld) -> None:
@@ -241,10 +243,11 @@ async def test_a_call_that_needs_consent_is_asked_about(world: MakeWorld, answer
     replies = reply(calls("mcp__notes__echo", {"text": "hello"}, "m1")), reply(says("ok"))
     async with world(*replies, tables=tables, config={"approval_policy": "on-request"}) as w:
         w.client.decide("mcpServer/elicitation/request", answer)
-        await turn(w, await start(w))
+        id = await turn(w, await start(w))
         (question,) = [
             m["params"] for m in w.client.received() if m.get("method") == "mcpServer/elicitation/request"
         ]
+    assert question["turnId"] == id
     assert question["_meta"] == {"codex_approval_kind": "mcp_tool_call", "tool_params": {"text": "hello"}}
     assert (question["serverName"], question["mode"]) == ("notes", "form")
     assert ("hello" in w.model.requests[1].outputs()["m1"]) is called

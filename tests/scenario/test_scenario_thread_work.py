@@ -8,7 +8,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, word
+from tests.support.scripted_model import Hold, begins_to_say, done, patches, reply, says, word
 from tests.support.thread_client import ended, items, notified, say, start, turn, words
 from tests.support.world import MakeWorld, World
 
@@ -269,6 +269,47 @@ async def test_the_diff_names_files_from_the_threads_directory(world: MakeWorld)
         (told,) = notified(w, "turn/diff/updated")
         assert "+++ b/new.txt" in told["diff"]
         assert f"+++ b/{w.workspace / 'old.txt'}" in told["diff"]
+
+
+async def test_a_diff_that_is_taken_back_is_told_as_empty(world: MakeWorld) -> None:
+    there = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch"
+    back = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+one\n*** End Patch"
+    replies = reply(patches(there, "p1")), reply(patches(back, "p2")), reply(says("as it was"))
+    async with world(*replies, files={"a.txt": "one\n"}) as w:
+        thread = await start(w.client)
+        await w.client.call("addConversationListener", {"conversationId": thread})
+        await say(w.client, thread)
+        first, last = [told["diff"] for told in notified(w, "turn/diff/updated")]
+        assert "+two" in first
+        assert last == ""
+        shown = [told["msg"]["unified_diff"] for told in notified(w, "codex/event/turn_diff")]
+        assert shown == [first] or all(shown), "the conversation API has no empty diff"
+
+
+async def test_what_the_provider_looks_up_is_shown_and_stored(world: MakeWorld) -> None:
+    page = {"type": "open_page", "url": "https://a.example"}
+    search = {"type": "search", "query": "q", "queries": ["q", "r"]}
+    looked_up = [
+        done({"type": "web_search_call", "id": f"w{n}", "status": "completed", "action": action})
+        for n, action in enumerate((page, search))
+    ]
+    begun = {"type": "web_search_call", "id": "w0", "status": "in_progress"}
+    begins = {"type": "response.output_item.added", "item": begun}
+    async with world(reply(begins, *looked_up, says("ok"))) as w:
+        thread = await start(w.client)
+        await w.client.call("addConversationListener", {"conversationId": thread})
+        await say(w.client, thread)
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        stored = [item for item in read["thread"]["turns"][0]["items"] if item["type"] == "webSearch"]
+        assert [item for item in items(w) if item["type"] == "webSearch"] == stored
+        first = next(item for item in items(w, "item/started") if item["type"] == "webSearch")
+        assert (first["id"], first["action"]) == ("w0", {"type": "other"})
+        assert [(item["query"], item["action"]) for item in stored] == [
+            ("https://a.example", {"type": "openPage", "url": "https://a.example"}),
+            ("q", {"type": "search", "query": "q", "queries": ["q", "r"]}),
+        ]
+        ends = [told["msg"]["query"] for told in notified(w, "codex/event/web_search_end")]
+        assert ends == ["q"], "the conversation API has searches for a query only"
 
 
 async def test_settings_are_told_when_they_change(world: MakeWorld) -> None:

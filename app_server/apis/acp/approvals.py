@@ -135,7 +135,7 @@ def _parts(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent, cal
 
 
 def _unannounced(event: ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent) -> ShownCall:
-    """For a question about something that the client was not told of."""
+    """For a question about something that the client was not sent."""
     if isinstance(event, ExecApprovalRequestEvent):
         raw = {"command": list(event.command), "cwd": event.cwd}
         title = command_title(event.command, None)

@@ -1,4 +1,4 @@
-"""The slash commands of the server. Fast to import: clients are told of them before the server is loaded."""
+"""The slash commands of the server. Fast to import: clients are sent them before the server is loaded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Items of the engine as tool calls: their kind, title, places and content. Pure.
 
-A call looks the same while it is live and when it is told again from a stored conversation.
+A call looks the same while it is live and when it is sent again from a stored conversation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients of this protocol are told of a session, whatever the version they speak. Data only.
+"""What clients of this protocol are sent about a session, whatever the version they speak. Data only.
 
 `session_view` makes these of the engine's events, `replay` of stored turns; `updates` writes them for version 1.
 """
@@ -151,8 +151,8 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A notice. `passing`: only for clients that have a place for notices."""
+class Notice:
+    """`passing`: only for clients that have a place for notices."""
 
     severity: Severity
     text: str
@@ -175,4 +175,4 @@ class Titled:
     title: str
 
 
-Change = Said | ShownBlock | CallChanged | Printed | PlanMade | UsageChanged | Told | Compaction | Titled
+Change = Said | ShownBlock | CallChanged | Printed | PlanMade | UsageChanged | Notice | Compaction | Titled

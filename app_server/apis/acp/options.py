@@ -1,7 +1,7 @@
 """Modes, models and efforts that can be chosen, and what is chosen now. Pure, and fast to import.
 
-The mode is what the agent may do: approval policy and sandbox together. Clients are told of it twice, as a mode and as
-an option, which are always the same. What clients are told is in the shapes of `protocol.acp.session`.
+The mode is what the agent may do: approval policy and sandbox together. Clients are sent it twice, as a mode and as
+an option, which are always the same. What clients are sent is in the shapes of `protocol.acp.session`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class SessionOptions:
         """With these offered as well."""
         return replace(self, models=tuple(dict.fromkeys((*self.models, *models))))
 
-    # --- telling
+    # --- shapes for clients
     def shown(self) -> dict[str, Json]:
         """What every answer that opens a session says."""
         return {"modes": self.mode_state(), "configOptions": self.config_options()}
@@ -194,7 +194,7 @@ def _option(
     values: Sequence[Json],
     about: Mapping[str, Json] = MappingProxyType({}),
 ) -> dict[str, Json]:
-    """`category` tells clients where to show it."""
+    """`category` is where clients show it."""
     return {
         "type": "select",
         "id": id,

@@ -1,6 +1,6 @@
 """One session as the conversation shows it to its client: events become lines, questions become requests.
 
-What is paced is sent later by `flush`; `listener` is told when turns begin and end, and when that is needed.
+What is paced is sent later by `flush`; `listener` is called when turns begin and end, and when that is needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SessionListener(Protocol):
     def turn_started(self, turn_id: str) -> None: ...
 
     def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
-        """Updates that are told as the last ones of the turn."""
+        """Updates that are sent as the last ones of the turn."""
         ...
 
     def turn_ended(self, turn_id: str, ended: TurnEnded) -> None: ...

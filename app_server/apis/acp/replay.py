@@ -1,6 +1,6 @@
-"""Stored turns as the changes that a client was told when they were live. Reads nothing itself.
+"""Stored turns as the changes that a client was sent when they were live. Reads nothing itself.
 
-Each tool call is told once, as it ended. What was asked, and what waits, is not told again.
+Each tool call is sent once, as it ended. What was asked, and what waits, is not sent again.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class AcpSession:
 
     # --- choices
     def choose(self, options: SessionOptions) -> None:
-        """For the requests to come. The client is told of all options."""
+        """For the requests to come. The client is sent all options."""
         before, self.options = self.options, options
         if options == before:
             return
@@ -133,7 +133,7 @@ class AcpSession:
         pending = self._tool_lists[operation_id] = PendingToolList()
         return pending
 
-    # --- what the adapter tells
+    # --- what the adapter reports
     def turn_started(self, turn_id: str) -> None:
         self.turns.turn_started(turn_id)
 
@@ -162,7 +162,7 @@ class AcpSession:
 
 
 def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
-    """What the engine is told."""
+    """What the engine is given."""
     permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
     return SettingsChange(
         approval_policy=permissions.approval_policy if new_mode else UNSET,

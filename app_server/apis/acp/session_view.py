@@ -1,7 +1,7 @@
 """The state of a session's turns: its messages, tool calls, plan and usage, and what of it is news to a client. Pure.
 
 It is the same for every version of the protocol. A call is announced once, goes on and ends once, and none is open when
-its turn ends; what comes later from a command that outlives its turn is told with the next turn.
+its turn ends; what comes later from a command that outlives its turn is sent with the next turn.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from app_server.apis.acp.changes import (
     CallStep,
     Change,
     Compaction,
+    Notice,
     OutputPart,
     PlanLine,
     PlanMade,
@@ -25,7 +26,6 @@ from app_server.apis.acp.changes import (
     ShownCall,
     Speaker,
     TextPart,
-    Told,
     UsageChanged,
 )
 from app_server.apis.acp.review import review_text
@@ -79,7 +79,7 @@ class SessionView:
         self._ids = ids
         self._open = OpenItems[ShownMessage | OpenCall | None](ids)
         self._review: ShownCall | None = None
-        self._held: list[Told] = []
+        self._held: list[Notice] = []
         self.turn: str | None = None
         """The turn that runs."""
         self.usage: UsageChanged | None = None
@@ -125,18 +125,18 @@ class SessionView:
                 yield from self._turn_ended(turn)
             case events.AttemptFailed():
                 text = f"Reconnecting… {inner.attempt}/{inner.attempts}"
-                yield Told(Severity.WARNING, text, inner.error.message, passing=True)
+                yield Notice(Severity.WARNING, text, inner.error.message, passing=True)
             case TokenCountEvent():
                 yield from self._tokens(inner)
             case PlanUpdateEvent():
                 yield plan_made(inner)
             case notices.WarningEvent() | notices.ErrorEvent():
-                yield from self._tell(Told(Severity.WARNING, inner.message))
+                yield from self._notice(Notice(Severity.WARNING, inner.message))
             case events.McpServersSettled(failures=failures):
                 for message in failures:
-                    yield from self._tell(Told(Severity.WARNING, message))
+                    yield from self._notice(Notice(Severity.WARNING, message))
             case notices.DeprecationNoticeEvent():
-                yield from self._tell(Told(Severity.WARNING, inner.summary, inner.details))
+                yield from self._notice(Notice(Severity.WARNING, inner.summary, inner.details))
             case notices.UndoCompletedEvent():
                 text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
                 yield Said(Speaker.AGENT, self._ids.begin_and_end(f"undo-{turn}"), text)
@@ -240,7 +240,7 @@ class SessionView:
         elif isinstance(item, items.CommandExecution):
             code = "" if item.exit_code is None else f" with exit code {item.exit_code}"
             ended = f"The command `{call.title}`, which went on in the background, has ended{code}."
-            yield from self._tell(Told(Severity.INFO, ended))
+            yield from self._notice(Notice(Severity.INFO, ended))
 
     def _running(self, turn: str, engine_id: str) -> Iterator[Change]:
         call = self.call_asked_about(turn, engine_id)
@@ -271,8 +271,8 @@ class SessionView:
         self.turn = turn
         self.window = event.model_context_window or self.window
         held, self._held = self._held, []
-        for told in held:
-            yield from self._tell(told)
+        for notice in held:
+            yield from self._notice(notice)
 
     def _turn_ended(self, turn: str) -> Iterator[Change]:
         """Closes what is open. The engine ends all items of a turn but for commands that go on."""
@@ -302,12 +302,12 @@ class SessionView:
             self.usage = usage
             yield usage
 
-    def _tell(self, told: Told) -> Iterator[Change]:
+    def _notice(self, notice: Notice) -> Iterator[Change]:
         """Outside of a turn it waits for the next one, for clients take no message then."""
         if self.turn is not None:
-            yield replace(told, message_id=self._unique(f"notice-{self.turn}"))
+            yield replace(notice, message_id=self._unique(f"notice-{self.turn}"))
         elif len(self._held) < MOST_HELD:
-            self._held.append(told)
+            self._held.append(notice)
 
 
 def _say(opened: SessionItem, shown: ShownMessage, text: str) -> Said:

@@ -1,4 +1,4 @@
-"""A stored session as it is told again: its items, the ids that they have, and the settings of its last turn."""
+"""A stored session as it is sent again: its items, the ids that they have, and the settings of its last turn."""
 
 from __future__ import annotations
 

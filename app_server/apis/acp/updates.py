@@ -1,6 +1,6 @@
 """Changes of a session as `session/update` of version 1 of the protocol. Pure, but for the clock that is handed in.
 
-What comes often is paced: text that arrives within a few milliseconds is joined, and the output of a command is told a
+What comes often is paced: text that arrives within a few milliseconds is joined, and the output of a command is sent a
 few times a second. Everything else is sent at once, behind what waits.
 """
 
@@ -19,6 +19,7 @@ from app_server.apis.acp.changes import (
     Change,
     Compaction,
     DiffPart,
+    Notice,
     OutputPart,
     Part,
     PlanMade,
@@ -30,7 +31,6 @@ from app_server.apis.acp.changes import (
     Speaker,
     TextPart,
     Titled,
-    Told,
     UsageChanged,
 )
 from app_server.apis.acp.client import AcpClient
@@ -72,7 +72,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Output:
-    """A running command: when its output may be told next, and what is new since the last time."""
+    """A running command: when its output may be sent next, and what is new since the last time."""
 
     call: ShownCall
     due: float
@@ -88,7 +88,7 @@ class UpdateLines:
         *,
         replay: bool = False,
     ) -> None:
-        """`clock` gives seconds. `replay`: what is told is over, so nothing waits, and no display is opened."""
+        """`clock` gives seconds. `replay`: what is sent is over, so nothing waits, and no display is opened."""
         params = f'"params":{{"sessionId":{json.dumps(session_id)},"update":'
         self._head = f'{{"method":{json.dumps(SESSION_UPDATE)},{params}'.encode()
         self._client, self._clock, self._paced = client, clock, not replay
@@ -193,8 +193,8 @@ class UpdateLines:
                 self._add(updates.PlanOfSession(entries=entries).to_json())
             case UsageChanged():
                 self._add(updates.UsageUpdate(used=change.used, size=change.size).to_json())
-            case Told():
-                self._tell(change)
+            case Notice():
+                self._notice(change)
             case Compaction():
                 self._compaction(change)
             case Titled():
@@ -207,16 +207,16 @@ class UpdateLines:
             case _:
                 assert_never(change)
 
-    def _tell(self, told: Told) -> None:
+    def _notice(self, notice: Notice) -> None:
         if self._client.notices:
-            notice = updates.SessionNotice.model_construct(
-                severity=told.severity.value, title=told.text, description=told.details
+            update = updates.SessionNotice.model_construct(
+                severity=notice.severity.value, title=notice.text, description=notice.details
             )
-            self._add(notice.to_json())
-        elif not told.passing:
-            text = told.text if told.details is None else f"{told.text}\n{told.details}"
-            head = "" if told.severity is Severity.INFO else f"{told.severity.value.capitalize()}: "
-            self._chunk(Speaker.THOUGHT, told.message_id, head + text + "\n")
+            self._add(update.to_json())
+        elif not notice.passing:
+            text = notice.text if notice.details is None else f"{notice.text}\n{notice.details}"
+            head = "" if notice.severity is Severity.INFO else f"{notice.severity.value.capitalize()}: "
+            self._chunk(Speaker.THOUGHT, notice.message_id, head + text + "\n")
 
     def _compaction(self, change: Compaction) -> None:
         if self._client.compaction:
@@ -273,11 +273,11 @@ class UpdateLines:
             if output is not None and output.news:
                 self._display("".join(output.news), call)
             content = (wire.TerminalOfCall.model_construct(terminal_id=call.id),)
-            told = tuple(part for part in call.parts if isinstance(part, TextPart))
+            texts = tuple(part for part in call.parts if isinstance(part, TextPart))
             if output is None:  # nothing ran: what there is to say was never displayed
                 content = content_of(call.parts)
-            elif told:
-                content = (*content, *content_of(told))
+            elif texts:
+                content = (*content, *content_of(texts))
             exit_status = {"terminal_id": call.id, "exit_code": call.exit_code, "signal": None}
             meta = {"terminal_exit": exit_status}
         update = wire.SessionToolCallUpdate.model_construct(

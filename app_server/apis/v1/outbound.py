@@ -52,7 +52,7 @@ from protocol.engine.items import (
     UserMessage,
     WebSearch,
 )
-from protocol.engine.legacy import legacy_events
+from protocol.engine.legacy import has_query, legacy_events
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.events.commands import ExecCommandBeginEvent, ExecCommandOutputDeltaEvent, ExecOutputStream
 from protocol.events.deltas import (
@@ -67,7 +67,7 @@ from protocol.events.mcp import McpToolCallBeginEvent
 from protocol.events.messages import AgentReasoningSectionBreakEvent
 from protocol.events.msg import EventMsg
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, StreamErrorEvent
-from protocol.events.patches import PatchApplyBeginEvent
+from protocol.events.patches import PatchApplyBeginEvent, TurnDiffEvent
 from protocol.events.turn import (
     ItemCompletedEvent,
     ItemStartedEvent,
@@ -167,6 +167,7 @@ class ConversationAdapter:
                 | McpServerStateChanged()
                 | ToolCallQuestion()
                 | UserInputQuestion()
+                | TurnDiffEvent(unified_diff="")
             ):
                 pass  # this API has no words for them
             case notice:
@@ -210,7 +211,7 @@ class ConversationAdapter:
 
     def _started(self, id: str, event: ItemStarted) -> Iterator[EventMsg]:
         item = event.item
-        if not event.announced:
+        if not event.announced or (isinstance(item, WebSearch) and not has_query(item)):
             self._unannounced.add(item.id)
             return
         if event.own_id:
@@ -281,7 +282,7 @@ def _turn_item(item: Item) -> TurnItem | None:
             )
         case Reasoning():
             return ReasoningItem(id=item.id, summary_text=item.summary, raw_content=item.content)
-        case WebSearch():
+        case WebSearch() if has_query(item):
             return WebSearchItem(id=item.id, query=item.query)
         case _:
             return None

@@ -1,4 +1,4 @@
-"""The limits of the account as the provider told them last, in whatever thread. Said once for all threads."""
+"""The limits of the account as the provider sent them last, in whatever thread. Sent once for all threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user should know about the settings, told when a client first speaks this API, and not again by threads."""
+"""What the user should know about the settings, sent when a client first speaks this API, and not again by threads."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class ConfigWarnings:
 
     def __init__(self, notifier: ThreadNotifier) -> None:
         self._notifier = notifier
-        self._told: set[str] = set()
+        self._sent: set[str] = set()
 
-    def tell(self, source: ConfigSource) -> None:
-        """Settings with which no thread can begin are told here too: a client may ask for no thread for long."""
+    def send(self, source: ConfigSource) -> None:
+        """Settings with which no thread can begin are reported here too: a client may ask for no thread for long."""
         try:
             warnings = source.load().notices.warnings
         except ConfigError as error:
             self._notifier.notify(notifications.CONFIG_WARNING, _of_error(error))
             return
         for warning in warnings:
-            self._told.add(str(warning))
+            self._sent.add(str(warning))
             self._notifier.notify(notifications.CONFIG_WARNING, _of_warning(warning))
 
-    def told(self, warning: str) -> bool:
-        return warning in self._told
+    def sent(self, warning: str) -> bool:
+        return warning in self._sent
 
 
 def _of_warning(warning: SettingsWarning) -> ConfigWarningNotification:

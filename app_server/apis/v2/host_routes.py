@@ -43,12 +43,12 @@ def host_routes(
 
 
 def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    async def tell(watch_id: str, paths: Sequence[str]) -> None:
+    async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
         await services.outgoing.wait_for_capacity()
         changed = FsChangedNotification.model_construct(watch_id=watch_id, changed_paths=tuple(paths))
         notifier.notify(FS_CHANGED, changed)
 
-    watcher = FileWatcher(tell, services.background)
+    watcher = FileWatcher(notify_changed, services.background)
     files = client_files.ClientFileContext(services.config, services.outgoing, watcher)
     return (
         route(methods.FS_READ_FILE, client_files.fs_read_file, files),
@@ -64,7 +64,7 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
 
 
 def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    async def tell(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
+    async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
         await services.outgoing.wait_for_capacity()
         updated = FuzzyFileSearchSessionUpdatedNotification.model_construct(
             session_id=session_id, query=query, files=file_search.shown_matches(found)
@@ -73,7 +73,7 @@ def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[
         completed = FuzzyFileSearchSessionCompletedNotification(session_id=session_id)
         notifier.notify(FUZZY_FILE_SEARCH_SESSION_COMPLETED, completed)
 
-    sessions = SearchSessions(services.host.search, services.background, tell)
+    sessions = SearchSessions(services.host.search, services.background, notify_found)
     search = file_search.FileSearchContext(services.host.search, sessions)
     return (
         route(methods.FUZZY_FILE_SEARCH, file_search.fuzzy_file_search, search),

@@ -174,7 +174,7 @@ def _file_change(path: str, change: patches.FileChange) -> parts.FileUpdateChang
             kind = parts.UpdatePatchChangeKind.model_construct(move_path=change.move_path)
             diff = change.unified_diff
             if change.move_path is not None:
-                # Part of the text since codex 0.58: clients that show the diff alone would not tell of the move.
+                # Part of the text since codex 0.58: clients that show the diff alone would not show the move.
                 diff += f"\n\nMoved to: {change.move_path}"
         case _:
             assert_never(change)
@@ -245,6 +245,10 @@ def _search_action(action: WebSearchAction) -> parts.WebSearchAction:
         return parts.SearchWebSearchAction.model_construct(query=action.query, queries=None)
     extra = action.model_extra or {}
     match action.type:
+        case "search":
+            return parts.SearchWebSearchAction.model_construct(
+                query=_text(extra, "query"), queries=_texts(extra, "queries")
+            )
         case "open_page":
             return parts.OpenPageWebSearchAction.model_construct(url=_text(extra, "url"))
         case "find_in_page":
@@ -253,6 +257,11 @@ def _search_action(action: WebSearchAction) -> parts.WebSearchAction:
             )
         case _:
             return parts.OtherWebSearchAction()
+
+
+def _texts(fields: Mapping[str, Json], name: str) -> tuple[str, ...] | None:
+    value = fields.get(name)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None
 
 
 def _text(fields: Mapping[str, Json], name: str) -> str | None:

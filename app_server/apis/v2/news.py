@@ -7,8 +7,8 @@ from typing import assert_never
 
 from app_server.apis.v2.goals import shown_goal
 from app_server.apis.v2.lines import NotificationLines
+from app_server.apis.v2.sent_once import SentOnce
 from app_server.apis.v2.settings import shown_settings
-from app_server.apis.v2.told_once import ToldOnce
 from app_server.apis.v2.usage import rate_limits, token_usage
 from protocol.engine.events import GoalCleared, GoalUpdated, McpServerStateChanged, Notice, SettingsChanged
 from protocol.events import notices
@@ -52,7 +52,7 @@ _STEPS = {
 class ThreadNews:
     """Says only what is new: the engine repeats the diff, the usage and the limits."""
 
-    def __init__(self, thread_id: str, lines: NotificationLines, once: ToldOnce) -> None:
+    def __init__(self, thread_id: str, lines: NotificationLines, once: SentOnce) -> None:
         """`once` is shared by all threads of the client."""
         self._thread_id, self._lines, self._once = thread_id, lines, once
         self.heard = True
@@ -129,7 +129,7 @@ class ThreadNews:
         self._lines.add(methods.MCP_SERVER_STARTUP_STATUS_UPDATED, update)
 
     def _warn(self, message: str) -> None:
-        if self._once.told(message):
+        if self._once.warned(message):
             return
         self._lines.add(methods.WARNING, WarningNotification(thread_id=self._thread_id, message=message))
 

@@ -18,8 +18,8 @@ from app_server.apis.v2.item_lines import Ended, ItemLines, ThreadItems
 from app_server.apis.v2.items import thread_item
 from app_server.apis.v2.lines import NotificationLines
 from app_server.apis.v2.news import ThreadNews
+from app_server.apis.v2.sent_once import SentOnce
 from app_server.apis.v2.spelling import thread_status
-from app_server.apis.v2.told_once import ToldOnce
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientQuestion
 from app_server.conversations.status import ConversationStatus
@@ -69,7 +69,7 @@ TURN_MODELS: Final = (
     ItemCompletedNotification,
     turn.TurnCompletedNotification,
 )
-"""What every turn is told with; their first use builds them, which takes as long as ten short turns."""
+"""What every turn is sent with; their first use builds them, which takes as long as ten short turns."""
 
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
@@ -89,11 +89,11 @@ class ThreadAdapter:
         now: Callable[[], float] = time.time,
         opted_out: Collection[str] = (),
         ids: ItemIds | None = None,
-        once: ToldOnce | None = None,
+        once: SentOnce | None = None,
     ) -> None:
         self._thread_id = thread_id
         self._lines = NotificationLines(thread_id, now, opted_out)
-        self._news = ThreadNews(thread_id, self._lines, once or ToldOnce())
+        self._news = ThreadNews(thread_id, self._lines, once or SentOnce())
         self._open = ThreadItems(ItemIds() if ids is None else ids)
         self._items = ItemLines(thread_id, self._lines, self._open)
         self._fold = TurnFold()

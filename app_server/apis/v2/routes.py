@@ -23,10 +23,10 @@ from app_server.apis.v2.mcp_routes import mcp_routes
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.outbound import TURN_MODELS, ThreadAdapter
 from app_server.apis.v2.reading_routes import reading_routes
+from app_server.apis.v2.sent_once import SentOnce
 from app_server.apis.v2.setup_routes import setup_routes
 from app_server.apis.v2.skills_routes import skills_routes
 from app_server.apis.v2.stored_routes import stored_routes
-from app_server.apis.v2.told_once import ToldOnce
 from app_server.apis.v2.turns import shown_items, shown_turn
 from app_server.apis.v2.work_routes import work_routes
 from app_server.conversations.manager import ConversationManager
@@ -49,7 +49,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     seeds = ItemIdSeeds(indexes)
     notifier = ThreadNotifier(services.outgoing, client, time.time)
     warnings = ConfigWarnings(notifier)
-    once = ToldOnce(told=warnings.told)
+    once = SentOnce(warned=warnings.sent)
 
     def make_adapter(thread_id: str) -> ThreadAdapter:
         return ThreadAdapter(thread_id, time.time, client.opted_out, seeds.take(thread_id), once=once)
@@ -94,7 +94,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         *skills_routes(services, notifier),
         *host_routes(services, notifier, thread),
     )
-    warnings.tell(config)
+    warnings.send(config)
     return tuple(gated(row, client) for row in rows)
 
 

@@ -16,7 +16,7 @@ MOST = 64
 """Sessions of one client."""
 
 Found = Callable[[str, str, Sequence[FileMatch]], Awaitable[None]]
-"""Tells the client: the session, its query, and what was found."""
+"""Notifies the client: the session, its query, and what was found."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class SearchSessions:
         return session
 
     def look_for(self, id: str, session: SearchSession, query: str) -> None:
-        """Begin to search, unless the session has ended meanwhile; what was begun before is not told any more."""
+        """Begin to search, unless the session has ended meanwhile; what was begun before is not sent any more."""
         session.stop()
         if self._sessions.get(id) is session:
             session.running = anyio.CancelScope()

@@ -62,8 +62,11 @@ def ended_turn(record: TurnRecord) -> Turn:
 
 
 def last_message(record: TurnRecord) -> EndedItem | None:
+    """The last message that was not cut and has words."""
     items = reversed(_items(record))
-    whole = (each for each in items if isinstance(each.item, AgentMessage) and not each.cut)
+    whole = (
+        each for each in items if isinstance(each.item, AgentMessage) and each.item.text and not each.cut
+    )
     return next(whole, None)
 
 

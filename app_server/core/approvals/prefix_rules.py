@@ -33,7 +33,7 @@ class PrefixRule:
     """For each position the words that fit; never empty."""
     decision: RuleDecision = RuleDecision.ALLOW
     justification: str | None = None
-    """The user's reason, which the model is told."""
+    """The user's reason, which the model is sent."""
 
     def matches(self, words: Sequence[str]) -> bool:
         return len(words) >= len(self.pattern) and all(

@@ -14,7 +14,13 @@ from pathlib import Path
 
 import anyio
 
-from app_server.core.auth.home_login import AuthMethod, Credentials, HomeLogin, LoginRules, of_tokens
+from app_server.core.auth.home_login import (
+    AuthMethod,
+    Credentials,
+    HomeLogin,
+    of_tokens,
+    require_login_allowed,
+)
 from app_server.core.auth.id_token import IdClaims, read_id_token
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_auth, write_auth
@@ -48,17 +54,16 @@ class AuthManager:
         clock: Callable[[], float],
         issuer: Issuer,
         env_api_key: str | None = None,
-        rules: LoginRules | None = None,
     ) -> None:
         self.home = home
         self.issuer = issuer
-        self._login = HomeLogin(home=home, clock=clock, env_api_key=env_api_key, rules=rules or LoginRules())
+        self._login = HomeLogin(home=home, clock=clock, env_api_key=env_api_key)
         self._renewal = anyio.Lock()
 
     @property
-    def rules(self) -> LoginRules:
+    def settings(self) -> LoginSettings:
         """Which logins count."""
-        return self._login.rules
+        return self._login.settings
 
     def under(self, settings: LoginSettings) -> AuthManager:
         """The same logins, as far as these settings allow them."""
@@ -132,7 +137,7 @@ class AuthManager:
 
     def login_with_api_key(self, api_key: str) -> None:
         """Replaces the stored login by an API key. Raises AuthError."""
-        self.rules.require(AuthMethod.API_KEY)
+        require_login_allowed(self.settings, AuthMethod.API_KEY)
         key = api_key.strip()
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise AuthError("that is not an API key")
@@ -140,7 +145,7 @@ class AuthManager:
 
     def store_login(self, tokens: Tokens, api_key: str | None) -> None:
         """Stores the result of a browser login. Raises AuthError if its workspace is not allowed."""
-        self.rules.require(AuthMethod.CHATGPT)
+        require_login_allowed(self.settings, AuthMethod.CHATGPT)
         account = read_id_token(tokens.id_token).account_id
         if not self._login.is_allowed_workspace(tokens):
             raise AuthError("the login is for a workspace that `forced_chatgpt_workspace_id` does not allow")

@@ -29,7 +29,7 @@ class Granted:
 
     code: str = field(repr=False)
     issuer: str | None = None
-    """Who says so (RFC 9207); most issuers do not tell."""
+    """Who says so (RFC 9207); most issuers do not send it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import anyio
 
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import code_challenge
-from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.home_login import AuthMethod, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
 from app_server.core.auth.login import CANCELLED, NOT_FINISHED, LoginOutcome
 from app_server.core.errors import AuthError, IssuerUnreachable
@@ -74,5 +74,5 @@ class DeviceLoginFlow:
 
 async def open_device_login(auth: AuthManager) -> DeviceLoginFlow:
     """Asks the issuer for a code. Raises AuthError, also if the settings forbid such logins."""
-    auth.rules.require(AuthMethod.CHATGPT)
+    require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     return DeviceLoginFlow(auth, await auth.issuer.request_device_code())

@@ -41,24 +41,16 @@ class Credentials:
     method: AuthMethod
 
 
-@dataclass(frozen=True, slots=True)
-class LoginRules:
-    """Which logins the user's settings allow."""
+def login_allowed(settings: LoginSettings, method: AuthMethod) -> bool:
+    return settings.forced_method in (None, "api" if method is AuthMethod.API_KEY else "chatgpt")
 
-    forced_method: str | None = None
-    """`chatgpt` or `api`; None allows both."""
-    workspace_id: str | None = None
 
-    def allows(self, method: AuthMethod) -> bool:
-        wanted = "api" if method is AuthMethod.API_KEY else "chatgpt"
-        return self.forced_method in (None, wanted)
-
-    def require(self, method: AuthMethod) -> None:
-        """Raises AuthError if the settings require the other method."""
-        if self.allows(method):
-            return
-        this, other = ("API key", "ChatGPT") if method is AuthMethod.API_KEY else ("ChatGPT", "API key")
-        raise AuthError(f"{this} login is turned off by `forced_login_method`; use {other} login.")
+def require_login_allowed(settings: LoginSettings, method: AuthMethod) -> None:
+    """Raises AuthError if the settings require the other method."""
+    if login_allowed(settings, method):
+        return
+    this, other = ("API key", "ChatGPT") if method is AuthMethod.API_KEY else ("ChatGPT", "API key")
+    raise AuthError(f"{this} login is turned off by `forced_login_method`; use {other} login.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +60,12 @@ class HomeLogin:
     home: Path
     clock: Callable[[], float]
     env_api_key: str | None = field(default=None, repr=False)
-    rules: LoginRules = LoginRules()
+    settings: LoginSettings = LoginSettings()
+    """Which logins the user allows."""
 
     def under(self, settings: LoginSettings) -> HomeLogin:
         """The same login, as far as these settings allow it."""
-        return replace(self, rules=LoginRules(settings.forced_method, settings.workspace_id))
+        return replace(self, settings=settings)
 
     def ready(self) -> Credentials | None:
         """Those that need no refresh before they are used."""
@@ -82,18 +75,20 @@ class HomeLogin:
     def read(self) -> StoredAuth:
         """The stored login if allowed, else an API key from the environment."""
         stored = read_auth(self.home) or StoredAuth()
-        if not self.rules.allows(AuthMethod.API_KEY):
+        keys = login_allowed(self.settings, AuthMethod.API_KEY)
+        chatgpt = login_allowed(self.settings, AuthMethod.CHATGPT)
+        if not keys:
             stored = replace(stored, api_key=None)
-        if not self.rules.allows(AuthMethod.CHATGPT) or not self.is_allowed_workspace(stored.tokens):
+        if not chatgpt or not self.is_allowed_workspace(stored.tokens):
             stored = replace(stored, tokens=None)
-        if stored.api_key is None and stored.tokens is None and self.rules.allows(AuthMethod.API_KEY):
+        if keys and stored.api_key is None and stored.tokens is None:
             return StoredAuth(api_key=self.env_api_key)
         return stored
 
     def is_allowed_workspace(self, tokens: Tokens | None) -> bool:
-        if tokens is None or self.rules.workspace_id is None:
+        if tokens is None or self.settings.workspace_id is None:
             return True
-        return (tokens.account_id or read_id_token(tokens.id_token).account_id) == self.rules.workspace_id
+        return (tokens.account_id or read_id_token(tokens.id_token).account_id) == self.settings.workspace_id
 
     def usable_now(self) -> Credentials | None:
         """Those that are valid without a refresh."""

@@ -33,7 +33,7 @@ from app_server.core.auth.callback import (
     page,
     read_callback,
 )
-from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.home_login import AuthMethod, require_login_allowed
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
 
@@ -156,11 +156,11 @@ async def open_login(
     ports: tuple[int, ...] = PORTS,
 ) -> LoginFlow:
     """Opens a port and creates the URL for the browser. Raises AuthError if the settings forbid such logins."""
-    auth.rules.require(AuthMethod.CHATGPT)
+    require_login_allowed(auth.settings, AuthMethod.CHATGPT)
     issuer = auth.issuer.base_url
     listener, port = await listen_for_browser(ports)
     secrets = new_login_secrets(random)
-    url = authorize_url(issuer, port, secrets, originator=originator, workspace_id=auth.rules.workspace_id)
+    url = authorize_url(issuer, port, secrets, originator=originator, workspace_id=auth.settings.workspace_id)
 
     async def redeem(granted: Granted) -> None:
         tokens = await auth.issuer.exchange_code(granted.code, secrets.verifier, redirect_uri(port))

@@ -47,15 +47,15 @@ async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
     version of MCP had it. Raises AuthError.
     """
     status, challenge = await http.challenge(url)
-    told = _METADATA.search(challenge) if status == 401 else None
+    found = _METADATA.search(challenge) if status == 401 else None
     scope = _SCOPE.search(challenge) if status == 401 else None
-    places = [told[1]] if told is not None else list(_resource_places(url))
+    places = [found[1]] if found is not None else list(_resource_places(url))
     for place in places:
         require_reachable(place, url)
         answer = await http.get(place)
         if answer.is_success and answer.texts("authorization_servers"):
             return _resource(answer, url, scope[1] if scope is not None else None)
-        if told is not None:
+        if found is not None:
             raise AuthError("the MCP server's metadata names no authorization server")
     return ProtectedResource(url, _origin(url), tuple(scope[1].split()) if scope is not None else ())
 
@@ -105,8 +105,8 @@ def _server(answer: OAuthAnswer, issuer: str, url: str) -> AuthorizationServer:
             require_reachable(endpoint, url)
     if authorize is None or token is None:
         raise AuthError("the authorization server has no logins through the browser")
-    tells = answer.fields.get("authorization_response_iss_parameter_supported") is True
-    return AuthorizationServer(named, authorize, token, register, tells)
+    names_issuer = answer.fields.get("authorization_response_iss_parameter_supported") is True
+    return AuthorizationServer(named, authorize, token, register, names_issuer)
 
 
 def _resource_places(url: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Tells a client of changes at paths: of a file, or of a directory and the names in it, not deeper.
+"""Notifies a client of changes at paths: of a file, or of a directory and the names in it, not deeper.
 
 A path may come and go: the nearest directory above it that exists is watched too. Changes are collected for a moment
-and told together; more of them than a client would look at one by one are told as a change of the watched path itself.
+and sent together; more of them than a client would look at one by one are sent as a change of the watched path itself.
 
 Where inotify is missing or the user has no watches of it left, paths are looked at again and again, with long enough
 rests. Changes that come and go between two looks are not noticed then.
@@ -33,7 +33,7 @@ MAX_WATCHES = 4096
 MAX_ID = 1000
 """Characters of an id, which comes with every change."""
 MAX_CHANGES = 512
-"""Paths of one watch that are told one by one."""
+"""Paths of one watch that are sent one by one."""
 COLLECT_SECONDS = 0.1
 PIECE = 32 * 1024
 """Characters of paths in one notification: clients read lines of 64 KiB."""
@@ -43,8 +43,8 @@ POLL_REST = 20.0
 SHORT_OF_INOTIFY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ENOSYS})
 """Errors that say nothing of the path: limits of the user, or a system without inotify."""
 
-Tell = Callable[[str, Sequence[str]], Awaitable[None]]
-"""Tells the client: the id of a watch, and what changed. May wait until the client has read enough."""
+NotifyChanged = Callable[[str, Sequence[str]], Awaitable[None]]
+"""Notifies the client: the id of a watch, and what changed. May wait until the client has read enough."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,8 +74,8 @@ class Watch:
 class FileWatcher:
     """The watches of one client. They start tasks in `tasks`, which run until the client leaves."""
 
-    def __init__(self, tell: Tell, tasks: TaskGroup) -> None:
-        self._tell, self._tasks = tell, tasks
+    def __init__(self, notify: NotifyChanged, tasks: TaskGroup) -> None:
+        self._notify, self._tasks = notify, tasks
         self._inotify: Inotify | None = None
         self._reports = self._polls = False
         """Whether these tasks run."""
@@ -86,7 +86,7 @@ class FileWatcher:
         self._placing = anyio.Lock()
 
     async def watch(self, id: str, path: str) -> str:
-        """The path in its plain form. Nothing is told before `begin`. Raises FileRefused, OSError."""
+        """The path in its plain form. Nothing is sent before `begin`. Raises FileRefused, OSError."""
         if id in self._watches:
             raise FileRefused(f"watchId already exists: {id}", "watch_exists")
         if len(id) > MAX_ID:
@@ -105,7 +105,7 @@ class FileWatcher:
         return watch.path
 
     def begin(self, id: str) -> None:
-        """From now on changes are told."""
+        """From now on changes are sent."""
         watch = self._watches.get(id)
         if watch is not None:
             watch.is_told = True
@@ -232,7 +232,7 @@ class FileWatcher:
                     continue
                 paths, watch.changed = sorted(watch.changed), set()
                 for piece in _pieces(paths):
-                    await self._tell(watch.id, piece)
+                    await self._notify(watch.id, piece)
                     if self._watches.get(watch.id) is not watch:
                         break
 

@@ -1,6 +1,6 @@
 """Settings without their credentials, for clients to show; and the way back, for clients that write what they read.
 
-What holds a credential is told by names (`http_headers`, `…_token`), and by the forms in which texts hold one: a
+What holds a credential is recognised by names (`http_headers`, `…_token`), and by the forms in which texts hold one: a
 password in an address, `--token=…` in arguments. Pure.
 """
 
@@ -16,7 +16,7 @@ HIDDEN = "********"
 """In the place of a credential."""
 
 TABLES_OF_CREDENTIALS = frozenset({"env", "headers", "http_headers", "query_params"})
-"""Every value in them is hidden: it cannot be told which of them is secret."""
+"""Every value in them is hidden: it cannot be known which of them is secret."""
 
 NAMES_OF_VARIABLES = "env_http_headers"
 """A table with names of variables, whatever its keys are called."""

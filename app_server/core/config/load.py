@@ -55,8 +55,8 @@ def load_config(
     notices = replace(config.notices, warnings=_placed(home, config, file, cli, request))
     granular = config.permissions.granular if request.approval_policy is None else request.granular
     chosen = replace(config.permissions, granular=granular, profile=request.permission_profile)
-    told = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
-    return replace(config, permissions=chosen, instructions=told, notices=notices, request=request)
+    instructions = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
+    return replace(config, permissions=chosen, instructions=instructions, notices=notices, request=request)
 
 
 def _placed(

@@ -205,7 +205,7 @@ class PermissionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionSettings:
-    """What the model is told besides the conversation; None stands for our own texts."""
+    """What the model is sent besides the conversation; None stands for our own texts."""
 
     base: str | None = None
     developer: str | None = None

@@ -64,7 +64,7 @@ class ReportReader:
         """The command's pid once it has started; 0 inside namespaces, where no process outlives the supervisor."""
         self._report: Report | None = None
         self._sender: int | None = None
-        """The pid of the supervisor, where the channel tells senders."""
+        """The pid of the supervisor, where the channel names senders."""
 
     @property
     def root(self) -> CommandRoot | None:

@@ -15,7 +15,7 @@ from protocol.records import dataclass
 MAX_WAITING = 32 << 20
 """Bytes that wait for one command to read them."""
 NOTICE_SECONDS = 0.1
-"""How soon a write that waits notices the end of the command: a terminal does not tell it."""
+"""How soon a write that waits notices the end of the command: a terminal does not signal it."""
 END_OF_INPUT = b"\x04"
 """What a person types at a terminal: at the beginning of a line the end of input, else the end of what was typed."""
 

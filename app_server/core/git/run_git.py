@@ -82,7 +82,7 @@ async def _feed(stream: anyio.abc.ByteSendStream, data: bytes) -> None:
     try:
         await stream.send(data)
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        pass  # The command ended without reading everything; its exit code tells the reason.
+        pass  # The command ended without reading everything; its exit code is the reason.
     finally:
         with anyio.CancelScope(shield=True):
             await stream.aclose()

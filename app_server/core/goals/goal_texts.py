@@ -1,6 +1,4 @@
-"""What the model is told of the goal: at the beginning of a turn that is begun for it, and when the budget is used up.
-Pure.
-"""
+"""What the model is sent about the goal: when a turn begins for it, and when the budget is used up. Pure."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _certificate_refused(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The most telling of the errors that led here, in the system's words."""
+    """The most specific of the errors that led here, in the system's words."""
     for cause in reversed(_causes(error)):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not accepted: {cause.verify_message}"

@@ -122,7 +122,8 @@ class Launcher:
         ready = {number for number, _ in poll.poll(milliseconds)}
         if self.wakeup in ready:
             supervisor.clear_wakeup(self.wakeup)
-            self.supervisors.difference_update(pid for pid, _ in supervisor.reap())
+            ended, _ = supervisor.reap()
+            self.supervisors.difference_update(ended)
         self.pool.on_readable(ready)
         for parent in [one for one in self.parents if one.channel.fileno() in ready]:
             self._on_readable(parent)
@@ -176,7 +177,8 @@ class Launcher:
             before = None if confine is None else enforce.without_namespaces(confine)
             supervisor.supervise(request, descriptors, wakeup, before, whole=False)
             os.chdir("/")
-            if supervisor.has_children():
+            _, left = supervisor.reap()
+            if left:
                 return
             with contextlib.suppress(OSError):  # the launcher has ended, so there will be no further command
                 commands.send(FREE)

@@ -65,14 +65,14 @@ def serve(launcher: socket.socket, confine: wire.Value) -> None:
                 poll.unregister(broker.requests)
         if wakeup in ready:
             supervisor.clear_wakeup(wakeup)
-            ended = {pid for pid, _ in supervisor.reap()}
+            ended, _ = supervisor.reap()
             if broker.pid in ended:
                 poll.register(broker.requests, select.POLLIN)
-            ended &= children
-            children -= ended
+            commands = children.intersection(ended)
+            children -= commands
             # Nobody waits for a command now, and the launcher would request somebody at once.
-            follows = bool(ended) and not children and expecting and launcher.fileno() not in ready
-            for pid in ended:
+            follows = bool(commands) and not children and expecting and launcher.fileno() not in ready
+            for pid in commands:
                 with contextlib.suppress(OSError):
                     wire.send(launcher, ("ended", (pid, follows)), [])
             if follows:

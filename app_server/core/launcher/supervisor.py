@@ -161,9 +161,9 @@ def _until_end(channel: int, wakeup: int, child: int, calls: Calls | None) -> in
             calls = None
         if wakeup in ready:
             clear_wakeup(wakeup)
-            for pid, status in reap():
-                if pid == child:
-                    return status
+            ended, _ = reap()
+            if child in ended:
+                return ended[child]
         if channel in ready:
             signals = _signals(channel)
             if not signals:
@@ -187,25 +187,15 @@ def clear_wakeup(wakeup: int) -> None:
             pass
 
 
-def reap() -> list[tuple[int, int]]:
-    """Every child that has ended, with its wait status."""
-    found: list[tuple[int, int]] = []
+def reap() -> tuple[dict[int, int], bool]:
+    """The wait status of every child that has ended, by its pid, and whether children are left."""
+    ended: dict[int, int] = {}
     try:
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            found.append(ended)
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[found[0]] = found[1]
     except ChildProcessError:
-        pass
-    return found
-
-
-def has_children() -> bool:
-    """Whether processes of the command are left. Reaps those that have ended."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return False
-    return True
+        return ended, False
+    return ended, True
 
 
 def end_tree(child: int, whole: bool) -> int | None:
@@ -219,11 +209,9 @@ def end_tree(child: int, whole: bool) -> int | None:
         else:
             descendants.kill_below(os.getpid(), child)
         for _ in range(REAPED_PER_KILL):
-            try:
-                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                    if ended[0] == child:
-                        status = ended[1]
-            except ChildProcessError:
+            ended, left = reap()
+            status = ended.get(child, status)
+            if not left:
                 return status
             time.sleep(0.0005)
     return status

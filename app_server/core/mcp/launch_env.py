@@ -44,7 +44,7 @@ def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:
 
 
 def sends_token(transport: McpHttpTransport) -> bool:
-    """Whether the settings of the server name what it is told about who asks."""
+    """Whether the settings of the server name what it is sent about who asks."""
     headers = {name.lower() for name in (*transport.http_headers, *transport.env_http_headers)}
     return transport.bearer_token_env_var is not None or "authorization" in headers
 

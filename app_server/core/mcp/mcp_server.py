@@ -87,7 +87,7 @@ class McpServer:
 
     async def run_server(self) -> None:
         """Starts the server and serves it until cancelled, or until no restart is left."""
-        self._tell(McpServerState.STARTING)
+        self._report(McpServerState.STARTING)
         try:
             await self._run_connection(first=True)
             for _ in range(RESTARTS):
@@ -101,9 +101,9 @@ class McpServer:
             self.settled.set()
 
     def replaced(self) -> None:
-        """Another server takes its place; tells so if it has not started yet."""
+        """Another server takes its place; reports it if it has not started yet."""
         if not self.settled.is_set():
-            self._tell(McpServerState.CANCELLED)
+            self._report(McpServerState.CANCELLED)
             self._runtime = replace(self._runtime, on_state=_ignore)
 
     async def request(self, method: str, params: Json) -> Json:
@@ -170,9 +170,9 @@ class McpServer:
             log.warning("MCP server %s could not be started again: %s", self.config.name, reason)
         self.settled.set()
         if first:
-            self._tell(McpServerState.READY if self.failure is None else McpServerState.FAILED)
+            self._report(McpServerState.READY if self.failure is None else McpServerState.FAILED)
 
-    def _tell(self, state: McpServerState) -> None:
+    def _report(self, state: McpServerState) -> None:
         failure = self.failure
         change = McpServerStateChanged(
             self.config.name,

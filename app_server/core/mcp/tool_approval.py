@@ -8,7 +8,7 @@ from app_server.core.mcp.offer import McpTool
 from protocol.base import Json
 
 APPROVAL_KIND = "mcp_tool_call"
-"""By which clients tell this question from those of the server itself."""
+"""By which clients distinguish this question from those of the server itself."""
 
 
 def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model.model_errors import (
     CONTEXT_FULL,
+    OVERLOADED,
     AccessBlocked,
     InvalidPrompt,
     ModelUnknown,
@@ -30,7 +31,7 @@ from protocol.base import Json
 from protocol.records import dataclass
 
 LONGEST_WAIT: Final = 120.0
-"""Seconds; a provider that asks for more gets no further attempt, and the user is told."""
+"""Seconds; a provider that asks for more gets no further attempt, and the user sees why."""
 
 UNEXPLAINED: Final = "response.failed event received"
 
@@ -121,7 +122,7 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
     if status == 401:
         return RequestFailure(Unauthorized())
     if status in (408, 429) or status >= 500:
-        return _overloaded(status, headers)
+        return _overloaded(status, headers, said=OVERLOADED in kinds)
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(AccessBlocked(status))
     if status in (400, 404) and _names_no_model(kinds, text_of(details.get("message")) or text):
@@ -134,14 +135,16 @@ def _names_no_model(kinds: Collection[str], message: str) -> bool:
     return "model_not_found" in kinds or _NO_MODEL.search(message) is not None
 
 
-def _overloaded(status: int, headers: Mapping[str, str]) -> RequestFailure:
+def _overloaded(status: int, headers: Mapping[str, str], *, said: bool) -> RequestFailure:
+    """`said`: by the error's own code."""
     delay = retry_after(headers)
     if delay is not None and delay > LONGEST_WAIT:
         return RequestFailure(WaitTooLong(status, delay))
     if status == 500:
         return RequestFailure(ProviderFailing(), again=True, delay=delay)
     request_id = headers.get("x-request-id") or headers.get("cf-ray")
-    return RequestFailure(RetryLimitReached(status, request_id), again=True, delay=delay)
+    failed = RetryLimitReached(status, request_id, overloaded=said)
+    return RequestFailure(failed, again=True, delay=delay)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

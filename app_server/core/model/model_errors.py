@@ -1,6 +1,6 @@
 """The errors of requests to a model, with texts for the user.
 
-Clients match some of these texts, which must not change. `retryable` tells the turn loop whether another attempt may
+Clients match some of these texts, which must not change. `retryable` is for the turn loop: whether another attempt may
 succeed. `model_client` has retried the request before it raises any of these.
 """
 
@@ -21,6 +21,8 @@ LONGEST_EXCERPT = 800
 DISCONNECTED = "Transport error: Error while reading the server response: error decoding response body"
 CLOSED_EARLY = "stream closed before response.completed"
 IDLE = "idle timeout waiting for SSE"
+OVERLOADED = "server_is_overloaded"
+"""The code of a provider's error."""
 CONTEXT_FULL = "The conversation has become too long for this model. Start a new one, or ask with less of it."
 
 
@@ -55,13 +57,18 @@ class RetryLimitReached(ModelError):
 
     retryable = True
 
-    def __init__(self, status: int, request_id: str | None = None) -> None:
+    def __init__(self, status: int, request_id: str | None = None, *, overloaded: bool = False) -> None:
+        """`overloaded`: the provider said in words that it is."""
         suffix = f", request id: {request_id[:100]}" if request_id else ""
         super().__init__(f"exceeded retry limit, last status: {status_line(status)}{suffix}")
         self.status = status
         limited = status == HTTPStatus.TOO_MANY_REQUESTS
         self.error_class = (
-            ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS if limited else ErrorClass.HTTP_CONNECTION_FAILED
+            ErrorClass.SERVER_OVERLOADED
+            if overloaded
+            else ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
+            if limited
+            else ErrorClass.HTTP_CONNECTION_FAILED
         )
 
 
@@ -186,7 +193,7 @@ class ConnectionFailed(ModelError):
 _REPORTED = {
     "rate_limit_exceeded": ErrorClass.RATE_LIMIT_EXCEEDED,
     "slow_down": ErrorClass.RATE_LIMIT_EXCEEDED,
-    "server_is_overloaded": ErrorClass.SERVER_OVERLOADED,
+    OVERLOADED: ErrorClass.SERVER_OVERLOADED,
 }
 
 
@@ -241,7 +248,7 @@ def excerpt(text: str) -> str:
 
 
 def _class_of(status: int) -> ErrorClass:
-    """Others are told by their number."""
+    """Others are named by their number."""
     match status:
         case HTTPStatus.UNAUTHORIZED:
             return ErrorClass.UNAUTHORIZED

@@ -35,7 +35,7 @@ class WebSearchTool:
 
 @dataclass(frozen=True, slots=True)
 class LocalShellTool:
-    """The shell tool that some models know without being told."""
+    """The shell tool that some models know without a description."""
 
 
 ToolSpec = FunctionTool | FreeformTool | WebSearchTool | LocalShellTool

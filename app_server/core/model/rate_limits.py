@@ -1,4 +1,4 @@
-"""The account's limits, as a response's headers tell them. Pure."""
+"""The account's limits, from a response's headers. Pure."""
 
 from __future__ import annotations
 

@@ -95,6 +95,8 @@ def _item(payload: Payload) -> ResponseItem | None:
     if raw.get("type") in ("function_call", "custom_tool_call") and not isinstance(raw.get("call_id"), str):
         # A call that nobody can answer is still a call: let the turn give it an id.
         raw = {**raw, "call_id": text_of(raw.get("id")) or ""}
+    if raw.get("type") == "web_search_call" and not isinstance(raw.get("action"), dict):
+        raw = {**raw, "action": {"type": "other"}}  # said when the search is done, if at all
     return parse_response_item(raw)
 
 

@@ -43,12 +43,12 @@ class NotifyProgram:
     def _open(self, message: str) -> subprocess.Popen[bytes] | None:
         """Starts the program with the longest message that fits: environment and other arguments share the limit."""
         for limit in LIMITS:
-            told = fit(message, limit)
-            if told != message:
+            fitted = fit(message, limit)
+            if fitted != message:
                 log.info("the message to the notify program is shortened to %d bytes", limit)
             try:
                 return subprocess.Popen(
-                    [*self.command, told],
+                    [*self.command, fitted],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

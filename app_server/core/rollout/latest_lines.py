@@ -1,7 +1,7 @@
 """A file of the home with JSON lines about conversations, of which the last one about each counts.
 
 Lines are appended under a lock of the home. Only `forget` replaces the file, by one without the lines about a
-conversation. What was read is kept; a look at the file tells whether it grew, was replaced or is gone.
+conversation. What was read is kept; a look at the file shows whether it grew, was replaced or is gone.
 """
 
 from __future__ import annotations

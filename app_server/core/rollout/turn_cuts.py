@@ -64,7 +64,7 @@ def _cut(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *
 
 
 def _first_line(fd: int, place: TurnPlace) -> int:
-    """The number of the first line of a turn, with what was recorded for it before it began: what the model was told of
+    """The number of the first line of a turn, with what was recorded for it before it began: what the model was sent of
     a new environment, and in files without identity the user's words.
     """
     before: deque[RawLine] = deque(raw_lines(fd, 0, 0, place.begin), maxlen=LOOKS_BACK)

@@ -2,7 +2,7 @@
 
 The index is made by one pass over the file, kept, and continued when the file has grown: rollouts are only appended
 to. For each turn it has the place where it begins, what the reader of turns knew there, the place behind the last line
-that tells of it, and the ids of its items, which depend on all that came before.
+that mentions it, and the ids of its items, which depend on all that came before.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class TurnPlace:
     id: str
     number: int
     begin: int
-    """Of the first line that tells of the turn."""
+    """Of the first line that mentions the turn."""
     reader: TurnReader
     """As it was before that line."""
     end: int = 0
-    """Behind the last line that tells of it."""
+    """Behind the last line that mentions it."""
     items: list[str] = field(default_factory=list)
     """Ids of its items, unique in the conversation."""
     implicit: bool = False

@@ -1,7 +1,7 @@
 """The lines of a rollout as the reader of turns takes them, from any place in the file on.
 
-What the model remembers is most of a file, and says nothing of turns: these lines are told by their beginning and are
-not parsed. Number and place of a line count every line, damaged ones too.
+What the model remembers is most of a file, and says nothing of turns: these lines are recognised by their beginning and
+are not parsed. Number and place of a line count every line, damaged ones too.
 """
 
 from __future__ import annotations

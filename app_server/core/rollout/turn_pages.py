@@ -1,6 +1,6 @@
 """Turns and items of one conversation by pages, from its end or its beginning.
 
-Reads and folds the turns of a page only; where they are is known from the index. What is told of a turn that runs is
+Reads and folds the turns of a page only; where they are is known from the index. What is known of a turn that runs is
 handed in, and stands for what the file has of it. Pages are named by the turn or item where they begin, so a cursor
 stays good while the conversation goes on.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app_server.core.approvals.pending_answers import PendingAnswers
+from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.ops import ElicitationAction, ResolveElicitationOp
@@ -24,10 +25,15 @@ class Elicitations:
     """Open questions of one session, by server and number."""
 
     def __init__(
-        self, announce: Callable[[ElicitationRequestEvent], None], *, may_ask: Callable[[bool], bool]
+        self,
+        announce: Callable[[ElicitationRequestEvent, str | None], None],
+        *,
+        may_ask: Callable[[bool], bool],
     ) -> None:
-        """`may_ask` is given whether the question is an approval."""
+        """`announce` is given the id of the turn that runs; `may_ask` whether the question is an approval."""
         self._announce, self._may_ask = announce, may_ask
+        self.running_turn: Callable[[], TurnEmitter | None] = lambda: None
+        """Set by the session, which begins turns."""
         self._next = 0
         self._open = PendingAnswers[tuple[str, str], ElicitationAnswer]()
 
@@ -41,7 +47,9 @@ class Elicitations:
         event = ElicitationRequestEvent(
             server_name=server, id=str(self._next), message=message, requested_schema=schema, meta=meta
         )
-        return await self._open.ask((server, event.id), lambda: self._announce(event))
+        turn = self.running_turn()
+        turn_id = None if turn is None else turn.turn_id
+        return await self._open.ask((server, event.id), lambda: self._announce(event, turn_id))
 
     def resolve(self, op: ResolveElicitationOp) -> None:
         self._open.resolve((op.server_name, op.request_id), ElicitationAnswer(op.decision, op.content))

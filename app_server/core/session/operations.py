@@ -240,7 +240,7 @@ async def _user_input(
 
 
 def _record_changes(actor: Actor, turn: Turn) -> None:
-    """The model is told what changed since the last turn; the opening messages stand for the first."""
+    """The model is sent what changed since the last turn; the opening messages stand for the first."""
     now = turn.settings.environment(None)
     before, actor.state.last_sent_context = actor.state.last_sent_context, now
     changed = difference(before, now) if before is not None else None

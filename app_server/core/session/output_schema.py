@@ -1,7 +1,7 @@
 """The JSON Schema that a client wants the final answer to follow: is it one?
 
 Some providers refuse what is no schema, with a text of their own; others pass it over and answer as they like. Here the
-client is told the place before a model is asked. Answers are not checked: a schema decides how long that takes.
+client is sent the place before a model is asked. Answers are not checked: a schema decides how long that takes.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import TurnKind
 
 SERVERS_HEAD_START = 1.0
-"""Seconds for which the first turn lets MCP servers go first, so that one which fails at once is told of before
+"""Seconds for which the first turn lets MCP servers go first, so that one which fails at once is reported before
 it. The first request waits for the rest of their time."""
 
 
@@ -43,7 +43,7 @@ class RegularTask:
         *,
         of_thread: bool = False,
     ) -> None:
-        """`of_thread`: the turn is of an API that knows skills and goals, so the model is told of them. A full context
+        """`of_thread`: the turn is of an API that knows skills and goals, so the model is sent them. A full context
         is compacted as it begins, its diff names files relative to its directory, and an effort that the user chose is
         sent to any model."""
         self._services, self._state, self._turn = services, state, turn
@@ -62,7 +62,7 @@ class RegularTask:
         with anyio.move_on_after(SERVERS_HEAD_START):
             await self._services.mcp.ready()
         if self._of_thread:
-            await self._tell_of_skills()
+            await self._send_skills()
         async with anyio.create_task_group() as side:
             side.start_soon(self._snapshot.take, name="snapshot")
             loop = self._loop = self._turn_loop(active)
@@ -76,7 +76,7 @@ class RegularTask:
         self._services.reports.turn_completed(self._turn.operation_id, texts, last)
         return last
 
-    async def _tell_of_skills(self) -> None:
+    async def _send_skills(self) -> None:
         catalog, history = self._services.skills.get(), self._state.history
         message = await catalog.message(Path(self._turn.settings.cwd), history.items)
         if message is not None:

@@ -65,4 +65,4 @@ class RegularSteps:
             count_reply(self._services, self._state, self._turn.emitter, calls=calls)
 
     async def diff(self) -> str | None:
-        return await run_in_thread(self._diffs.unified_diff) if self._diffs.touched else None
+        return await run_in_thread(self._diffs.unified_diff) or "" if self._diffs.touched else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 TurnCompleted = Callable[[str, Sequence[str], str | None], None]
-"""Is told of each completed turn: its id, what the user said, the assistant's last words."""
+"""Called for each completed turn: its id, what the user said, the assistant's last words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ class Session:
         self.facts = SessionFacts(services, state)
         self.terminals = services.commands.terminals
         self.terminals.running_turn = self._tasks.started_turn
+        services.elicitations.running_turn = self._tasks.started_turn
         self._actor = Actor(services, state, self._queue, self._tasks, self.turns)
         self.ended = anyio.Event()
 

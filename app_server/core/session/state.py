@@ -23,7 +23,7 @@ class SessionState:
     """The surroundings of the last turn, which later turns are compared with. None until one has run."""
     goals: GoalKeeper = field(default_factory=GoalKeeper)
     shown_once: set[str] = field(default_factory=set)
-    """What the client was told once and need not hear again."""
+    """What the client was sent once and need not receive again."""
 
     def change(self, change: SettingsChange) -> None:
         """From the next turn on."""

@@ -114,7 +114,7 @@ class TaskRunner:
                 outcome = await _outcome(active)
                 completed = True
         finally:
-            # No await from here on: nothing may come between the task's end and the event that tells of it.
+            # No await from here on: nothing may come between the task's end and the event that reports it.
             waiting = active.postponed
             if completed:
                 self._complete(active, outcome)

@@ -49,7 +49,7 @@ class AddItems:
 @dataclass(frozen=True, slots=True)
 class RunShell:
     """A command that the user typed. It runs without the sandbox, within the turn that runs or in one of its own; the
-    model is told of it.
+    model is informed.
     """
 
     command: str

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 async def as_message(items: Sequence[SentInput]) -> MessageItem:
-    """One message of all parts, in order. An image that cannot be read is told in words in its place."""
+    """One message of all parts, in order. An image that cannot be read is described in its place."""
     content = [await _part(item) for item in items if not isinstance(item, SkillInput | MentionInput)]
     return MessageItem(role="user", content=tuple(content))
 

@@ -2,7 +2,7 @@
 
 They are not asked whether it may run. A command of the conversation API runs under the turn's sandbox; where that stops
 it, the turn's policy says whether the user is asked to let it run without one. A command of an API that gives it the
-user's own rights runs without the sandbox, and the model is told of it.
+user's own rights runs without the sandbox, and the model is sent its output.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class UserShellTask:
         try:
             await run_command(command, tool_turn_of(services, self._state, turn, TurnDiffTracker()))
         except ToolFailure:
-            pass  # its end event has told the user
+            pass  # its end event has informed the user
         return None
 
     def interrupted(self) -> None:
@@ -98,16 +98,16 @@ async def run_with_users_rights(
     try:
         result = await run_with_approval(command, tool_turn, execute)
     except ToolFailure as failure:
-        told = note(request.command, f"It could not be run: {failure}")
+        message = note(request.command, f"It could not be run: {failure}")
     else:
         item = finished_command(command.item(), result)
         turn.emitter.complete(item)
-        told = note(request.command, _outcome(item))
-    StoredTranscript(state.history, services.outbox).record(turn.emitter, [told])
+        message = note(request.command, _outcome(item))
+    StoredTranscript(state.history, services.outbox).record(turn.emitter, [message])
 
 
 def note(command: str, outcome: str) -> MessageItem:
-    """What the model is told of the command. The tags are those of codex 0.58, which knows by them that the user did
+    """What the model is sent about the command. The tags are those of codex 0.58, which knows by them that the user did
     not write this.
     """
     body = f"<command>\n{command}\n</command>\n<result>\n{outcome}\n</result>"

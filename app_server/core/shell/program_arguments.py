@@ -109,7 +109,7 @@ def names_command(last: str) -> bool:
 
 
 def fragment_words(part: str) -> Iterator[str]:
-    """The words of a part of a script, as far as they can be told without its syntax. Raises TooManyWords."""
+    """The words of a part of a script, as far as they are known without its syntax. Raises TooManyWords."""
     for word in _QUOTED_WORD.sub(r"\2", part).split():
         expanded = expand_braces(re.sub(r"\\(.)", r"\1", word))
         yield from expanded if len(expanded) > 1 else re.sub(r"[{},]", " ", expanded[0]).split()

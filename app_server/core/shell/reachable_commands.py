@@ -43,7 +43,7 @@ MAX_SUSPECTS = 200
 
 Words = Sequence[str]
 Reached = Iterator[FoundCommand | None]
-"""None stands for commands that cannot be told: the command line is too large to be inspected whole."""
+"""None stands for commands that are not known: the command line is too large to be inspected whole."""
 
 _TAKING_SCRIPTS = frozenset(
     {"env", "watch", "ssh", "script", "parallel", "hyperfine", "tmux", "screen", "flock", "runuser", "perf"}
@@ -135,7 +135,7 @@ class _Search:
                 yield from filter(None, self.commands(command, depth))
 
     def _fragments(self, script: str, depth: int) -> Reached:
-        """For a script with syntax errors: its parts, as far as they can be told apart."""
+        """For a script with syntax errors: its parts, as far as they can be separated."""
         for part in _SEPARATORS.split(_REDIRECTION.sub(" ", script.replace("\\\n", ""))):
             try:
                 words = tuple(fragment_words(part))

@@ -26,7 +26,7 @@ _ESCAPE_IN_DOUBLE = re.compile(r"\\(.)", re.DOTALL)
 _EXPANSION = re.compile(r"\$\{?(\w+|[@*])(?:\[[^\]]*\])?(?:(:?[-=+])(.*))?\}?", re.DOTALL)
 _NOT_ARGUMENTS = ("variable_assignment", "herestring_redirect", "file_redirect")
 _NAMING = frozenset({"which", "type"})
-"""Programs that print where a program is. Its name tells enough."""
+"""Programs that print where a program is. Its name is enough."""
 
 
 class WordExpander:
@@ -93,7 +93,7 @@ class WordExpander:
         return quote_braces(text) if value is None else value
 
     def _output(self, substitution: Node) -> str | None:
-        """What a substitution of one simple command prints, if its words tell."""
+        """What a substitution of one simple command prints, if its words show it."""
         inner = substitution.named_children
         if len(inner) != 1 or inner[0].type != "command":
             return None

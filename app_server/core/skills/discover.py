@@ -117,7 +117,7 @@ def _is_outside(path: str, inside: str | None) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Whether the name can be told, to clients as Unicode and to the model as part of a line."""
+    """Whether the name can be sent, to clients as Unicode and to the model as part of a line."""
     return name.isprintable()
 
 

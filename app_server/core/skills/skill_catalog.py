@@ -1,7 +1,7 @@
 """The skills of one server: where they are looked for, which are switched on, and their texts.
 
-Looks anew each time, so an edit counts from the next turn on. Tells whoever listens when the skills of a directory are
-no longer those that a client was last told.
+Looks anew each time, so an edit counts from the next turn on. Notifies listeners when the skills of a directory are
+no longer those that a client was last sent.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class SkillCatalog:
         self._extra_roots: tuple[str, ...] = ()
         self._switches: Sequence[SkillSwitch] = ()
         self._told: dict[str, SkillSet] = {}
-        """By directory, what a client was told."""
+        """By directory, what a client was sent."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called when what a client was told is no longer so."""
+        """Called when what a client was sent is no longer so."""
 
     def set_extra_roots(self, folders: Sequence[str]) -> None:
         """Further folders with skills of the user's, until the server ends; replaces those of before."""
         self._extra_roots = tuple(folders)
 
     async def list(self, cwd: Path) -> SkillSet:
-        """For a client, who is told when they change."""
+        """For a client, who is notified when they change."""
         found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
         while len(self._told) >= MAX_TOLD:
             del self._told[next(iter(self._told))]
@@ -73,7 +73,7 @@ class SkillCatalog:
         return None
 
     async def message(self, cwd: Path, history: Sequence[ResponseItem]) -> MessageItem | None:
-        """What the model has to be told before a turn; None where it knows."""
+        """What the model has to be sent before a turn; None where it knows."""
         found = await self.look(cwd)
         return None if found is None else skills_message(found, history)
 

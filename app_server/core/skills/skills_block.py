@@ -1,4 +1,4 @@
-"""The skills as the model is told of them: one message with a line for each. Pure.
+"""The skills as the model is sent them: one message with a line for each. Pure.
 
 A line has the name, the description and the place, nothing else of the file, so that a repository says no more to the
 model than that. The message is sent when it differs from the last one in the history.

@@ -65,7 +65,7 @@ def parse_json(text: str) -> Json:
 
 
 def function_tool(name: str, arguments: type[ToolArguments], description: str) -> FunctionTool:
-    """What the LLM is told of a tool."""
+    """What the LLM is sent about a tool."""
     return FunctionTool(name=name, description=description, parameters=parameters(arguments))
 
 

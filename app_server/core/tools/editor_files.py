@@ -62,7 +62,7 @@ class PlannedPatch:
         return [edit for edit in self.plan.edits if edit.place.real in self.unsaved]
 
     def for_disk(self) -> PatchPlan:
-        """The rest, with the summary of all: it is what the model is told."""
+        """The rest, with the summary of all: it is what the model is sent."""
         edits = tuple(edit for edit in self.plan.edits if edit.place.real not in self.unsaved)
         return replace(self.plan, edits=edits)
 

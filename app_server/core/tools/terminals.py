@@ -37,7 +37,7 @@ class Terminal:
     """The turn that opened it, which may have ended."""
     pty: PtySession
     teller: Callable[[], TurnEvents]
-    """Whose operation it is told with: that of the turn that runs, if any does."""
+    """Whose operation it is emitted with: that of the turn that runs, if any does."""
     clock: Callable[[], float]
     began: float
     line: str
@@ -74,7 +74,7 @@ class Terminal:
         return self.begun is not None and self.pty.exit_code is None
 
     def detach(self) -> None:
-        """The call that opened it has ended; from now on its end is told when it comes."""
+        """The call that opened it has ended; from now on its end is emitted when it comes."""
         self.begun = self.turn.detach(self.item.id)
         if self.pty.exit_code is not None:
             self.tell_end()
@@ -181,7 +181,7 @@ class Terminals:
         return any(terminal.item.id == item_id for terminal in self._open.values())
 
     def detached(self) -> list[Terminal]:
-        """Those that outlived the call that opened them and whose end was not told."""
+        """Those that outlived the call that opened them and whose end was not emitted."""
         return [terminal for terminal in self._open.values() if terminal.begun is not None]
 
     def running_on(self) -> list[Terminal]:

@@ -1,4 +1,4 @@
-"""Failures of a turn as errors with a class, which clients of the thread API tell apart. Pure."""
+"""Failures of a turn as errors with a class, which clients of the thread API distinguish. Pure."""
 
 from __future__ import annotations
 

@@ -11,11 +11,13 @@ from protocol.responses import (
     InputImage,
     InputText,
     MessageItem,
+    OtherAction,
     OutputText,
     ReasoningResponseItem,
     ResponseItem,
-    SearchAction,
+    WebSearchAction,
     WebSearchCall,
+    searched_query,
 )
 
 
@@ -34,10 +36,28 @@ def shown_item(
                 content=tuple(part.text for part in item.content or ()),
                 show_content=show_reasoning,
             )
-        case WebSearchCall(action=SearchAction(query=query)):
-            return WebSearch(item.id or fallback_id, query, item.action)
+        case WebSearchCall():
+            return WebSearch(item.id or fallback_id, _looked_for(item.action), item.action)
         case _:
             return None
+
+
+def _looked_for(action: WebSearchAction) -> str:
+    """One line of what a search is about."""
+    if query := searched_query(action):
+        return query
+    extra = (action.model_extra or {}) if isinstance(action, OtherAction) else {}
+    match extra:
+        case {"queries": [str(first), *more]}:
+            return f"{first} ..." if more else first
+        case {"pattern": str(pattern), "url": str(url)}:
+            return f"'{pattern}' in {url}"
+        case {"pattern": str(pattern)}:
+            return f"'{pattern}'"
+        case {"url": str(url)}:
+            return url
+        case _:
+            return ""
 
 
 def user_message(item: MessageItem, id: str) -> UserMessage:
@@ -58,7 +78,7 @@ def last_assistant_text(items: Sequence[ResponseItem]) -> str | None:
     """The last text of the last assistant message that has one."""
     for item in reversed(items):
         if isinstance(item, MessageItem) and item.role == "assistant":
-            texts = [part.text for part in item.content if isinstance(part, OutputText)]
+            texts = [part.text for part in item.content if isinstance(part, OutputText) and part.text]
             if texts:
                 return texts[-1]
     return None

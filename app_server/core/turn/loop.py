@@ -4,8 +4,8 @@
 2. What the user said meanwhile joins the conversation, ahead of the next request.
 3. One request; its items and the outputs of its calls are recorded in the model's order.
 4. Where the context has grown over the limit, the history is compacted, once, and the model is asked again; also
-   where the compaction failed, which is told as an error. In turns of APIs that follow turns, an answer ends the turn
-   first, and the next one begins with the compaction.
+   where the compaction failed, which is reported as an error. In turns of APIs that follow turns, an answer ends the
+   turn first, and the next one begins with the compaction.
 5. The turn ends when the model called nothing and no words are promised to this turn. Other words that came during
    that last reply begin the next turn.
 """
@@ -71,7 +71,8 @@ class TurnSteps(Protocol):
         ...
 
     async def diff(self) -> str | None:
-        """The change of files by this turn, in git's format; None: none."""
+        """The change of files by this turn, in git's format: "" where patches took back what they changed; None
+        where the turn applied no patch."""
         ...
 
 
@@ -115,7 +116,7 @@ class TurnLoop:
             for words in self.input.take_input():
                 self._record_words(words, announced=False)
             reply = await self.model_call.request(self._prompt)
-            if diff := await self.steps.diff():
+            if (diff := await self.steps.diff()) is not None:
                 self.emitter.emit(TurnDiffEvent(unified_diff=diff))
             if reply.calls:
                 await self.steps.before_recording()
@@ -140,7 +141,7 @@ class TurnLoop:
         return self.steps.prompt(self.transcript.history.for_prompt())
 
     def _record_words(self, words: UserWords, *, announced: bool) -> None:
-        """`announced` False: the words join the turn, of which the conversation API does not tell."""
+        """`announced` False: the words join the turn, which the conversation API does not report."""
         self.transcript.record(self.emitter, words.messages())
         for notice in words.notices:
             self.emitter.emit(WarningEvent(message=notice))

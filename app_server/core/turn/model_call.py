@@ -178,7 +178,7 @@ class ModelCall:
                 raise
 
     def _report(self, batch: Sequence[ModelEvent], began: float) -> float:
-        """Tell of a batch; returns when the wait for the next one begins."""
+        """Emit a batch; returns when the wait for the next one begins."""
         now = self.clock()
         for event in batch:
             if isinstance(event, Completed) and event.usage is not None:

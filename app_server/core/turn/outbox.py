@@ -44,7 +44,7 @@ class Outbox:
         self._writer = writer
         self._lines: list[Line] = []
         self._ahead: list[ResponseItem] = []
-        """Items of the write-ahead log: clients are told of them before the history holds them."""
+        """Items of the write-ahead log: clients are sent them before the history holds them."""
         self._ahead_changed = False
         self._events: list[SessionEvent] = []
         self._ready: list[SessionEvent] = []
@@ -85,7 +85,7 @@ class Outbox:
         self._wake()
 
     def log_ahead(self, item: ResponseItem) -> None:
-        """Keep an item that clients are told of before the history holds it."""
+        """Keep an item that clients are sent before the history holds it."""
         self._ahead.append(item)
         self._ahead_changed = True
         self._wake()

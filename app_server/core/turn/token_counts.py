@@ -54,7 +54,7 @@ class TokenCounts:
 
 
 def last_usage(stored: Sequence[EventMsg]) -> TokenUsageInfo | None:
-    """Of the last request that a stored conversation tells of."""
+    """Of the last request that a stored conversation records."""
     counts = (event.info for event in reversed(stored) if isinstance(event, TokenCountEvent))
     return next((info for info in counts if info is not None), None)
 

@@ -26,7 +26,7 @@ class Transcript(Protocol):
         ...
 
     def announce(self, item: ResponseItem) -> None:
-        """The client is about to be told of an item that is recorded later."""
+        """The client is about to be sent an item that is recorded later."""
         ...
 
     def take_back(self) -> None:

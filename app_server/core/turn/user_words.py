@@ -20,7 +20,7 @@ class UserWords:
     is_shown: bool = True
     """False: for the model alone."""
     notices: tuple[str, ...] = ()
-    """What the client has to be told about what it sent."""
+    """What the client has to know about what it sent."""
 
     def messages(self) -> tuple[MessageItem, ...]:
         """In the order of the history. Without words of their own, the attached ones are all."""

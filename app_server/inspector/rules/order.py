@@ -46,7 +46,7 @@ Violation = tuple[str, str]
 
 
 class Requests:
-    """Tells of each message what it answers."""
+    """Finds for each message what it answers."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[bool, str], tuple[str, int]] = {}

@@ -154,13 +154,13 @@ def session_06_updates_belong_to_a_prompt() -> Check:
 
 def session_07_what_is_current_is_offered() -> Check:
     def check(said: WireMessage) -> Iterator[str]:
-        told = said.result if isinstance(said.result, dict) else _update(said)
-        if said.sent or told is None:
+        shown = said.result if isinstance(said.result, dict) else _update(said)
+        if said.sent or shown is None:
             return
-        modes = told.get("modes")
+        modes = shown.get("modes")
         if modes and modes["currentModeId"] not in [each["id"] for each in modes["availableModes"]]:
             yield "the current mode is not offered"
-        for option in told.get("configOptions") or ():
+        for option in shown.get("configOptions") or ():
             if option["currentValue"] not in [each["value"] for each in option["options"]]:
                 yield f"the value of {option['id']} is not offered"
 

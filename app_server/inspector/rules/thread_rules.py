@@ -217,7 +217,7 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
 
 
 def rule_07_usage_follows_what_it_paid_for() -> Check:
-    """When usage is told, no message and no reasoning of the model is open."""
+    """When usage is sent, no message and no reasoning of the model is open."""
     open_items: dict[str, set[str]] = {}
 
     def check(said: WireMessage) -> Iterator[str]:
@@ -230,7 +230,7 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
         elif said.method == "item/completed":
             of_thread.discard(item["id"])
         elif said.method == "thread/tokenUsage/updated" and of_thread:
-            yield f"usage of {said.params['turnId']} is told while {sorted(of_thread)} are open"
+            yield f"usage of {said.params['turnId']} is sent while {sorted(of_thread)} are open"
 
     return check
 
@@ -341,7 +341,7 @@ def rule_12_a_question_is_resolved_before_its_turn_ends() -> Check:
     return check
 
 
-def rule_13_both_apis_tell_items_in_one_order() -> Check:
+def rule_13_both_apis_send_items_in_one_order() -> Check:
     """Where the conversation API listens too, the messages that end are the same, in the same order."""
     ends: dict[str, tuple[list[str], list[str]]] = {}
 
@@ -355,10 +355,10 @@ def rule_13_both_apis_tell_items_in_one_order() -> Check:
             thread, text, place = params["threadId"], params["item"]["text"], 1
         else:
             return
-        told = ends.setdefault(thread, ([], []))
-        told[place].append(text)
-        both = set(told[0]) & set(told[1])
-        events, items = ([each for each in texts if each in both] for texts in told)
+        sent = ends.setdefault(thread, ([], []))
+        sent[place].append(text)
+        both = set(sent[0]) & set(sent[1])
+        events, items = ([each for each in texts if each in both] for texts in sent)
         if any(a != b for a, b in zip(events, items, strict=False)):  # one of them may be ahead
             yield f"{thread}: {events} and {items} are not in the same order"
 
@@ -398,6 +398,6 @@ THREAD_RULES: Sequence[Rule] = (
     rule_10_nothing_follows_the_end_of_a_turn,
     rule_11_a_turn_ends_before_its_thread_is_idle,
     rule_12_a_question_is_resolved_before_its_turn_ends,
-    rule_13_both_apis_tell_items_in_one_order,
+    rule_13_both_apis_send_items_in_one_order,
 )
 THREAD_RULES_OF_THE_END: Sequence[RuleOfTheEnd] = (rule_10_a_started_turn_ends,)

@@ -148,4 +148,4 @@ async def test_settings_of_a_conversation_decide_which_login_it_uses(auth: AuthM
     mine = await auth.under(LoginSettings(forced_method="api")).credentials()
     assert mine is not None
     assert mine.bearer == "sk-mine"
-    assert auth.rules.forced_method is None
+    assert auth.settings.forced_method is None

@@ -17,6 +17,7 @@ from app_server.core.model.model_errors import (
 from app_server.core.model.rate_limits import rate_limits
 from app_server.core.model.retry import LONGEST_DELAY, backoff
 from protocol.base import Json
+from protocol.engine.errors import ErrorClass
 from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
 
 
@@ -59,6 +60,13 @@ def test_the_text_of_a_rate_limit() -> None:
     assert str(told(429).error) == "exceeded retry limit, last status: 429 Too Many Requests"
     named = told(503, x_request_id="req_1").error
     assert str(named) == "exceeded retry limit, last status: 503 Service Unavailable, request id: req_1"
+
+
+def test_a_provider_that_says_it_is_overloaded() -> None:
+    told_so = told(503, {"code": "server_is_overloaded", "message": "busy"})
+    assert told_so.again
+    assert told_so.error.error_class is ErrorClass.SERVER_OVERLOADED
+    assert told(503, {"message": "busy"}).error.error_class is ErrorClass.HTTP_CONNECTION_FAILED
 
 
 def test_a_page_of_html_is_cut() -> None:

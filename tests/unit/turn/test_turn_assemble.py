@@ -16,6 +16,7 @@ from app_server.core.turn.assemble import ReplyAssembler, Visible
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.outbox import Outbox
+from protocol.base import Json
 from protocol.engine.events import (
     AgentMessageDelta,
     EngineEvent,
@@ -24,7 +25,7 @@ from protocol.engine.events import (
     TurnEnded,
     TurnStatus,
 )
-from protocol.engine.items import AgentMessage, Reasoning
+from protocol.engine.items import AgentMessage, Reasoning, WebSearch
 from protocol.events.turn import TurnAbortReason
 from protocol.responses import (
     MessageItem,
@@ -34,6 +35,7 @@ from protocol.responses import (
     SearchAction,
     SummaryText,
     WebSearchCall,
+    parse_response_item,
 )
 
 
@@ -160,9 +162,37 @@ def test_a_reviewers_messages_are_not_shown_but_its_searches_are() -> None:
 
 
 @pytest.mark.parametrize(
+    ("action", "looked_for"),
+    [
+        ({"type": "search", "query": "q"}, "q"),
+        ({"type": "search", "queries": ["a"]}, "a"),
+        ({"type": "search", "queries": ["a", "b"]}, "a ..."),
+        ({"type": "search", "query": "q", "queries": ["q", "r"]}, "q"),
+        ({"type": "search", "query": 5, "queries": [5]}, ""),
+        ({"type": "open_page", "url": "https://a.example"}, "https://a.example"),
+        ({"type": "find_in_page", "url": "https://a.example", "pattern": "x"}, "'x' in https://a.example"),
+        ({"type": "find_in_page", "pattern": "x"}, "'x'"),
+        ({"type": "dream"}, ""),
+    ],
+)
+def test_everything_that_a_provider_looks_up_is_one_item(action: Json, looked_for: str) -> None:
+    search = parse_response_item(
+        {"type": "web_search_call", "id": "w", "status": "completed", "action": action}
+    )
+    emitted = play(OutputItemAdded(search), OutputItemDone(search))
+    assert kinds(emitted) == ["ItemStarted", "ItemCompleted"]
+    assert item_ids(emitted) == ["w", "w"]
+    end = emitted[-1]
+    assert isinstance(end, ItemCompleted)
+    assert isinstance(end.item, WebSearch)
+    assert end.item.query == looked_for
+
+
+@pytest.mark.parametrize(
     ("items", "last"),
     [
         ([], None),
+        ([message("a"), message("")], "a"),
         ([message("a"), message("b")], "b"),
         ([message("a"), message(None)], "a"),
         ([message("a"), MessageItem(role="user", content=(OutputText(text="u"),))], "a"),

@@ -43,7 +43,7 @@ async def account_read(context: AccountContext, params: GetAccountParams) -> Get
 async def account_rate_limits_read(
     context: AccountContext, params: GetAccountRateLimitsParams
 ) -> GetAccountRateLimitsResponse:
-    """As the provider told them with its last answer here; it is not asked for them alone."""
+    """As the provider sent them with its last answer here; it is not asked for them alone."""
     method = context.auth.method()
     if method is not AuthMethod.CHATGPT:
         raise login_required("read rate limits", method)

@@ -58,7 +58,7 @@ class LoginContext:
             self.updated(method)
 
     def updated(self, method: AuthMethod | None) -> None:
-        """Tells by what the user is logged in now."""
+        """Sends how the user is logged in now."""
         claims = self.auth.identity() if method is AuthMethod.CHATGPT else None
         changed = AccountUpdatedNotification(
             auth_mode=None if method is None else MODES[method],

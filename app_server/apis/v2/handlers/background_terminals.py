@@ -1,6 +1,6 @@
 """`thread/backgroundTerminals/*`: commands of a thread that run between the model's calls.
 
-What they print and how they end is told as it comes, whoever ends them.
+What they print and how they end is sent as it comes, whoever ends them.
 """
 
 from __future__ import annotations

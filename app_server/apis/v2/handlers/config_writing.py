@@ -1,4 +1,4 @@
-"""Writing settings into the user's file. Clients tell refusals apart by a code."""
+"""Writing settings into the user's file. Clients distinguish refusals by a code."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ async def model_provider_capabilities_read(
 
 
 def _summary(provider: ProviderConfig) -> ModelProviderSummary:
-    """An address with a credential in it is not told."""
+    """An address with a credential in it is not shown."""
     url = provider.base_url
     return ModelProviderSummary(
         id=provider.id,

@@ -88,7 +88,7 @@ async def thread_revert(
     assert cut.keeps is not None
     was_subscribed, raw = before.subscribed(context.make_adapter), before.wants_raw(context.make_adapter)
     await before.hand_over()
-    _tell_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
+    _notify_status(context, before.id, ConversationStatus(Activity.NOT_LOADED))
     origin = StoredRollout(path, Revert(cut.keeps, cut.turns, before.session.facts.settings))
     live, opened = await context.conversations.open(
         before.session.facts.config, origin, context.operation_ids()
@@ -97,7 +97,7 @@ async def thread_revert(
     with live.kept():
         live.unloads = True
         await context.seeds.follow(live, context.make_adapter)
-        _tell_status(context, live.id, live.status)
+        _notify_status(context, live.id, live.status)
         turns, items = await _last(context, live)
         response = ThreadRevertResponse(
             thread=await shown_thread(context, live),
@@ -162,6 +162,6 @@ async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | N
     )
 
 
-def _tell_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
+def _notify_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
     changed = ThreadStatusChangedNotification(thread_id=id, status=spelling.thread_status(status))
     context.notifier.notify(THREAD_STATUS_CHANGED, changed)

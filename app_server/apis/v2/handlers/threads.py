@@ -138,8 +138,8 @@ async def thread_resume(
             context.notifier.notify(THREAD_TOKEN_USAGE_UPDATED, usage)
         if joined.session.goal.current is not None:
             shown = shown_goal(joined.id, joined.session.goal.current)
-            told = ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
-            context.notifier.notify(THREAD_GOAL_UPDATED, told)
+            updated = ThreadGoalUpdatedNotification(thread_id=joined.id, goal=shown)
+            context.notifier.notify(THREAD_GOAL_UPDATED, updated)
         context.warm_up.expect_turn()
 
     return HandlerResult(response, subscribe)

@@ -72,7 +72,7 @@ async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSte
 
 
 async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) -> TurnInterruptResponse:
-    """Answered at once: the end of the turn is told by `turn/completed`."""
+    """Answered at once: `turn/completed` reports the end of the turn."""
     live = loaded(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
         live.session.turns.interrupt(live.new_operation(), params.turn_id)

@@ -24,21 +24,21 @@ PAIR = struct.Struct("=II")
 SHORT = struct.Struct("=HH")
 READ_SIZE = 1 << 16
 INODE_BITS = 0xFFFFFFFF
-"""Of an inode number, so much is told."""
+"""So much of an inode number is reported."""
 
 File = tuple[int, int]
-"""An inode number as far as it is told, and a file system's number as the kernel writes it."""
+"""An inode number as far as it is reported, and a file system's number as the kernel writes it."""
 
 
 def open_list() -> socket.socket:
     """A way to ask about the network namespace that this process is in, now and for ever. OSError where the kernel does
-    not tell.
+    not report.
     """
     return socket.socket(AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG)
 
 
 def listening(asked: socket.socket) -> set[File]:
-    """The files of all sockets that listen. OSError where the kernel does not tell."""
+    """The files of all sockets that listen. OSError where the kernel does not report them."""
     wanted = WANTED.pack(socket.AF_UNIX, 0, 0, LISTENING, 0, SHOW_FILE, INODE_BITS, INODE_BITS)
     asked.send(HEADER.pack(HEADER.size + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_ALL, 0, 0) + wanted)
     found: set[File] = set()
@@ -48,7 +48,7 @@ def listening(asked: socket.socket) -> set[File]:
 
 
 def _take_in(data: bytes, found: set[File]) -> bool:
-    """Adds what one datagram tells; False where it was the last."""
+    """Adds what one datagram reports; False where it was the last."""
     at = 0
     while at < len(data):
         size, kind, _, _, _ = HEADER.unpack_from(data, at)

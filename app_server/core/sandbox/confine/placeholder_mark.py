@@ -1,4 +1,4 @@
-"""How a placeholder directory is told from others: the launcher makes it where a protected name is missing."""
+"""How a placeholder directory is distinguished from others: the launcher makes it where a protected name is missing."""
 
 from __future__ import annotations
 

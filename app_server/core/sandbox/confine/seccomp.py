@@ -191,7 +191,7 @@ def _socket_rules(kind: Filter, column: int) -> list[FilterRule]:
     if kind.network:
         families = Test(0, (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK), negate=True)
         rules += [FilterRule(socket, refuse, (families,)), FilterRule(socket, refuse, (unix, other_kind))]
-        # A socket of the unix family is made by the broker, in a network of its own: that tells it from those outside.
+        # The broker makes sockets of the unix family, in a network of its own, apart from those outside.
         rules.append(FilterRule(socket, NOTIFY if kind.broker else refuse, (unix,)))
         return [*rules, FilterRule(CONNECT[column], NOTIFY)] if kind.broker else rules
     rules += [FilterRule(socket, refuse, (other_family,)), FilterRule(socket, refuse, (other_kind,))]

@@ -49,7 +49,7 @@ class NetworkNamespaces:
     def leads_inside(self, caller: Caller, found: int) -> bool:
         """Whether a command listens at this file. Raises PermissionError if a process outside does."""
         if self.inside is None or self.outside is None:
-            raise PermissionError(errno.EACCES, "the kernel does not tell where the socket leads")
+            raise PermissionError(errno.EACCES, "the kernel does not say where the socket leads")
         with self._lock:
             inside, outside = listening.listening(self.inside), listening.listening(self.outside)
         file = listening.file_of(os.fstat(found))

@@ -1,4 +1,4 @@
-"""What the client is told once, although every thread has it: the limits of the account, warnings about settings."""
+"""What the client is sent once, although every thread has it: the limits of the account, warnings about settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from app_server.apis.v2.account_limits import AccountLimits
 from protocol.records import dataclass
 
 
-def _nothing_told(warning: str) -> bool:
+def _nothing_sent(warning: str) -> bool:
     return False
 
 
 @dataclass(slots=True)
-class ToldOnce:
+class SentOnce:
     """Of one connection."""
 
     limits: AccountLimits = field(default_factory=AccountLimits)
-    told: Callable[[str], bool] = _nothing_told
-    """Whether the client knows a warning already."""
+    warned: Callable[[str], bool] = _nothing_sent
+    """Whether the client has been sent this warning."""
