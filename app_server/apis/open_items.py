@@ -28,7 +28,7 @@ class OpenItem(Generic[Shown]):
     """As it began, under its id in the conversation."""
     started_ms: int
     shown: Shown
-    said: list[str] = field(default_factory=list)
+    deltas: list[str] = field(default_factory=list)
     """Deltas of a message."""
     _outputs: dict[OutputStream, codecs.IncrementalDecoder] = field(default_factory=dict)
 
@@ -45,12 +45,12 @@ class OpenItem(Generic[Shown]):
             yield decoder.decode(b"", final=True)
 
     def so_far(self) -> Item:
-        said = "".join(self.said)
+        text = "".join(self.deltas)
         match self.item:
-            case AgentMessage() if said:
-                return replace(self.item, content=(said,))
-            case Plan() if said:
-                return replace(self.item, text=said)
+            case AgentMessage() if text:
+                return replace(self.item, content=(text,))
+            case Plan() if text:
+                return replace(self.item, text=text)
             case _:
                 return self.item
 

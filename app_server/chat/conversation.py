@@ -132,7 +132,7 @@ class ChatConversation:
     def running(self) -> bool:
         return self.started_at is not None
 
-    async def say(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         """Begin a turn, or join the one that runs. Pictures whose paths are in the text go along."""
         options, self.settings = self.settings, {}
         self._running()

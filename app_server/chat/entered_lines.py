@@ -24,4 +24,4 @@ class EnteredLines:
         elif line.startswith("!"):
             await self._chat.run_own(line[1:].strip())
         else:
-            await self._chat.say(line)
+            await self._chat.send(line)

@@ -98,7 +98,7 @@ class EventView:
         for turn in turns:
             for item in turn.items:
                 if isinstance(item, UserMessageThreadItem):
-                    self.line(f"> {said(item)}", "cyan")
+                    self.line(f"> {user_text(item)}", "cyan")
                 elif isinstance(item, CommandExecutionThreadItem):
                     self.line(f"$ {item.command}", "bold")
                     self._item(item)
@@ -184,7 +184,7 @@ class EventView:
             self.line(turn.error.message, "red")
 
 
-def said(item: UserMessageThreadItem) -> str:
+def user_text(item: UserMessageThreadItem) -> str:
     return " ".join(part.text if part.type == "text" else f"[{part.type}]" for part in item.content)
 
 

@@ -58,49 +58,49 @@ class SlashCommands:
         name, _, argument = line.removeprefix("/").partition(" ")
         command = COMMANDS.get(name)
         if command is None:
-            self._say(f"unknown command /{name}; /help lists all", "red")
+            self._print(f"unknown command /{name}; /help lists all", "red")
             return
         try:
             await command.run(self, argument.strip())
         except AppServerError as error:
-            self._say(str(error), "red")
+            self._print(str(error), "red")
 
-    def _say(self, text: str, style: str = "") -> None:
+    def _print(self, text: str, style: str = "") -> None:
         self._chat.view.line(text, style)
 
     # --- settings
     async def model(self, argument: str) -> None:
         if not argument:
             for each in await self._chat.server.models():
-                self._say(f"  {each.model}" + (" (in use)" if each.model == self._chat.model else ""))
+                self._print(f"  {each.model}" + (" (in use)" if each.model == self._chat.model else ""))
             return
         name, _, effort = argument.partition(" ")
         self._chat.settings["model"] = self._chat.model = name
         if effort.strip():
             self._chat.settings["effort"] = effort.strip()
-        self._say(f"from the next turn on: {argument}")
+        self._print(f"from the next turn on: {argument}")
 
     async def approvals(self, argument: str) -> None:
         if argument not in APPROVALS:
-            self._say(f"{self._chat.approval_policy}; expected one of {', '.join(APPROVALS)}")
+            self._print(f"{self._chat.approval_policy}; expected one of {', '.join(APPROVALS)}")
             return
         self._chat.settings["approval_policy"] = argument  # type: ignore[typeddict-item]  # one of the words
         self._chat.approval_policy = argument
-        self._say(f"from the next turn on: {argument}")
+        self._print(f"from the next turn on: {argument}")
 
     async def sandbox(self, argument: str) -> None:
         policy = SANDBOXES.get(argument)
         if policy is None:
-            self._say(f"{self._chat.sandbox}; expected one of {', '.join(SANDBOXES)}")
+            self._print(f"{self._chat.sandbox}; expected one of {', '.join(SANDBOXES)}")
             return
         self._chat.settings["sandbox_policy"] = policy
         self._chat.sandbox = argument
-        self._say(f"from the next turn on: {argument}")
+        self._print(f"from the next turn on: {argument}")
 
     # --- turns
     async def compact(self, argument: str) -> None:
         await self._chat.thread.compact()
-        self._say("the history was replaced by a summary", "dim")
+        self._print("the history was replaced by a summary", "dim")
 
     async def review(self, argument: str) -> None:
         custom = {"type": "custom", "instructions": argument}
@@ -112,17 +112,17 @@ class SlashCommands:
     async def undo(self, argument: str) -> None:
         turns = (await self._chat.thread.read()).turns
         if not turns:
-            self._say("there is no turn to take back")
+            self._print("there is no turn to take back")
             return
         last = {"threadId": self._chat.thread.id, "beforeTurnId": turns[-1].id}
         await self._chat.server.request_raw("thread/revert", last)
-        self._say("the last turn is taken back; files are as they are (/diff shows what it changed)")
+        self._print("the last turn is taken back; files are as they are (/diff shows what it changed)")
 
     async def diff(self, argument: str) -> None:
         if self._chat.diff:
             self._chat.view.diff(self._chat.diff)
         else:
-            self._say("the last turn changed no files")
+            self._print("the last turn changed no files")
 
     async def status(self, argument: str) -> None:
         chat = self._chat
@@ -136,12 +136,12 @@ class SlashCommands:
             ("tokens", str(chat.tokens)),
             ("stored in", opened.thread.path or "nowhere"),
         ):
-            self._say(f"  {name:<10}{value}")
+            self._print(f"  {name:<10}{value}")
 
     # --- threads
     async def new(self, argument: str) -> None:
         await self._chat.start(self._chat.cwd)
-        self._say("a new thread", "dim")
+        self._print("a new thread", "dim")
 
     async def resume(self, argument: str) -> None:
         """Without an argument, or with a text: a choice among threads; with an id, or a listed number: that thread."""
@@ -153,7 +153,7 @@ class SlashCommands:
             return
         found = await self._stored(argument, LISTED if self._choose is None else OFFERED)
         if not found:
-            self._say(f"no stored thread contains {argument!r}" if argument else "no stored thread", "dim")
+            self._print(f"no stored thread contains {argument!r}" if argument else "no stored thread", "dim")
         elif self._choose is None:
             self._list(found)
         elif (chosen := await self._choose(found)) is not None:
@@ -173,16 +173,16 @@ class SlashCommands:
     def _list(self, threads: list[Thread]) -> None:
         self._listed = threads
         for number, thread in enumerate(threads, 1):
-            self._say(f"{number:>3}  {title_of(thread)}  ({thread.cwd})"[:200])
-        self._say("/resume NUMBER opens one", "dim")
+            self._print(f"{number:>3}  {title_of(thread)}  ({thread.cwd})"[:200])
+        self._print("/resume NUMBER opens one", "dim")
 
     async def fork(self, argument: str) -> None:
         await self._chat.fork()
-        self._say("a copy of the thread; the first one stays as it was", "dim")
+        self._print("a copy of the thread; the first one stays as it was", "dim")
 
     async def name(self, argument: str) -> None:
         if not argument:
-            self._say("expected a name")
+            self._print("expected a name")
             return
         await self._chat.thread.set_name(argument)
 
@@ -190,22 +190,22 @@ class SlashCommands:
     async def mcp(self, argument: str) -> None:
         listed = await self._chat.server.request_raw("mcpServerStatus/list", {})
         for server in listed["data"]:
-            self._say(f"  {server['name']}: {', '.join(sorted(server['tools'])) or 'no tools'}")
+            self._print(f"  {server['name']}: {', '.join(sorted(server['tools'])) or 'no tools'}")
         if not listed["data"]:
-            self._say("no MCP server is configured")
+            self._print("no MCP server is configured")
 
     async def skills(self, argument: str) -> None:
         listed = await self._chat.server.request_raw("skills/list", {"cwds": [str(self._chat.cwd)]})
         skills = [skill for entry in listed["data"] for skill in entry["skills"]]
         for skill in skills:
-            self._say(f"  {skill['name']}: {skill['description']}")
+            self._print(f"  {skill['name']}: {skill['description']}")
         if not skills:
-            self._say("there are no skills here")
+            self._print("there are no skills here")
 
     async def help(self, argument: str) -> None:
         for name, command in COMMANDS.items():
-            self._say(f"  /{name} {command.arguments}".ljust(34) + command.help)
-        self._say(
+            self._print(f"  /{name} {command.arguments}".ljust(34) + command.help)
+        self._print(
             "  @NAME completes a file, !COMMAND runs a command of yours, Ctrl-C interrupts, twice leaves"
         )
 

@@ -38,8 +38,8 @@ class TurnResult(Generic[T]):
     @property
     def final_message(self) -> str | None:
         """The last thing that the model said."""
-        said = [item.text for item in self.items if isinstance(item, AgentMessageThreadItem)]
-        return said[-1] if said else None
+        messages = [item.text for item in self.items if isinstance(item, AgentMessageThreadItem)]
+        return messages[-1] if messages else None
 
     @property
     def completed(self) -> bool:

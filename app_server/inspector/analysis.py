@@ -95,32 +95,32 @@ class Analyzer:
 
     def _message(self, record: Record, message: Json) -> SessionEntry:
         sent = record.source is Source.CLIENT
-        said = self._requests.said(sent, message)
-        if said.method == "initialize" and "protocolVersion" in said.params:
+        wire = self._requests.match(sent, message)
+        if wire.method == "initialize" and "protocolVersion" in wire.params:
             self._order = OrderChecker((*RPC_RULES, *SESSION_RULES), RPC_RULES_OF_THE_END)
-        request, latency = self._pair(said, record.at)
-        violations = (*self._shapes.violations(said), *self._order.see(said))
-        subject = self._subjects.of(said)
+        request, latency = self._pair(wire, record.at)
+        violations = (*self._shapes.violations(wire), *self._order.see(wire))
+        subject = self._subjects.of(wire)
         return SessionEntry(
             self._number,
             record,
-            _kind(said),
-            said.method or said.answers,
+            _kind(wire),
+            wire.method or wire.answers,
             request,
             latency,
             subject,
             violations,
         )
 
-    def _pair(self, said: WireMessage, at: float) -> tuple[int, float]:
+    def _pair(self, wire: WireMessage, at: float) -> tuple[int, float]:
         """The number of the request that this answers, and the milliseconds since; -1 twice if it answers none."""
-        if "id" not in said.message:
+        if "id" not in wire.message:
             return -1, -1
-        key = json.dumps(said.message["id"])
-        if said.method:
-            self._open[said.sent, key] = (self._number, at)
+        key = json.dumps(wire.message["id"])
+        if wire.method:
+            self._open[wire.sent, key] = (self._number, at)
             return -1, -1
-        number, asked = self._open.pop((not said.sent, key), (-1, 0.0))
+        number, asked = self._open.pop((not wire.sent, key), (-1, 0.0))
         return (-1, -1) if number < 0 else (number, at - asked)
 
     def _event(self, record: Record, event: Json) -> SessionEntry:
@@ -131,7 +131,7 @@ class Analyzer:
         return SessionEntry(self._number, record, "event", name, -1, -1, NONE, tuple(missing))
 
 
-def _kind(said: WireMessage) -> str:
-    if said.method:
-        return "request" if "id" in said.message else "notification"
-    return "error" if "error" in said.message else "answer"
+def _kind(wire: WireMessage) -> str:
+    if wire.method:
+        return "request" if "id" in wire.message else "notification"
+    return "error" if "error" in wire.message else "answer"

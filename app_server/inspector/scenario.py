@@ -49,12 +49,12 @@ class Receive:
 Step = Send | Receive
 
 
-def key_of(said: WireMessage, subject: Subject) -> Key | None:
+def key_of(wire: WireMessage, subject: Subject) -> Key | None:
     """What a message of the server counts as."""
-    if said.method and "id" in said.message:
-        return "request", said.method
-    if not said.method:
-        return "answer", json.dumps(said.message.get("id"))
+    if wire.method and "id" in wire.message:
+        return "request", wire.method
+    if not wire.method:
+        return "answer", json.dumps(wire.message.get("id"))
     return (subject.phase, "") if subject.phase in (*MILESTONES, *WITHIN_TURNS) else None
 
 
@@ -69,9 +69,9 @@ class Counted:
 
     def see(self, sent: bool, message: dict[str, Json]) -> Key | None:
         """What a message of the server counts as, if anything; None for what the client sends."""
-        said = self._requests.said(sent, message)
-        subject = self._subjects.of(said)
-        key = None if sent else key_of(said, subject)
+        wire = self._requests.match(sent, message)
+        subject = self._subjects.of(wire)
+        key = None if sent else key_of(wire, subject)
         if key is not None:
             self.counts[key] += 1
             if key[0] == "request":

@@ -33,28 +33,28 @@ class Shapes:
     def __init__(self) -> None:
         self._methods = _Methods(CONVERSATIONS, THREADS)
 
-    def violations(self, said: WireMessage) -> list[Violation]:
-        if said.method == "initialize" and "protocolVersion" in said.params:
+    def violations(self, wire: WireMessage) -> list[Violation]:
+        if wire.method == "initialize" and "protocolVersion" in wire.params:
             self._methods = _Methods(SESSIONS)
-        return list(self._violations(said))
+        return list(self._violations(wire))
 
-    def _violations(self, said: WireMessage) -> Iterator[Violation]:
-        message, methods = said.message, self._methods
-        if said.method.startswith(EVENT_PREFIX) and not said.sent:
-            yield from _event(said)
-        elif said.method:
-            known = methods.params(said)
+    def _violations(self, wire: WireMessage) -> Iterator[Violation]:
+        message, methods = wire.message, self._methods
+        if wire.method.startswith(EVENT_PREFIX) and not wire.sent:
+            yield from _event(wire)
+        elif wire.method:
+            known = methods.params(wire)
             if known is None:
-                if said.method not in methods.without_model:
-                    yield UNKNOWN_METHOD, f"{said.method} is not in the protocol"
+                if wire.method not in methods.without_model:
+                    yield UNKNOWN_METHOD, f"{wire.method} is not in the protocol"
             else:
                 yield from _departures(known, message.get("params"), "params")
         elif "error" in message:
             yield from _error(message["error"])
-        elif "result" in message and said.answers:
-            expected = methods.result(said)
+        elif "result" in message and wire.answers:
+            expected = methods.result(wire)
             if expected is not None:
-                yield from _departures(expected, message["result"], f"result of {said.answers}")
+                yield from _departures(expected, message["result"], f"result of {wire.answers}")
         elif "id" not in message:
             yield SCHEMA, "neither `method` nor `id`"
 
@@ -74,27 +74,27 @@ class _Methods:
         self.server_notifications = merged("server_notifications")
         self.without_model = {*merged("client_notifications"), *UNPUBLISHED}
 
-    def params(self, said: WireMessage) -> type[Model] | None:
-        is_request = "id" in said.message
-        if said.sent:
-            row = self.client_requests.get(said.method) if is_request else None
+    def params(self, wire: WireMessage) -> type[Model] | None:
+        is_request = "id" in wire.message
+        if wire.sent:
+            row = self.client_requests.get(wire.method) if is_request else None
         else:
-            row = (self.server_requests if is_request else self.server_notifications).get(said.method)
+            row = (self.server_requests if is_request else self.server_notifications).get(wire.method)
         return None if row is None else row.params
 
-    def result(self, said: WireMessage) -> type[Model] | None:
-        row = (self.server_requests if said.sent else self.client_requests).get(said.answers)
+    def result(self, wire: WireMessage) -> type[Model] | None:
+        row = (self.server_requests if wire.sent else self.client_requests).get(wire.answers)
         return None if row is None else row.result
 
 
-def _event(said: WireMessage) -> Iterator[Violation]:
-    event = said.params.get("msg")
+def _event(wire: WireMessage) -> Iterator[Violation]:
+    event = wire.params.get("msg")
     kind = event.get("type") if isinstance(event, dict) else None
     model = EVENTS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        yield UNKNOWN_METHOD, f"{said.method} is not in the protocol"
-    elif said.method != f"{EVENT_PREFIX}{kind}":
-        yield SCHEMA, f"{said.method} carries {kind}"
+        yield UNKNOWN_METHOD, f"{wire.method} is not in the protocol"
+    elif wire.method != f"{EVENT_PREFIX}{kind}":
+        yield SCHEMA, f"{wire.method} carries {kind}"
     else:
         yield from _departures(model, event, "msg")
 

@@ -43,38 +43,38 @@ class Subjects:
         self._asked: dict[tuple[bool, str], Subject] = {}
         self._prompts: dict[str, str] = {}
 
-    def of(self, said: WireMessage) -> Subject:
-        if not said.method:
-            return self._of_answer(said)
-        if said.method.startswith(EVENT_PREFIX):
-            subject = _of_event(said)
-        elif "sessionId" in said.params:
-            subject = self._of_session(said)
+    def of(self, wire: WireMessage) -> Subject:
+        if not wire.method:
+            return self._of_answer(wire)
+        if wire.method.startswith(EVENT_PREFIX):
+            subject = _of_event(wire)
+        elif "sessionId" in wire.params:
+            subject = self._of_session(wire)
         else:
-            subject = _of_thread(said)
-        if "id" in said.message:
-            self._asked[said.sent, json.dumps(said.message["id"])] = subject
+            subject = _of_thread(wire)
+        if "id" in wire.message:
+            self._asked[wire.sent, json.dumps(wire.message["id"])] = subject
         return subject
 
-    def _of_answer(self, said: WireMessage) -> Subject:
-        asked = self._asked.pop((not said.sent, json.dumps(said.message.get("id"))), NONE)
-        result = said.result if isinstance(said.result, dict) else {}
+    def _of_answer(self, wire: WireMessage) -> Subject:
+        asked = self._asked.pop((not wire.sent, json.dumps(wire.message.get("id"))), NONE)
+        result = wire.result if isinstance(wire.result, dict) else {}
         thread = _id_of(result, "thread") or result.get("conversationId") or result.get("sessionId")
         turn, phase = _id_of(result, "turn"), ""
-        if asked.phase == TURN_STARTS and said.answers == "session/prompt":
+        if asked.phase == TURN_STARTS and wire.answers == "session/prompt":
             phase = TURN_ENDS
             self._prompts.pop(asked.thread, None)
         return Subject(
             asked.thread or _text(thread), asked.turn or _text(turn), asked.item, asked.kind, phase
         )
 
-    def _of_session(self, said: WireMessage) -> Subject:
-        session = _text(said.params["sessionId"])
-        if said.method == "session/prompt" and "id" in said.message:
-            self._prompts[session] = f"prompt {said.message['id']}"
+    def _of_session(self, wire: WireMessage) -> Subject:
+        session = _text(wire.params["sessionId"])
+        if wire.method == "session/prompt" and "id" in wire.message:
+            self._prompts[session] = f"prompt {wire.message['id']}"
             return Subject(session, self._prompts[session], phase=TURN_STARTS)
         turn = self._prompts.get(session, "")
-        update = said.params.get("update") or said.params.get("toolCall")
+        update = wire.params.get("update") or wire.params.get("toolCall")
         if not isinstance(update, dict):
             return Subject(session, turn)
         kind = _text(update.get("sessionUpdate"))
@@ -87,9 +87,9 @@ class Subjects:
         return Subject(session, turn, _text(update["toolCallId"]), _text(update.get("kind")), phase)
 
 
-def _of_thread(said: WireMessage) -> Subject:
+def _of_thread(wire: WireMessage) -> Subject:
     """Of the thread API, and requests of the conversation API."""
-    params, method = said.params, said.method
+    params, method = wire.params, wire.method
     item = params.get("item")
     item = item if isinstance(item, dict) else {}
     thread = _id_of(params, "thread") or params.get("threadId") or params.get("conversationId")
@@ -108,12 +108,12 @@ def _of_thread(said: WireMessage) -> Subject:
     )
 
 
-def _of_event(said: WireMessage) -> Subject:
+def _of_event(wire: WireMessage) -> Subject:
     """Of the conversation API; a turn is the operation that began it."""
-    event = said.params.get("msg")
+    event = wire.params.get("msg")
     event = event if isinstance(event, dict) else {}
     kind = _text(event.get("type"))
-    thread, turn = _text(said.params.get("conversationId")), _text(said.params.get("id"))
+    thread, turn = _text(wire.params.get("conversationId")), _text(wire.params.get("id"))
     item: Json = event.get("item")
     if kind in ("item_started", "item_completed") and isinstance(item, dict) and len(item) == 1:
         [(name, inner)] = item.items()

@@ -114,10 +114,10 @@ def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
         yield _fields(definitions, asked.params, "Parameters")
         yield _fields(definitions, asked.result, "Result")
     yield "## Notifications of the server\n"
-    for said in TABLE.server_notifications.values():
-        yield f"### `{said.method}`\n\n{said.doc}\n"
-        yield _block("← " + _line({"method": said.method, "params": examples.NOTIFICATIONS[said.method]}))
-        yield _fields(definitions, said.params, "Parameters")
+    for sent in TABLE.server_notifications.values():
+        yield f"### `{sent.method}`\n\n{sent.doc}\n"
+        yield _block("← " + _line({"method": sent.method, "params": examples.NOTIFICATIONS[sent.method]}))
+        yield _fields(definitions, sent.params, "Parameters")
     yield "## Events\n"
     yield from _events(definitions)
     yield "## Operations\n\nWhat `submit` takes as `op`.\n"

@@ -49,21 +49,21 @@ def bundle(*, experimental: bool) -> Schema:
 def _models(table: Table, requests: list[AnyClientRequest]) -> Iterator[type[BaseModel]]:
     for request in requests:
         yield from (request.params, request.result)
-    for said in table.server_notifications.values():
-        yield said.params
+    for row in table.server_notifications.values():
+        yield row.params
     for asked in table.server_requests.values():
         yield from (asked.params, asked.result)
 
 
 def _unions(table: Table, requests: list[AnyClientRequest]) -> dict[str, Schema]:
-    said = [
+    of_server = [
         call(row.method, row.params, row.doc, with_id=False) for row in table.server_notifications.values()
     ]
-    notifications = [bare_call(row.method, row.doc) for row in table.client_notifications.values()]
+    of_client = [bare_call(row.method, row.doc) for row in table.client_notifications.values()]
     return {
         "ClientRequest": {"oneOf": [call(row.method, row.params, row.doc) for row in requests]},
-        "ClientNotification": {"oneOf": notifications},
-        "ServerNotification": {"oneOf": said},
+        "ClientNotification": {"oneOf": of_client},
+        "ServerNotification": {"oneOf": of_server},
         "ServerRequest": {
             "oneOf": [call(row.method, row.params, row.doc) for row in table.server_requests.values()]
         },

@@ -22,7 +22,7 @@ def violated_session_invariants(client: Client) -> list[str]:
     checker, requests = OrderChecker(RULES, RPC_RULES_OF_THE_END), Requests()
     for entry in client.log:
         if isinstance(entry.message, dict):
-            found = checker.see(requests.said(entry.sent, entry.message))
+            found = checker.see(requests.match(entry.sent, entry.message))
             said = json.dumps(entry.message)[:300]
             broken += [f"{rule}: {problem}: {said}" for rule, problem in found if not entry.sent]
     if not client.left_early:

@@ -15,7 +15,7 @@ def violated_thread_invariants(log: Sequence[Logged], *, left_early: bool = Fals
     broken = []
     for entry in log:
         if isinstance(entry.message, dict):
-            broken += checker.see(requests.said(entry.sent, entry.message))
+            broken += checker.see(requests.match(entry.sent, entry.message))
     if not left_early:
         broken += checker.end()
     return [f"{rule}: {problem}" for rule, problem in broken]

@@ -21,7 +21,7 @@ class Speaker(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MessageText:
     """A piece of a message. Pieces of one message have the same id."""
 
     speaker: Speaker
@@ -175,4 +175,6 @@ class Titled:
     title: str
 
 
-Change = Said | ShownBlock | CallChanged | Printed | PlanMade | UsageChanged | Notice | Compaction | Titled
+Change = (
+    MessageText | ShownBlock | CallChanged | Printed | PlanMade | UsageChanged | Notice | Compaction | Titled
+)

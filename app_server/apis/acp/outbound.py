@@ -98,9 +98,9 @@ class SessionAdapter:
     def send(self, update: WireModel) -> list[bytes]:
         return self._lines.send(update)
 
-    def say(self, message_id: str, text: str) -> list[bytes]:
+    def send_message(self, message_id: str, text: str) -> list[bytes]:
         """A whole message of the agent that no model wrote."""
-        return self._lines.say(message_id, text)
+        return self._lines.send_message(message_id, text)
 
     def flush(self) -> list[bytes]:
         lines = self._lines.flush()

@@ -15,7 +15,7 @@ from app_server.apis.acp.changes import (
     CallStep,
     Change,
     Compaction,
-    Said,
+    MessageText,
     ShownBlock,
     ShownCall,
     Speaker,
@@ -48,9 +48,9 @@ def _items(ended: Iterable[EndedItem]) -> Iterator[Change]:
             case items.UserMessage():
                 yield from _user_message(item)
             case items.AgentMessage() | items.Plan():
-                yield from _said(Speaker.AGENT, item.id, item.text)
+                yield from _message(Speaker.AGENT, item.id, item.text)
             case items.Reasoning():
-                yield from _said(Speaker.THOUGHT, item.id, reasoning_text(item))
+                yield from _message(Speaker.THOUGHT, item.id, reasoning_text(item))
             case items.ContextCompaction():
                 yield Compaction(item.id, not each.cut)
             case items.EnteredReview():
@@ -62,23 +62,23 @@ def _items(ended: Iterable[EndedItem]) -> Iterator[Change]:
                     yield CallChanged(review, CallStep.OVER)
                     review = None
                 if item.output is not None:
-                    yield Said(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
+                    yield MessageText(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
             case _:
                 call = calls.begun(item, item.id)
                 calls.end(call, item, cut=each.cut)
                 yield CallChanged(call, CallStep.OVER)
 
 
-def _said(speaker: Speaker, id: str, text: str) -> Iterator[Change]:
+def _message(speaker: Speaker, id: str, text: str) -> Iterator[Change]:
     if text:
-        yield Said(speaker, id, text)
+        yield MessageText(speaker, id, text)
 
 
 def _user_message(item: items.UserMessage) -> Iterator[Change]:
     for part in item.content if item.sent is None else item.sent:
         match part:
             case TextInput():
-                yield from _said(Speaker.USER, item.id, part.text)
+                yield from _message(Speaker.USER, item.id, part.text)
             case ImageInput():
                 image = _DATA_URL.fullmatch(part.image_url)
                 if image is not None:

@@ -46,7 +46,7 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         services.handshake.warm_up,
         services.engine,
     )
-    said = prompts.PromptContext(opened, services.accounts.auth, services.config.home)
+    prompting = prompts.PromptContext(opened, services.accounts.auth, services.config.home)
     listed = listing.ListContext(ThreadLists(services.config.home, notes, time.time))
     return (
         route(methods.INITIALIZE, handshake.initialize, login),
@@ -60,6 +60,6 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         route(methods.DELETE_SESSION, sessions.delete_session, session),
         route(methods.SET_MODE, options.set_mode, opened),
         route(methods.SET_CONFIG_OPTION, options.set_config_option, opened),
-        route(methods.PROMPT, prompts.prompt, said),
-        route(methods.STEERING, prompts.steering, said),
+        route(methods.PROMPT, prompts.prompt, prompting),
+        route(methods.STEERING, prompts.steering, prompting),
     )

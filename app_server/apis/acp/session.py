@@ -116,9 +116,9 @@ class AcpSession:
     def send(self, update: WireModel) -> None:
         self._write(self.adapter.send(update))
 
-    def say(self, text: str) -> None:
+    def send_message(self, text: str) -> None:
         """A message of the agent that no model wrote."""
-        self._write(self.adapter.say(str(uuid.uuid4()), text))
+        self._write(self.adapter.send_message(str(uuid.uuid4()), text))
 
     def _write(self, lines: Sequence[bytes]) -> None:
         for line in lines:

@@ -16,12 +16,12 @@ from app_server.apis.acp.changes import (
     CallStep,
     Change,
     Compaction,
+    MessageText,
     Notice,
     OutputPart,
     PlanLine,
     PlanMade,
     Printed,
-    Said,
     Severity,
     ShownCall,
     Speaker,
@@ -139,7 +139,7 @@ class SessionView:
                 yield from self._notice(Notice(Severity.WARNING, inner.summary, inner.details))
             case notices.UndoCompletedEvent():
                 text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
-                yield Said(Speaker.AGENT, self._ids.begin_and_end(f"undo-{turn}"), text)
+                yield MessageText(Speaker.AGENT, self._ids.begin_and_end(f"undo-{turn}"), text)
             case _:
                 pass
 
@@ -150,9 +150,9 @@ class SessionView:
             return
         shown = opened.shown
         if part is not None and shown.part not in (None, part):
-            yield _say(opened, shown, BETWEEN_PARTS)
+            yield _message_text(opened, shown, BETWEEN_PARTS)
         shown.part = part
-        yield _say(opened, shown, text)
+        yield _message_text(opened, shown, text)
 
     def _whole(self, turn: str, item: items.Item, text: str) -> Iterator[Change]:
         """The end of a message: what was not said in pieces."""
@@ -160,9 +160,9 @@ class SessionView:
         if opened is None or not isinstance(opened.shown, ShownMessage):
             return
         self._open.end(opened)
-        said = "".join(opened.said)
-        if text.startswith(said) and len(text) > len(said):
-            yield _say(opened, opened.shown, text[len(said) :])
+        sent = "".join(opened.deltas)
+        if text.startswith(sent) and len(text) > len(sent):
+            yield _message_text(opened, opened.shown, text[len(sent) :])
 
     # --- items
     def _started(self, turn: str, event: events.ItemStarted) -> Iterator[Change]:
@@ -226,7 +226,7 @@ class SessionView:
             review.status = ToolCallStatus.COMPLETED if done else ToolCallStatus.FAILED
             yield CallChanged(review, CallStep.OVER)
         if item.output is not None:
-            yield Said(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
+            yield MessageText(Speaker.AGENT, f"{item.id}-findings", review_text(item.output))
 
     def _call_over(self, turn: str, item: calls.Item, *, cut: bool) -> Iterator[Change]:
         opened = self._open.get(turn, item.id)
@@ -310,9 +310,9 @@ class SessionView:
             self._held.append(notice)
 
 
-def _say(opened: SessionItem, shown: ShownMessage, text: str) -> Said:
-    opened.said.append(text)
-    return Said(shown.speaker, opened.item.id, text)
+def _message_text(opened: SessionItem, shown: ShownMessage, text: str) -> MessageText:
+    opened.deltas.append(text)
+    return MessageText(shown.speaker, opened.item.id, text)
 
 
 def _announced(item: calls.Item, id: str) -> ShownCall:

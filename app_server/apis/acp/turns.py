@@ -66,7 +66,7 @@ class PromptTurns:
         finally:
             self._tickets.remove(ticket)
 
-    async def say(self, ticket: Ticket, words: UserWords) -> AwaitedTurn | None:
+    async def submit(self, ticket: Ticket, words: UserWords) -> AwaitedTurn | None:
         """Begin a turn with these words, or join the one that runs; None where the prompt was cancelled before."""
         while not ticket.cancelled and not self._gone:
             try:

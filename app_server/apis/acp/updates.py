@@ -19,12 +19,12 @@ from app_server.apis.acp.changes import (
     Change,
     Compaction,
     DiffPart,
+    MessageText,
     Notice,
     OutputPart,
     Part,
     PlanMade,
     Printed,
-    Said,
     Severity,
     ShownBlock,
     ShownCall,
@@ -64,7 +64,7 @@ _COMPACTION: Final[Mapping[bool | None, Literal["in_progress", "completed", "fai
 class _Waiting:
     """Text that is not sent yet."""
 
-    said: Said
+    first: MessageText
     texts: list[str]
     length: int
     due: float
@@ -102,8 +102,8 @@ class UpdateLines:
     def render(self, changes: Iterable[Change]) -> list[bytes]:
         """The lines that are due now; others wait for `flush`."""
         for change in changes:
-            if isinstance(change, Said):
-                self._say(change)
+            if isinstance(change, MessageText):
+                self._message_text(change)
             else:
                 self._send_text()
                 self._render(change)
@@ -131,7 +131,7 @@ class UpdateLines:
         self._add(update.to_json())
         return self._taken()
 
-    def say(self, message_id: str, text: str) -> list[bytes]:
+    def send_message(self, message_id: str, text: str) -> list[bytes]:
         """One whole message of the agent."""
         self._send_text()
         self._chunk(Speaker.AGENT, message_id, text)
@@ -153,25 +153,25 @@ class UpdateLines:
         self._lines.append(self._head + update + b"}}")
 
     # --- text
-    def _say(self, said: Said) -> None:
+    def _message_text(self, piece: MessageText) -> None:
         waiting, now = self._waiting, self._clock()
         if waiting is not None:
-            same = (waiting.said.speaker, waiting.said.message_id) == (said.speaker, said.message_id)
+            same = (waiting.first.speaker, waiting.first.message_id) == (piece.speaker, piece.message_id)
             if same and waiting.length < MOST_TEXT:
-                waiting.texts.append(said.text)
-                waiting.length += len(said.text)
+                waiting.texts.append(piece.text)
+                waiting.length += len(piece.text)
                 return
             self._send_text()
         if not self._paced or now >= self._text_free_at:
-            self._chunk(said.speaker, said.message_id, said.text)
+            self._chunk(piece.speaker, piece.message_id, piece.text)
             self._text_free_at = now + TEXT_SECONDS
         else:
-            self._waiting = _Waiting(said, [said.text], len(said.text), self._text_free_at)
+            self._waiting = _Waiting(piece, [piece.text], len(piece.text), self._text_free_at)
 
     def _send_text(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._chunk(waiting.said.speaker, waiting.said.message_id, "".join(waiting.texts))
+            self._chunk(waiting.first.speaker, waiting.first.message_id, "".join(waiting.texts))
             self._text_free_at = self._clock() + TEXT_SECONDS
 
     def _chunk(self, speaker: Speaker, message_id: str, text: str) -> None:
@@ -202,8 +202,8 @@ class UpdateLines:
             case ShownBlock():
                 block = {"content": change.block, "messageId": change.message_id}
                 self._add(_json({"sessionUpdate": _CHUNKS[change.speaker], **block}))
-            case Said():
-                self._say(change)
+            case MessageText():
+                self._message_text(change)
             case _:
                 assert_never(change)
 

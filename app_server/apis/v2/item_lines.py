@@ -146,7 +146,7 @@ class ItemLines:
     def _message_delta(self, turn_id: str, event: AgentMessageDelta) -> None:
         opened = self._open.get(turn_id, event.item_id)
         if opened is not None:
-            opened.said.append(event.delta)
+            opened.deltas.append(event.delta)
             plan = isinstance(opened.item, Plan)
             row = methods.ITEM_PLAN_DELTA if plan else methods.ITEM_AGENT_MESSAGE_DELTA
             self._delta(opened, row.method, event.delta)

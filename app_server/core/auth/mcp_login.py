@@ -66,8 +66,8 @@ class McpLogins:
         )
 
         async def redeem(granted: Granted) -> None:
-            said = granted.issuer
-            if (said is None and authorization.tells_issuer) or said not in (None, authorization.issuer):
+            issuer = granted.issuer
+            if (issuer is None and authorization.names_issuer) or issuer not in (None, authorization.issuer):
                 raise AuthError("the answer comes from another authorization server")
             form = {
                 "grant_type": "authorization_code",

@@ -38,7 +38,7 @@ class AuthorizationServer:
     authorization_endpoint: str
     token_endpoint: str
     registration_endpoint: str | None
-    tells_issuer: bool
+    names_issuer: bool
     """Whether its answers through the browser name it (RFC 9207)."""
 
 

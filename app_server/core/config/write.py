@@ -103,11 +103,11 @@ def _problem(place: SettingsPlace, settings: Mapping[str, Json], cli: CliOverrid
 
 def _about_clients(settings: Mapping[str, Json]) -> Mapping[str, Json]:
     """What the file says about clients, by the profile that says it."""
-    said = {"": settings.get(ABOUT_CLIENTS)}
+    tables = {"": settings.get(ABOUT_CLIENTS)}
     profiles = settings.get("profiles")
     for name, profile in profiles.items() if isinstance(profiles, Mapping) else ():
-        said[f"profile {name}"] = profile.get(ABOUT_CLIENTS) if isinstance(profile, Mapping) else None
-    return {place: table for place, table in said.items() if table is not None}
+        tables[f"profile {name}"] = profile.get(ABOUT_CLIENTS) if isinstance(profile, Mapping) else None
+    return {place: table for place, table in tables.items() if table is not None}
 
 
 def _profiles(edits: Sequence[SettingEdit]) -> list[str]:

@@ -202,13 +202,13 @@ class ModelClient:
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if 200 <= answer.status < 300 and content_type not in ("application/json", "text/html"):
             return answer
-        said = await _beginning(answer)
+        beginning = await _beginning(answer)
         if target.secret:
-            said = said.replace(target.secret.encode(), b"***")
+            beginning = beginning.replace(target.secret.encode(), b"***")
         if 200 <= answer.status < 300:
-            failed = RequestFailure(NotAnEventStream(content_type, said.decode("utf-8", "replace")))
+            failed = RequestFailure(NotAnEventStream(content_type, beginning.decode("utf-8", "replace")))
         else:
-            failed = request_failure(answer.status, answer.headers, said)
+            failed = request_failure(answer.status, answer.headers, beginning)
         return replace(failed, status=answer.status)
 
     async def _credentials(self) -> Credentials | None:
@@ -236,16 +236,16 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
 
 async def _beginning(answer: HttpResponse) -> bytes:
     """As much of a body as is worth reading; what has come when it breaks off or takes too long."""
-    said = bytearray()
+    body = bytearray()
     try:
         with anyio.move_on_after(BODY_SECONDS):
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
-                    said += chunk
-                    if len(said) >= BODY_LIMIT:
+                    body += chunk
+                    if len(body) >= BODY_LIMIT:
                         break
     except HttpFailure as failure:
-        log.debug("the body of an error answer broke off after %d bytes", len(said))
-        if not said and failure.fault in (Fault.TOO_LARGE, Fault.ENCODED):
-            said += f"({failure.reason})".encode()
-    return bytes(said[:BODY_LIMIT])
+        log.debug("the body of an error answer broke off after %d bytes", len(body))
+        if not body and failure.fault in (Fault.TOO_LARGE, Fault.ENCODED):
+            body += f"({failure.reason})".encode()
+    return bytes(body[:BODY_LIMIT])

@@ -70,7 +70,7 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
     """The same of an open file. Raises `RolloutUnreadable` and `OSError`."""
     # No validators: a list is often the first request, and building them takes longer than the page.
     meta: dict[str, Json] | None = None
-    said: str | None = None
+    words: str | None = None
     shown: str | None = None
     for line in _head_lines(fd):
         match parse_record(line):
@@ -79,8 +79,8 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
             case {
                 "type": "response_item",
                 "payload": {"type": "message", "role": "user", "content": list() as content},
-            } if said is None:
-                said = _own_words(content)
+            } if words is None:
+                words = _own_words(content)
             case {"type": "event_msg", "payload": {"type": "user_message", "message": str(text)}}:
                 shown = text
             case _:
@@ -92,7 +92,7 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
     return StoredSummary(
         conversation_id=meta["id"],
         path=path,
-        preview=request_in(said if said is not None else shown or ""),
+        preview=request_in(words if words is not None else shown or ""),
         timestamp=meta["timestamp"],
         model_provider=_text(meta, "model_provider") or default_provider,
         cwd=meta["cwd"],

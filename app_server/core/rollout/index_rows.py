@@ -45,11 +45,11 @@ def note(
     database: sqlite3.Connection, key: tuple[int, str, str], state: FileState, stored: StoredThread | None
 ) -> None:
     """What a file said, in that state; None: nothing that is shown."""
-    said = (None,) * 4 if stored is None else columns(stored)
+    values = (None,) * 4 if stored is None else columns(stored)
     database.execute(
         "UPDATE threads SET known = ?, inode = ?, size = ?, changed = ?, moved = ?,"
         " source = ?, provider = ?, cwd = ?, text = ?, has_messages = 0 WHERE archived = ? AND stamp = ? AND id = ?",
-        (HIDDEN if stored is None else SHOWN, *state.values, *said, *key),
+        (HIDDEN if stored is None else SHOWN, *state.values, *values, *key),
     )
     if stored is not None:
         database.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?)", (*key, to_summary(stored)))

@@ -51,21 +51,21 @@ def snippet(text: str, term: str) -> str | None:
 
 
 def _messages(fd: int) -> str:
-    said, length = list[str](), 0
+    texts, length = list[str](), 0
     for raw in counting_lines(fd):
         if _MESSAGE not in raw.data or (line := turn_line(raw)) is None:
             continue
         match line:
             case (_, "event_msg", {"type": "user_message", "message": str(words)}):
-                said.append(request_in(words))
+                texts.append(request_in(words))
             case (_, "event_msg", {"type": "agent_message", "message": str(words)}):
-                said.append(words)
+                texts.append(words)
             case _:
                 continue
-        length += len(said[-1]) + 1
+        length += len(texts[-1]) + 1
         if length >= SEARCHED_CHARACTERS:
             break
-    return "\n".join(said)[:SEARCHED_CHARACTERS]
+    return "\n".join(texts)[:SEARCHED_CHARACTERS]
 
 
 def _place(text: str, folded_place: int) -> int:

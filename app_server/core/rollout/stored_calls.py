@@ -183,8 +183,8 @@ def _result(text: str | None) -> tuple[int | None, str]:
             return code, output
         case _:
             pass
-    said, body = _EXIT.search(text), _BODY.search(text)
-    return (int(said[1]) if said else None), (text[body.end() :] if body else text)
+    status, body = _EXIT.search(text), _BODY.search(text)
+    return (int(status[1]) if status else None), (text[body.end() :] if body else text)
 
 
 def _mcp_result(text: str) -> CallToolResult:

@@ -140,12 +140,12 @@ class ThreadIndex:
                     raise IndexReplaced
                 entries = fetch(database, start, count)
                 found = self._hold_against_files(database, entries, archived=request.archived)
-                said = (
+                texts = (
                     self._messages(database, entries, found, archived=request.archived)
                     if messages
                     else [""] * len(entries)
                 )
-            for entry, stored, text in zip(entries, found, said, strict=True):
+            for entry, stored, text in zip(entries, found, texts, strict=True):
                 if stored is not None:
                     yield entry, stored, text
             if len(entries) < count:
@@ -202,7 +202,7 @@ class ThreadIndex:
         archived: bool,
     ) -> list[str]:
         """What was said in these threads; of those that are gone nothing."""
-        said: list[str] = []
+        texts: list[str] = []
         read: list[tuple[Key, str]] = []
         for entry, stored in zip(entries, found, strict=True):
             key: Key = (int(archived), entry.name.stamp, entry.name.conversation_id)
@@ -210,13 +210,13 @@ class ThreadIndex:
             if messages is None and stored is not None:
                 messages = _read_messages(stored.head.path)
                 read.append((key, messages))
-            said.append(messages or "")
+            texts.append(messages or "")
         if read:
             search = self._search_on(database)
             with transaction(database):
                 for key, messages in read:
                     search.note(key, messages)
-        return said
+        return texts
 
     def _search_on(self, database: sqlite3.Connection) -> MessageSearch:
         if self._search is None or self._search[0] is not database:

@@ -70,11 +70,11 @@ class TurnSnapshot:
             self._services.git, Path(self._turn.settings.cwd), self._services.sources.now()
         )
         if isinstance(outcome, SnapshotUnavailable):
-            self._say(outcome.message)
+            self._emit_message(outcome.message)
         else:
             self._commit = outcome
 
-    def _say(self, message: str) -> None:
+    def _emit_message(self, message: str) -> None:
         # One word on it is enough for a conversation.
         if message not in self._state.shown_once:
             self._state.shown_once.add(message)

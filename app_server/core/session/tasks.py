@@ -91,17 +91,17 @@ class ActiveTask:
     async def run(self) -> str | None:
         """The task, and the work beside it, which ends before this does, or with its cancellation."""
         failure: Exception | None = None
-        said = None
+        last_message = None
         async with anyio.create_task_group() as self._group:
             for work in self._beside:
                 self._group.start_soon(work)
             try:
-                said = await self.task.run(self)
+                last_message = await self.task.run(self)
             except Exception as error:
                 failure = error  # what runs beside does not end because of it
         if failure is not None:
             raise failure
-        return said
+        return last_message
 
     def run_beside(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Work that belongs to the turn, which does not end before it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.proposed_plan import Piece, PlanEdge, PlanFinder, PlanText, SaidText
+from app_server.core.turn.proposed_plan import Piece, PlainText, PlanEdge, PlanFinder, PlanText
 from protocol.engine.events import AgentMessageDelta
 from protocol.engine.items import AgentMessage, Plan
 
@@ -24,8 +24,8 @@ class PlanMessage:
         self._streamed = False
         self._waiting = ""
         """Blank text before the first letter."""
-        self._said: list[str] | None = None
-        """What was said so far; None until the item has begun."""
+        self._deltas: list[str] | None = None
+        """The text so far; None until the item has begun."""
         self._plan: tuple[str, list[str]] | None = None
         """The plan that goes on: its id and text."""
 
@@ -39,15 +39,15 @@ class PlanMessage:
             self._take(self._finder.feed(message.text), shown=False)
         self._take(self._finder.finish(), shown=self._streamed)
         self._end_plan()
-        if self._said is not None:
-            said = "".join(self._said)
-            self._emitter.complete(replace(message, id=self._message.id, content=(said,)))
+        if self._deltas is not None:
+            text = "".join(self._deltas)
+            self._emitter.complete(replace(message, id=self._message.id, content=(text,)))
 
     def _take(self, pieces: Iterable[Piece], *, shown: bool) -> None:
         for piece in pieces:
             match piece:
-                case SaidText(text):
-                    self._say(text, shown=shown)
+                case PlainText(text):
+                    self._text(text, shown=shown)
                 case PlanEdge.BEGINS:
                     self._end_plan()
                     self._begin_plan()
@@ -60,20 +60,20 @@ class PlanMessage:
                 case PlanEdge.ENDS:
                     pass  # its item ends with the message, or where another one begins
 
-    def _say(self, text: str, *, shown: bool) -> None:
-        if self._said is None:
+    def _text(self, text: str, *, shown: bool) -> None:
+        if self._deltas is None:
             self._waiting += text
             if not self._waiting.strip():
                 return
             text, self._waiting = self._waiting, ""
-            said = self._said = []
+            deltas = self._deltas = []
             message = self._message
 
             def partial() -> AgentMessage:
-                return replace(message, content=("".join(said),))
+                return replace(message, content=("".join(deltas),))
 
             self._emitter.start(message, announced=self._announced, own_id=self._own_id, partial=partial)
-        self._said.append(text)
+        self._deltas.append(text)
         if shown:
             self._emitter.emit(AgentMessageDelta(self._message.id, text))
 

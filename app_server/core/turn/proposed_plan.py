@@ -24,11 +24,11 @@ class PlanText:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidText:
+class PlainText:
     text: str
 
 
-Piece = SaidText | PlanText | PlanEdge
+Piece = PlainText | PlanText | PlanEdge
 
 
 class PlanFinder:
@@ -64,17 +64,17 @@ class PlanFinder:
             self._decided = not ends
             return
         self._line += part
-        said = self._line.strip()
-        if ends and said == self._tag:
+        line = self._line.strip()
+        if ends and line == self._tag:
             self._line = ""
             yield self._turn()
-        elif ends or not self._may_become_tag(said):
+        elif ends or not self._may_become_tag(line):
             line, self._line = self._line, ""
             self._decided = not ends
             yield self._piece(line + end)
 
-    def _may_become_tag(self, said: str) -> bool:
-        return len(self._line) <= 2 * len(CLOSE) and self._tag.startswith(said)
+    def _may_become_tag(self, line: str) -> bool:
+        return len(self._line) <= 2 * len(CLOSE) and self._tag.startswith(line)
 
     @property
     def _tag(self) -> str:
@@ -85,4 +85,4 @@ class PlanFinder:
         return PlanEdge.BEGINS if self._inside else PlanEdge.ENDS
 
     def _piece(self, text: str) -> Piece:
-        return PlanText(text) if self._inside else SaidText(text)
+        return PlanText(text) if self._inside else PlainText(text)

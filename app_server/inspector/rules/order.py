@@ -52,7 +52,7 @@ class Requests:
         self._asked: dict[tuple[bool, str], tuple[str, int]] = {}
         self._position = -1
 
-    def said(self, sent: bool, message: dict[str, Json]) -> WireMessage:
+    def match(self, sent: bool, message: dict[str, Json]) -> WireMessage:
         self._position += 1
         method = message.get("method")
         params = message.get("params")
@@ -88,16 +88,16 @@ class OrderChecker:
         self._checks += [(name, check) for name, check, _ in ends]
         self._ends = [(name, end) for name, _, end in ends]
 
-    def see(self, said: WireMessage) -> list[Violation]:
-        return [(name, problem) for name, check in self._checks for problem in _problems(check, said)]
+    def see(self, wire: WireMessage) -> list[Violation]:
+        return [(name, problem) for name, check in self._checks for problem in _problems(check, wire)]
 
     def end(self) -> list[Violation]:
         """What is missing, where the client stayed to the end."""
         return [(name, problem) for name, end in self._ends for problem in end()]
 
 
-def _problems(check: Check, said: WireMessage) -> list[str]:
+def _problems(check: Check, wire: WireMessage) -> list[str]:
     try:
-        return list(check(said))
+        return list(check(wire))
     except (KeyError, TypeError, AttributeError, IndexError, ValueError):
         return []

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from app_server.inspector.rules.order import AtTheEnd, Check, Rule, RuleOfTheEnd, WireMessage
 
 
-def _key(said: WireMessage) -> tuple[bool, str]:
+def _key(wire: WireMessage) -> tuple[bool, str]:
     """Who asked, and under which id."""
-    return said.sent == bool(said.method), json.dumps(said.message["id"])
+    return wire.sent == bool(wire.method), json.dumps(wire.message["id"])
 
 
 def rpc_01_an_answer_has_one_request() -> Check:
@@ -19,13 +19,13 @@ def rpc_01_an_answer_has_one_request() -> Check:
     """
     asked: set[tuple[bool, str]] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if said.message.get("id") is None:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.message.get("id") is None:
             return
-        if not said.message.keys() & {"result", "error"}:
-            asked.add((said.sent, json.dumps(said.message["id"])))
+        if not wire.message.keys() & {"result", "error"}:
+            asked.add((wire.sent, json.dumps(wire.message["id"])))
             return
-        key = _key(said)
+        key = _key(wire)
         if key not in asked:
             yield f"an answer to {key[1]}, which is no open request"
         asked.discard(key)
@@ -36,11 +36,11 @@ def rpc_01_an_answer_has_one_request() -> Check:
 def rpc_02_an_id_is_used_once_at_a_time() -> Check:
     asked: set[tuple[bool, str]] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if said.message.get("id") is None:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.message.get("id") is None:
             return
-        key = _key(said)
-        if not said.method:
+        key = _key(wire)
+        if not wire.method:
             asked.discard(key)
         elif key in asked:
             yield f"the id {key[1]} is used again before its answer"
@@ -51,11 +51,11 @@ def rpc_02_an_id_is_used_once_at_a_time() -> Check:
 
 
 def rpc_03_an_answer_is_a_result_or_an_error() -> Check:
-    def check(said: WireMessage) -> Iterator[str]:
+    def check(wire: WireMessage) -> Iterator[str]:
         if (
-            "id" in said.message
-            and not said.method
-            and ("result" in said.message) == ("error" in said.message)
+            "id" in wire.message
+            and not wire.method
+            and ("result" in wire.message) == ("error" in wire.message)
         ):
             yield "an answer with both a result and an error, or neither"
 
@@ -66,11 +66,11 @@ def rpc_04_every_request_is_answered() -> tuple[Check, AtTheEnd]:
     """Of the client; what the server asks may become pointless."""
     open_requests: dict[str, str] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if said.sent and said.method and said.message.get("id") is not None:
-            open_requests[json.dumps(said.message["id"])] = said.method
-        elif not said.sent and not said.method:
-            open_requests.pop(json.dumps(said.message.get("id")), None)
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.sent and wire.method and wire.message.get("id") is not None:
+            open_requests[json.dumps(wire.message["id"])] = wire.method
+        elif not wire.sent and not wire.method:
+            open_requests.pop(json.dumps(wire.message.get("id")), None)
         yield from ()
 
     def end() -> Iterator[str]:

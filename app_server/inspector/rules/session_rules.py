@@ -31,11 +31,11 @@ class _Open:
     def __init__(self) -> None:
         self._asked: dict[str, tuple[str, Json]] = {}
 
-    def see(self, said: WireMessage) -> None:
-        if said.sent and said.method and "id" in said.message:
-            self._asked[json.dumps(said.message["id"])] = (said.method, said.params.get("sessionId"))
-        elif not said.sent and not said.method:
-            self._asked.pop(json.dumps(said.message.get("id")), None)
+    def see(self, wire: WireMessage) -> None:
+        if wire.sent and wire.method and "id" in wire.message:
+            self._asked[json.dumps(wire.message["id"])] = (wire.method, wire.params.get("sessionId"))
+        elif not wire.sent and not wire.method:
+            self._asked.pop(json.dumps(wire.message.get("id")), None)
 
     def running(self, method: str, session: Json) -> bool:
         return (method, session) in self._asked.values()
@@ -47,26 +47,26 @@ class _Calls:
     def __init__(self) -> None:
         self.states: dict[tuple[str, str], str] = {}
 
-    def see(self, said: WireMessage) -> None:
+    def see(self, wire: WireMessage) -> None:
         """Call it after the check."""
-        if said.sent and said.method in OPENS_SESSIONS:
-            session = said.params.get("sessionId")
+        if wire.sent and wire.method in OPENS_SESSIONS:
+            session = wire.params.get("sessionId")
             self.states = {key: state for key, state in self.states.items() if key[0] != session}
-        elif (update := _update(said)) is not None and update["sessionUpdate"] in (
+        elif (update := _update(wire)) is not None and update["sessionUpdate"] in (
             "tool_call",
             "tool_call_update",
         ):
-            key = said.params["sessionId"], update["toolCallId"]
+            key = wire.params["sessionId"], update["toolCallId"]
             self.states[key] = update.get("status") or self.states.get(key) or "pending"
 
 
-def _update(said: WireMessage) -> Json | None:
-    return said.params["update"] if not said.sent and said.method == "session/update" else None
+def _update(wire: WireMessage) -> Json | None:
+    return wire.params["update"] if not wire.sent and wire.method == "session/update" else None
 
 
 def session_01_every_message_has_the_version() -> Check:
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.sent and said.message.get("jsonrpc") != "2.0":
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.sent and wire.message.get("jsonrpc") != "2.0":
             yield "without the version of JSON-RPC"
 
     return check
@@ -76,13 +76,13 @@ def session_02_a_session_is_known_by_an_answer() -> Check:
     """A message names no session that no answer has named, unless the client asked for it by name."""
     known: set[str] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        session = said.params.get("sessionId")
-        if said.sent and said.method in OPENS_SESSIONS and isinstance(session, str):
+    def check(wire: WireMessage) -> Iterator[str]:
+        session = wire.params.get("sessionId")
+        if wire.sent and wire.method in OPENS_SESSIONS and isinstance(session, str):
             known.add(session)
-        elif not said.sent and isinstance(said.result, dict):
-            known.add(said.result.get("sessionId") or "")
-        elif not said.sent and said.method and session is not None and session not in known:
+        elif not wire.sent and isinstance(wire.result, dict):
+            known.add(wire.result.get("sessionId") or "")
+        elif not wire.sent and wire.method and session is not None and session not in known:
             yield "names a session that no answer has named"
 
     return check
@@ -91,20 +91,20 @@ def session_02_a_session_is_known_by_an_answer() -> Check:
 def session_03_a_question_follows_its_call() -> Check:
     calls = _Calls()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.sent and said.method == "session/request_permission":
-            call = said.params["toolCall"]["toolCallId"]
-            if (said.params.get("sessionId"), call) not in calls.states:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.sent and wire.method == "session/request_permission":
+            call = wire.params["toolCall"]["toolCallId"]
+            if (wire.params.get("sessionId"), call) not in calls.states:
                 yield "asks about a call that was not announced"
-        calls.see(said)
+        calls.see(wire)
 
     return check
 
 
 def session_04_a_question_offers_each_option_once() -> Check:
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.sent and said.method == "session/request_permission":
-            ids = [option["optionId"] for option in said.params["options"]]
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.sent and wire.method == "session/request_permission":
+            ids = [option["optionId"] for option in wire.params["options"]]
             if len(set(ids)) < len(ids) or not ids:
                 yield "offers an option twice, or none"
 
@@ -114,25 +114,25 @@ def session_04_a_question_offers_each_option_once() -> Check:
 def session_05_no_call_is_open_after_its_prompt() -> Check:
     calls, asked = _Calls(), _Open()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        prompt_of = _prompt_answered(said, sessions)
-        asked.see(said)
+    def check(wire: WireMessage) -> Iterator[str]:
+        prompt_of = _prompt_answered(wire, sessions)
+        asked.see(wire)
         if prompt_of is not None and not asked.running("session/prompt", prompt_of):
             left = [id for (of, id), state in calls.states.items() if of == prompt_of and state not in OVER]
             if left:
                 yield f"calls {left} are open when the turn is over"
-        calls.see(said)
+        calls.see(wire)
 
     sessions: dict[str, Json] = {}
     return check
 
 
-def _prompt_answered(said: WireMessage, sessions: dict[str, Json]) -> Json | None:
+def _prompt_answered(wire: WireMessage, sessions: dict[str, Json]) -> Json | None:
     """The session whose prompt this answers; `sessions` remembers those of prompts, by the ids of their requests."""
-    id = json.dumps(said.message.get("id"))
-    if said.sent and said.method == "session/prompt":
-        sessions[id] = said.params.get("sessionId")
-    elif not said.sent and not said.method:
+    id = json.dumps(wire.message.get("id"))
+    if wire.sent and wire.method == "session/prompt":
+        sessions[id] = wire.params.get("sessionId")
+    elif not wire.sent and not wire.method:
         return sessions.pop(id, None)
     return None
 
@@ -140,12 +140,12 @@ def _prompt_answered(said: WireMessage, sessions: dict[str, Json]) -> Json | Non
 def session_06_updates_belong_to_a_prompt() -> Check:
     asked = _Open()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        asked.see(said)
-        update = _update(said)
+    def check(wire: WireMessage) -> Iterator[str]:
+        asked.see(wire)
+        update = _update(wire)
         if update is None or update["sessionUpdate"] in AT_ANY_TIME:
             return
-        session = said.params["sessionId"]
+        session = wire.params["sessionId"]
         if not asked.running("session/load", session) and not asked.running("session/prompt", session):
             yield f"{update['sessionUpdate']} while no prompt is running"
 
@@ -153,9 +153,9 @@ def session_06_updates_belong_to_a_prompt() -> Check:
 
 
 def session_07_what_is_current_is_offered() -> Check:
-    def check(said: WireMessage) -> Iterator[str]:
-        shown = said.result if isinstance(said.result, dict) else _update(said)
-        if said.sent or shown is None:
+    def check(wire: WireMessage) -> Iterator[str]:
+        shown = wire.result if isinstance(wire.result, dict) else _update(wire)
+        if wire.sent or shown is None:
             return
         modes = shown.get("modes")
         if modes and modes["currentModeId"] not in [each["id"] for each in modes["availableModes"]]:
@@ -170,18 +170,18 @@ def session_07_what_is_current_is_offered() -> Check:
 def session_08_a_call_is_announced_once_and_goes_forward() -> Check:
     calls = _Calls()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        update = _update(said)
+    def check(wire: WireMessage) -> Iterator[str]:
+        update = _update(wire)
         if update is not None and update["sessionUpdate"] in ("tool_call", "tool_call_update"):
             status = update.get("status")
-            before = calls.states.get((said.params["sessionId"], update["toolCallId"]))
+            before = calls.states.get((wire.params["sessionId"], update["toolCallId"]))
             if update["sessionUpdate"] == "tool_call" and before is not None:
                 yield "a call is announced twice"
             if update["sessionUpdate"] == "tool_call_update" and before is None:
                 yield "a call changes before it was announced"
             if status is not None and before is not None and _goes_back(before, status):
                 yield f"a call goes from {before} to {status}"
-        calls.see(said)
+        calls.see(wire)
 
     return check
 
@@ -191,8 +191,8 @@ def _goes_back(before: str, status: str) -> bool:
 
 
 def session_09_paths_are_absolute() -> Check:
-    def check(said: WireMessage) -> Iterator[str]:
-        update = _update(said)
+    def check(wire: WireMessage) -> Iterator[str]:
+        update = _update(wire)
         if update is not None and update["sessionUpdate"] in ("tool_call", "tool_call_update"):
             places = [*(update.get("locations") or []), *(update.get("content") or [])]
             if any("path" in each and not os.path.isabs(each["path"]) for each in places):

@@ -24,11 +24,11 @@ HAS_NO_RESOLVED = ("item/tool/call",)
 LEAVES_THREADS = ("thread/unsubscribe", "thread/delete", "thread/archive")
 
 
-def _opened(said: WireMessage) -> str | None:
+def _opened(wire: WireMessage) -> str | None:
     """The thread that an answer opens."""
-    if said.sent or said.result is None or said.answers not in OPENS_THREADS:
+    if wire.sent or wire.result is None or wire.answers not in OPENS_THREADS:
         return None
-    id: str = said.result["thread"]["id"]
+    id: str = wire.result["thread"]["id"]
     return id
 
 
@@ -50,21 +50,21 @@ def rule_01_the_answer_comes_first() -> Check:
     first_of: dict[str, int] = {}
     answered: set[str] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if said.of_threads:
-            method, params = said.method, said.params
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.of_threads:
+            method, params = wire.method, wire.params
             name = _turn_of(params) if method.startswith(("turn/", "item/")) else None
             if method == "thread/started":
                 name = params["thread"]["id"]
             if name is not None:
-                first_of.setdefault(name, said.position)
-        id = _opened(said)
-        if not said.sent and said.result is not None and said.answers in STARTS_TURNS:
-            id = said.result["turn"]["id"]
+                first_of.setdefault(name, wire.position)
+        id = _opened(wire)
+        if not wire.sent and wire.result is not None and wire.answers in STARTS_TURNS:
+            id = wire.result["turn"]["id"]
         if id is not None:
-            heard = first_of.get(id, said.position)
-            if id not in answered and said.asked_at < heard < said.position:
-                yield f"{said.answers} is answered after something about {id}"
+            heard = first_of.get(id, wire.position)
+            if id not in answered and wire.asked_at < heard < wire.position:
+                yield f"{wire.answers} is answered after something about {id}"
             answered.add(id)
 
     return check
@@ -75,32 +75,32 @@ def rule_02_a_thread_is_announced_once_it_is_answered() -> Check:
     opened: set[str] = set()
     announced: set[str] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        id = _opened(said)
+    def check(wire: WireMessage) -> Iterator[str]:
+        id = _opened(wire)
         if id is not None:
             opened.add(id)
-        elif said.of_threads and said.method == "thread/started":
-            id = said.params["thread"]["id"]
+        elif wire.of_threads and wire.method == "thread/started":
+            id = wire.params["thread"]["id"]
             if id in announced or id not in opened:
                 yield f"thread/started for {id}, which no answer opened"
             announced.add(id)
-        elif said.of_threads:
-            thread = said.params.get("threadId")
+        elif wire.of_threads:
+            thread = wire.params.get("threadId")
             if thread in opened and thread not in announced:
-                yield f"{said.method} comes before thread/started of {thread}"
+                yield f"{wire.method} comes before thread/started of {thread}"
 
     return check
 
 
 def rule_03_active_then_started_then_the_users_words() -> Check:
-    """A thread is active before its turn starts; the first item is what the user said, begun and ended at once."""
+    """A thread is active before its turn starts; the first item is what the user wire, begun and ended at once."""
     active: dict[str, bool] = {}
     waiting: dict[str, str] = {}  # thread → "item" before its first item, then the id of that item
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        method, params = said.method, said.params
+        method, params = wire.method, wire.params
         thread = str(params.get("threadId"))
         if method == "thread/status/changed":
             active[thread] = params["status"]["type"] == "active"
@@ -126,16 +126,16 @@ def rule_03_active_then_started_then_the_users_words() -> Check:
 def rule_04_a_thread_runs_one_turn_at_a_time() -> Check:
     running: dict[str, str] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        thread = str(said.params.get("threadId"))
-        if said.method == "turn/started":
+        thread = str(wire.params.get("threadId"))
+        if wire.method == "turn/started":
             if thread in running:
-                yield f"{said.params['turn']['id']} starts while {running[thread]} runs"
-            running[thread] = said.params["turn"]["id"]
-        elif said.method == "turn/completed" and running.pop(thread, None) != said.params["turn"]["id"]:
-            yield f"{said.params['turn']['id']} ends and does not run"
+                yield f"{wire.params['turn']['id']} starts while {running[thread]} runs"
+            running[thread] = wire.params["turn"]["id"]
+        elif wire.method == "turn/completed" and running.pop(thread, None) != wire.params["turn"]["id"]:
+            yield f"{wire.params['turn']['id']} ends and does not run"
 
     return check
 
@@ -146,10 +146,10 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
     started: set[tuple[str, str]] = set()
     ended: set[tuple[str, str]] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        method, params = said.method, said.params
+        method, params = wire.method, wire.params
         thread = str(params.get("threadId"))
         if method in ("turn/started", "turn/completed"):
             running[thread] = params["turn"]["id"] if method == "turn/started" else ""
@@ -178,20 +178,20 @@ def rule_05_an_item_ends_once_before_its_turn() -> Check:
     open_items: dict[tuple[str, str], str] = {}
     completed: set[tuple[str, str]] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        params = said.params
-        if said.method == "item/started":
+        params = wire.params
+        if wire.method == "item/started":
             if not _is_background(params["item"]):
                 open_items[params["threadId"], params["item"]["id"]] = params["turnId"]
-        elif said.method == "item/completed":
+        elif wire.method == "item/completed":
             key = params["threadId"], params["item"]["id"]
             if key in completed:
                 yield f"{params['item']['id']} ends twice"
             completed.add(key)
             open_items.pop(key, None)
-        elif said.method == "turn/completed":
+        elif wire.method == "turn/completed":
             turn = params["turn"]["id"]
             for key in [key for key, of in open_items.items() if of == turn]:
                 yield f"{key[1]} is open when {turn} ends"
@@ -204,14 +204,14 @@ def rule_06_a_thread_waits_before_it_asks() -> Check:
     """A thread that asks for an approval says first that it waits for one."""
     flags: dict[str, list[str]] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        thread = str(said.params.get("threadId"))
-        if said.method == "thread/status/changed":
-            flags[thread] = said.params["status"].get("activeFlags") or []
-        elif said.method.endswith("/requestApproval") and "waitingOnApproval" not in flags.get(thread, []):
-            yield f"{said.method} is asked in {thread}, which does not wait"
+        thread = str(wire.params.get("threadId"))
+        if wire.method == "thread/status/changed":
+            flags[thread] = wire.params["status"].get("activeFlags") or []
+        elif wire.method.endswith("/requestApproval") and "waitingOnApproval" not in flags.get(thread, []):
+            yield f"{wire.method} is asked in {thread}, which does not wait"
 
     return check
 
@@ -220,17 +220,17 @@ def rule_07_usage_follows_what_it_paid_for() -> Check:
     """When usage is sent, no message and no reasoning of the model is open."""
     open_items: dict[str, set[str]] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        of_thread = open_items.setdefault(str(said.params.get("threadId")), set())
-        item = said.params.get("item") or {}
-        if said.method == "item/started" and item.get("type") in ("agentMessage", "reasoning"):
+        of_thread = open_items.setdefault(str(wire.params.get("threadId")), set())
+        item = wire.params.get("item") or {}
+        if wire.method == "item/started" and item.get("type") in ("agentMessage", "reasoning"):
             of_thread.add(item["id"])
-        elif said.method == "item/completed":
+        elif wire.method == "item/completed":
             of_thread.discard(item["id"])
-        elif said.method == "thread/tokenUsage/updated" and of_thread:
-            yield f"usage of {said.params['turnId']} is sent while {sorted(of_thread)} are open"
+        elif wire.method == "thread/tokenUsage/updated" and of_thread:
+            yield f"usage of {wire.params['turnId']} is sent while {sorted(of_thread)} are open"
 
     return check
 
@@ -240,19 +240,19 @@ def rule_08_a_diff_follows_its_change() -> Check:
     changed: set[str] = set()
     last: dict[str, str] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        turn = str(said.params.get("turnId"))
-        if said.method == "item/completed":
-            if said.params["item"]["type"] in ("fileChange", "commandExecution"):
+        turn = str(wire.params.get("turnId"))
+        if wire.method == "item/completed":
+            if wire.params["item"]["type"] in ("fileChange", "commandExecution"):
                 changed.add(turn)
-        elif said.method == "turn/diff/updated":
+        elif wire.method == "turn/diff/updated":
             if turn not in changed:
                 yield f"a diff of {turn} comes before any change"
-            if last.get(turn) == said.params["diff"]:
+            if last.get(turn) == wire.params["diff"]:
                 yield f"the same diff of {turn} comes twice"
-            last[turn] = said.params["diff"]
+            last[turn] = wire.params["diff"]
 
     return check
 
@@ -261,17 +261,17 @@ def rule_09_a_failed_turn_ends_with_its_error() -> Check:
     """A final error comes before `turn/completed` with the same error; only retries are announced otherwise."""
     final: dict[str, Json] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        if said.method == "error" and not said.params["willRetry"]:
-            final[said.params["turnId"]] = said.params["error"]
-        elif said.method == "turn/completed":
-            turn = said.params["turn"]
+        if wire.method == "error" and not wire.params["willRetry"]:
+            final[wire.params["turnId"]] = wire.params["error"]
+        elif wire.method == "turn/completed":
+            turn = wire.params["turn"]
             if (turn["status"] == "failed") != (turn["error"] is not None):
                 yield f"{turn['id']} is {turn['status']} with error {turn['error']}"
             if turn["status"] == "failed" and final.get(turn["id"]) != turn["error"]:
-                yield f"{turn['id']} fails with {turn['error']}, the error said {final.get(turn['id'])}"
+                yield f"{turn['id']} fails with {turn['error']}, the error wire {final.get(turn['id'])}"
             if turn["status"] == "completed" and turn["id"] in final:
                 yield f"{turn['id']} completes after a final error"
 
@@ -283,17 +283,17 @@ def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
     ended: set[str] = set()
     background: set[str] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        params = said.params
+        params = wire.params
         turn, item = _turn_of(params), params.get("item") or {}
-        if said.method == "item/started" and _is_background(item):
+        if wire.method == "item/started" and _is_background(item):
             background.add(item["id"])
         id = params.get("itemId") or item.get("id")
-        if turn in ended and id not in background and said.method != "thread/tokenUsage/updated":
-            yield f"{said.method} comes after the end of {turn}"
-        if said.method == "turn/completed":
+        if turn in ended and id not in background and wire.method != "thread/tokenUsage/updated":
+            yield f"{wire.method} comes after the end of {turn}"
+        if wire.method == "turn/completed":
             ended.add(str(turn))
 
     return check
@@ -302,16 +302,16 @@ def rule_10_nothing_follows_the_end_of_a_turn() -> Check:
 def rule_11_a_turn_ends_before_its_thread_is_idle() -> Check:
     running: dict[str, str] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        thread = str(said.params.get("threadId"))
-        if said.method == "turn/started":
-            running[thread] = said.params["turn"]["id"]
-        elif said.method == "turn/completed":
+        thread = str(wire.params.get("threadId"))
+        if wire.method == "turn/started":
+            running[thread] = wire.params["turn"]["id"]
+        elif wire.method == "turn/completed":
             running.pop(thread, None)
-        elif said.method == "thread/status/changed" and thread in running:
-            status = said.params["status"]["type"]
+        elif wire.method == "thread/status/changed" and thread in running:
+            status = wire.params["status"]["type"]
             if status != "active":
                 yield f"{thread} is {status} while {running[thread]} runs"
 
@@ -321,19 +321,19 @@ def rule_11_a_turn_ends_before_its_thread_is_idle() -> Check:
 def rule_12_a_question_is_resolved_before_its_turn_ends() -> Check:
     asked: dict[str, str | None] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if not said.of_threads:
+    def check(wire: WireMessage) -> Iterator[str]:
+        if not wire.of_threads:
             return
-        id = said.message.get("id")
-        if id is not None and "threadId" in said.params and said.method not in HAS_NO_RESOLVED:
-            asked[json.dumps(id)] = said.params.get("turnId")
-        elif said.method == "serverRequest/resolved":
-            request = json.dumps(said.params["requestId"])
+        id = wire.message.get("id")
+        if id is not None and "threadId" in wire.params and wire.method not in HAS_NO_RESOLVED:
+            asked[json.dumps(id)] = wire.params.get("turnId")
+        elif wire.method == "serverRequest/resolved":
+            request = json.dumps(wire.params["requestId"])
             if request not in asked:
-                yield f"{said.params['requestId']} is resolved and was not asked"
+                yield f"{wire.params['requestId']} is resolved and was not asked"
             asked.pop(request, None)
-        elif said.method == "turn/completed":
-            ended = said.params["turn"]["id"]
+        elif wire.method == "turn/completed":
+            ended = wire.params["turn"]["id"]
             for request in [request for request, turn in asked.items() if turn == ended]:
                 yield f"request {request} is open when {ended} ends"
                 del asked[request]
@@ -345,13 +345,13 @@ def rule_13_both_apis_send_items_in_one_order() -> Check:
     """Where the conversation API listens too, the messages that end are the same, in the same order."""
     ends: dict[str, tuple[list[str], list[str]]] = {}
 
-    def check(said: WireMessage) -> Iterator[str]:
-        params = said.params
-        if said.sent:
+    def check(wire: WireMessage) -> Iterator[str]:
+        params = wire.params
+        if wire.sent:
             return
-        if said.method == "codex/event/agent_message":
+        if wire.method == "codex/event/agent_message":
             thread, text, place = params["conversationId"], params["msg"]["message"], 0
-        elif said.method == "item/completed" and params["item"]["type"] == "agentMessage":
+        elif wire.method == "item/completed" and params["item"]["type"] == "agentMessage":
             thread, text, place = params["threadId"], params["item"]["text"], 1
         else:
             return
@@ -369,13 +369,13 @@ def rule_10_a_started_turn_ends() -> tuple[Check, AtTheEnd]:
     running: dict[str, str] = {}
     left: set[str] = set()
 
-    def check(said: WireMessage) -> Iterator[str]:
-        if said.sent and said.method in LEAVES_THREADS:
-            left.add(said.params["threadId"])
-        elif said.of_threads and said.method == "turn/started":
-            running[said.params["turn"]["id"]] = said.params["threadId"]
-        elif said.of_threads and said.method == "turn/completed":
-            running.pop(said.params["turn"]["id"], None)
+    def check(wire: WireMessage) -> Iterator[str]:
+        if wire.sent and wire.method in LEAVES_THREADS:
+            left.add(wire.params["threadId"])
+        elif wire.of_threads and wire.method == "turn/started":
+            running[wire.params["turn"]["id"]] = wire.params["threadId"]
+        elif wire.of_threads and wire.method == "turn/completed":
+            running.pop(wire.params["turn"]["id"], None)
         yield from ()
 
     def end() -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.turn.proposed_plan import Piece, PlanEdge, PlanFinder, PlanText, SaidText
+from app_server.core.turn.proposed_plan import Piece, PlainText, PlanEdge, PlanFinder, PlanText
 
 MESSAGES = st.lists(
     st.sampled_from(["<proposed_plan>", "</proposed_plan>", "<propo", "a", "\n", "\n", " ", "é"]), max_size=20
@@ -25,7 +25,7 @@ def found(*deltas: str) -> list[str]:
                 out.append("plan: ")
             case PlanEdge.ENDS:
                 out.append("said: ")
-            case SaidText(text) | PlanText(text):
+            case PlainText(text) | PlanText(text):
                 if not out:
                     out.append("said: ")
                 assert out[-1].startswith("plan" if isinstance(piece, PlanText) else "said")
@@ -73,8 +73,8 @@ def test_nothing_but_tags_is_left_out(message: str) -> None:
 
 def test_text_is_handed_on_as_soon_as_it_can_be_no_tag() -> None:
     finder = PlanFinder()
-    assert list(finder.feed("Hel")) == [SaidText("Hel")]
-    assert list(finder.feed("lo <proposed_plan>")) == [SaidText("lo <proposed_plan>")]
-    assert list(finder.feed("\n<prop")) == [SaidText("\n")]
-    assert list(finder.feed("erty>")) == [SaidText("<property>")]
-    assert list(finder.feed(" " * 100)) == [SaidText(" " * 100)]
+    assert list(finder.feed("Hel")) == [PlainText("Hel")]
+    assert list(finder.feed("lo <proposed_plan>")) == [PlainText("lo <proposed_plan>")]
+    assert list(finder.feed("\n<prop")) == [PlainText("\n")]
+    assert list(finder.feed("erty>")) == [PlainText("<property>")]
+    assert list(finder.feed(" " * 100)) == [PlainText(" " * 100)]

@@ -86,7 +86,7 @@ async def _served(
     async with session.turns.order:
         words = await _words(session, blocks)
         session.title_from(all_text(params.prompt))
-        turn = await session.turns.say(ticket, words)
+        turn = await session.turns.submit(ticket, words)
     return await session.turns.stop_reason(turn)
 
 
@@ -122,16 +122,16 @@ async def _builtin(
             try:
                 request = review_request(command)
             except BadArguments as error:
-                session.say(str(error))
+                session.send_message(str(error))
                 return StopReason.END_TURN
             return await _operate(session, ticket, ReviewOp(review_request=request))
         case Builtin.STATUS:
-            session.say(status_text(session))
+            session.send_message(status_text(session))
         case Builtin.MCP:
             await _list_servers(session, ticket)
         case Builtin.LOGOUT:
             gone = await context.auth.logout()
-            session.say("Logged out." if gone else "There was no stored login.")
+            session.send_message("Logged out." if gone else "There was no stored login.")
         case Builtin.INIT:
             raise AssertionError("a prompt for the model")
     return StopReason.CANCELLED if ticket.cancelled else StopReason.END_TURN
@@ -156,4 +156,4 @@ async def _list_servers(session: AcpSession, ticket: Ticket) -> None:
         await listed.came.wait()
         group.cancel_scope.cancel()
     if listed.value is not None and not ticket.cancelled:
-        session.say(servers_text(listed.value))
+        session.send_message(servers_text(listed.value))

@@ -106,17 +106,17 @@ async def _review_request(context: WorkContext, target: review.ReviewTarget, cwd
         case review.UncommittedChangesReviewTarget():
             return review_requests.uncommitted_changes()
         case review.BaseBranchReviewTarget():
-            branch = _said(target.branch, "branch")
+            branch = _required_text(target.branch, "branch")
             base = await merge_base(context.git, Path(cwd), branch)
             return review_requests.against_branch(branch, base)
         case review.CommitReviewTarget():
             title = (target.title or "").strip()
-            return review_requests.of_commit(_said(target.sha, "sha"), title or None)
+            return review_requests.of_commit(_required_text(target.sha, "sha"), title or None)
         case review.CustomReviewTarget():
-            return review_requests.as_instructed(_said(target.instructions, "instructions"))
+            return review_requests.as_instructed(_required_text(target.instructions, "instructions"))
 
 
-def _said(text: str, field: str) -> str:
+def _required_text(text: str, field: str) -> str:
     text = text.strip()
     if not text:
         raise invalid_request(f"{field} must not be empty", "invalid_params", f"target.{field}")
