@@ -37,6 +37,10 @@ _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|dm-|
 _ROOT_LIKE = re.compile(
     r"(/|~|\$HOME|\$\{HOME\}|/(bin|boot|etc|home|lib|opt|root|sbin|usr|var|Users|System))?/?\*?"
 )
+_ENCODED = re.compile(r"(?:^|\s)-e(c|nc?o?d?e?d?c?o?m?m?a?n?d?)?\s", re.IGNORECASE)
+_POWERSHELL_REMOVAL = re.compile(
+    r"\b(remove-item|ri|rm|del|erase|rd|rmdir)\b[^;|\n]*\s-(r|fo)", re.IGNORECASE
+)
 _GLOB = re.compile(r"[*?[]")
 MAX_PATTERN = 32
 
@@ -125,6 +129,12 @@ def _change_mode(words: Words) -> bool:
     return recursive and any(word and _ROOT_LIKE.fullmatch(word) for word in words)
 
 
+def _powershell(words: Words) -> bool:
+    """Its names and options have no case, and options may be shortened."""
+    text = " ".join(words)
+    return _ENCODED.search(text) is not None or _POWERSHELL_REMOVAL.search(text) is not None
+
+
 _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
     "rm": _rm,
     "git": git_destroys,
@@ -142,5 +152,6 @@ _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
     "init": lambda words: any(word in ("0", "6") for word in words),
     **dict.fromkeys(("find", "fd", "fdfind"), _find),
     **dict.fromkeys(BULK, _bulk),
+    **dict.fromkeys(("pwsh", "powershell", "pwsh.exe", "powershell.exe"), _powershell),
 }
 _KNOWN = frozenset(_PROGRAMS) | _ALWAYS

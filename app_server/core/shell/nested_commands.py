@@ -23,7 +23,7 @@ from protocol.records import dataclass
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash eval source .")
+INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash yash csh tcsh eval source .")
 MAX_NODES = 20_000
 MAX_READINGS = 3_000
 """Commands, each counted once for every combination of values that its variables may have."""
@@ -33,8 +33,10 @@ _ESCAPED_IN_BACKTICKS = re.compile(r"\\([\\$`])")
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _ENDING_IN_COMMAND = ("pipeline", "list", "negated_command")
 """What the parser takes for the body of a redirection of its last command."""
-_PROMPTS = frozenset({"PS0", "PS1", "PS2", "PS4", "PROMPT_COMMAND"})
-"""Variables whose values bash runs, at least what they substitute."""
+_RUN_VALUES = re.compile(
+    r"PS[0-4]|.*(PAGER|EDITOR|VISUAL|COMMAND|ASKPASS|LESSOPEN|LESSCLOSE|BROWSER|RSH|_SSH)"
+)
+"""Variables whose values programs run, at least what they substitute."""
 _STARTUP = frozenset({"BASH_ENV", "ENV"})
 
 
@@ -124,7 +126,7 @@ class _ScriptReader:
         )
 
     def scripts(self, commands: Sequence[FoundCommand]) -> tuple[str, ...]:
-        found = [value for name, value in self._values if name in _PROMPTS]
+        found = [value for name, value in self._values if _RUN_VALUES.fullmatch(name)]
         aliases = self._variables.aliases
         found += [
             " ".join((aliases[name], *command.words[1:]))

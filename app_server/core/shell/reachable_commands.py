@@ -13,7 +13,7 @@ from itertools import chain
 from posixpath import normpath
 
 from app_server.core.shell.braces import TooManyWords
-from app_server.core.shell.embedded_scripts import embedded_scripts
+from app_server.core.shell.embedded_scripts import PROGRAM_OPTIONS, embedded_scripts
 from app_server.core.shell.escapes import printed
 from app_server.core.shell.git_scripts import git_scripts
 from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand, FoundScript, commands_in
@@ -52,6 +52,8 @@ _FINDERS = frozenset({"find", "fd", "fdfind"})
 
 _ATTACHED_SCRIPT = re.compile(r"--[\w-]+=|-[a-zA-Z0]*?[Sc]")
 """Before the value of `-S` of env, and of `-c` of script and flock, in one word with it."""
+_SETTING = re.compile(r"-?\w+=\|?")
+"""Before a value: `-oProxyCommand=` of ssh, or an assignment."""
 _OTHER_LANGUAGES = re.compile(r"([gmn]?awk|perl|python[\d.]*|ruby|node|php|lua|sed)$")
 _SEPARATORS = re.compile(r"[;&|()\n`]+")
 _REDIRECTION = re.compile(r"\d*(?:>>|<>|[<>])[&|]?(?:\d*-(?=\s))?|&>>?")
@@ -94,7 +96,7 @@ class _Search:
                 yield from self.commands(FoundCommand(tuple(run)), depth)
         elif program == "git":
             yield from chain.from_iterable(self._script(text, depth + 1) for text in git_scripts(words[1:]))
-        elif _OTHER_LANGUAGES.match(program):
+        elif program in PROGRAM_OPTIONS or _OTHER_LANGUAGES.match(program):
             yield from self._texts_as_scripts(embedded_scripts(program, words[1:]), depth + 1)
         elif program in WRAPPERS:
             yield from self._wrapped(program, inner, depth + 1)
@@ -158,7 +160,7 @@ class _Search:
                 if match := _ATTACHED_SCRIPT.match(word):
                     yield from self._script(" ".join((_split(word[match.end() :]), *words[at + 1 :])), depth)
                 elif " " in word or "\\_" in word:
-                    yield from self._script(_split(word), depth)
+                    yield from self._script(_SETTING.sub("", _split(word)), depth)
         if program in BULK and words and not names_command(words[-1]):
             self._runs_unseen = True
         yield from self._tails(command, depth)
