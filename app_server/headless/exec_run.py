@@ -39,7 +39,7 @@ def run_exec(args: argparse.Namespace) -> int:
         print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
     report: TurnReport = JsonReport(sys.stdout) if options.json else TextReport(sys.stdout, sys.stderr)
-    turn = _demonstrated if args.demo else told_status
+    turn = _demonstrated if args.demo else reported_status
     return anyio.run(_until_signal, turn, options, report)
 
 
@@ -53,7 +53,7 @@ async def _until_signal(turn: Turn, options: ExecOptions, report: TurnReport) ->
 
 
 async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO) -> int:
-    """`told_status` with a scripted model, in a temporary folder."""
+    """`reported_status` with a scripted model, in a temporary folder."""
     try:
         async with demo_surroundings(os.environ) as workspace:
 
@@ -62,7 +62,7 @@ async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO
                     options.command, environment=workspace.environment, cwd=workspace.repository
                 )
 
-            return await told_status(replace(options, cwd=workspace.repository), report, stderr, connect)
+            return await reported_status(replace(options, cwd=workspace.repository), report, stderr, connect)
     except DemoSetupError as error:
         print(f"app-server exec: {error}", file=stderr)
         return FAILED
@@ -72,7 +72,7 @@ def _spawned(options: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
     return AppServer.spawn(options.command, cwd=options.cwd)
 
 
-async def told_status(
+async def reported_status(
     options: ExecOptions, report: TurnReport, stderr: TextIO, connect: Connect = _spawned
 ) -> int:
     """The exit status of a whole turn. Why there was none is written to stderr."""

@@ -47,11 +47,11 @@ def planned_session(launch: Launch, request: Request) -> PlannedConversation | N
     return PlannedConversation(
         plan.config,
         lambda new: {"sessionId": new.begun.id, **shown},
-        lambda new: (_told_commands(new.begun.id, commands),),
+        lambda new: (_commands_update(new.begun.id, commands),),
     )
 
 
-def _told_commands(session_id: str, commands: Json) -> bytes:
+def _commands_update(session_id: str, commands: Json) -> bytes:
     update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
     return dump_notification(SESSION_UPDATE, compact_json({"sessionId": session_id, "update": update}))
 

@@ -17,7 +17,7 @@ from app_server.cli import parser
 from app_server.client import AppServer
 from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
-from app_server.headless.exec_run import told_status
+from app_server.headless.exec_run import reported_status
 from tests.support.library import connector_to, serving_model
 from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says
 from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
@@ -55,7 +55,7 @@ async def run(root: Path, *arguments: str, replies: tuple[Reply, ...], stdin: st
             def connect(_: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
                 return AppServer.connect(connector_to("in_process", root, environment))
 
-            status = await told_status(options, report, stderr, connect)
+            status = await reported_status(options, report, stderr, connect)
     return Done(status, stdout.getvalue(), stderr.getvalue())
 
 

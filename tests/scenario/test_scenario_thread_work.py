@@ -8,7 +8,18 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
-from tests.support.scripted_model import Hold, begins_to_say, done, patches, reply, says, word
+from tests.support.scripted_model import (
+    CREATED,
+    Hold,
+    Reply,
+    begins_to_say,
+    done,
+    failure,
+    patches,
+    reply,
+    says,
+    word,
+)
 from tests.support.thread_client import ended, items, notified, say, start, turn, words
 from tests.support.world import MakeWorld, World
 
@@ -269,6 +280,35 @@ async def test_the_diff_names_files_from_the_threads_directory(world: MakeWorld)
         (told,) = notified(w, "turn/diff/updated")
         assert "+++ b/new.txt" in told["diff"]
         assert f"+++ b/{w.workspace / 'old.txt'}" in told["diff"]
+
+
+async def test_a_conversation_that_the_provider_refuses_as_too_long_is_compacted(world: MakeWorld) -> None:
+    """Also where the context window of the model is not known."""
+    too_long = failure(400, {"error": {"code": "context_length_exceeded", "message": "too long"}})
+    replies = reply(says("one")), too_long, reply(says("a summary")), reply(says("two")), reply(says("three"))
+    async with world(*replies) as w:
+        thread = await start(w.client)
+        await say(w.client, thread, "first")
+        await say(w.client, thread, "second")
+        await say(w.client, thread, "third")
+        await say(w.client, thread, "fourth")
+        assert [item["type"] for item in items(w)].count("contextCompaction") == 1
+        texts = w.model.requests[3].texts()
+        assert texts[:2] == ["first", "second"]
+        assert "a summary" in texts[2]
+        assert texts[3:] == ["third"]
+        assert len(w.model.requests) == 5
+
+
+async def test_the_model_knows_what_it_said_in_a_turn_that_failed(world: MakeWorld) -> None:
+    """As clients do: the message is an item of the turn."""
+    cut = Reply((CREATED, says("half the work is done"), begins_to_say(), word("and")), cut=True)
+    async with world(cut, reply(says("the rest")), provider={"stream_max_retries": 0}) as w:
+        thread = await start(w.client)
+        await say(w.client, thread, "work")
+        await say(w.client, thread, "go on")
+        assert w.model.requests[1].texts("assistant") == ["half the work is done"]
+        assert w.model.requests[1].texts() == ["work", "go on"]
 
 
 async def test_a_diff_that_is_taken_back_is_told_as_empty(world: MakeWorld) -> None:

@@ -31,7 +31,7 @@ from protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
-def told_again(stored: StoredItems) -> Iterator[Change]:
+def replayed(stored: StoredItems) -> Iterator[Change]:
     """The items of a session, oldest first; then the plan and the usage as they were in the end."""
     yield from _items(stored.items)
     if stored.plan is not None:

@@ -86,7 +86,7 @@ class AcpSession:
         """Set where its provider can be asked for more models."""
         self.title: str | None = None
         """None: not known yet."""
-        self._title_told = False
+        self._title_sent = False
         self._tool_lists: dict[str, PendingToolList] = {}
 
     def make_adapter(self, id: str) -> SessionAdapter:
@@ -138,9 +138,9 @@ class AcpSession:
         self.turns.turn_started(turn_id)
 
     def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
-        if self.title is None or self._title_told:
+        if self.title is None or self._title_sent:
             return ()
-        self._title_told = True
+        self._title_sent = True
         return (SessionInfoUpdate(title=self.title),)
 
     def turn_ended(self, turn_id: str, ended: TurnEnded) -> None:

@@ -322,7 +322,7 @@ class UpdateLines:
         self._add(update.to_json())
 
     # --- replay
-    def told_again(self, changes: Iterable[Change]) -> Iterator[bytes]:
+    def replayed(self, changes: Iterable[Change]) -> Iterator[bytes]:
         """Changes of what is over: each call as it ended, in one update."""
         for change in changes:
             if isinstance(change, CallChanged):

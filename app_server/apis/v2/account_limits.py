@@ -10,12 +10,12 @@ class AccountLimits:
 
     def __init__(self) -> None:
         self.latest = RateLimitSnapshot()
-        self._told = RateLimitSnapshot()
+        self._sent = RateLimitSnapshot()
 
-    def learn(self, limits: RateLimitSnapshot, *, heard: bool) -> bool:
-        """Whether that is news for the client. `heard` False: it does not follow the thread that says so."""
+    def learn(self, limits: RateLimitSnapshot, *, subscribed: bool) -> bool:
+        """Whether they are to be sent. `subscribed`: whether the client follows the thread that they came with."""
         self.latest = limits
-        if not heard or limits == self._told:
+        if not subscribed or limits == self._sent:
             return False
-        self._told = limits
+        self._sent = limits
         return True

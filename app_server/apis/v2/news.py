@@ -55,7 +55,7 @@ class ThreadNews:
     def __init__(self, thread_id: str, lines: NotificationLines, once: SentOnce) -> None:
         """`once` is shared by all threads of the client."""
         self._thread_id, self._lines, self._once = thread_id, lines, once
-        self.heard = True
+        self.subscribed = True
         """Whether the client follows the thread."""
         self._diff = ""
         self._usage: TokenUsageInfo | None = None
@@ -143,7 +143,7 @@ class ThreadNews:
         if event.rate_limits is None:
             return
         limits = rate_limits(event.rate_limits)
-        if self._once.limits.learn(limits, heard=self.heard):
+        if self._once.limits.learn(limits, subscribed=self.subscribed):
             update = AccountRateLimitsUpdatedNotification(rate_limits=limits)
             self._lines.add(methods.ACCOUNT_RATE_LIMITS_UPDATED, update)
 

@@ -122,7 +122,7 @@ class ThreadAdapter:
 
     # --- what a live conversation asks of an API
     def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[bytes]:
-        self._news.heard = subscribed
+        self._news.subscribed = subscribed
         self._take(event, raw=raw)
         lines = self._lines.take()
         return lines if subscribed else ()

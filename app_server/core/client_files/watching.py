@@ -56,7 +56,7 @@ class Watch:
     place: WatchPlace = NOWHERE
     snapshot: PathSnapshot | None = None
     """Of a path that is polled."""
-    is_told: bool = False
+    begun: bool = False
     changed: set[str] = field(default_factory=set)
 
     @property
@@ -108,7 +108,7 @@ class FileWatcher:
         """From now on changes are sent."""
         watch = self._watches.get(id)
         if watch is not None:
-            watch.is_told = True
+            watch.begun = True
             self._changed.set()
 
     def unwatch(self, id: str) -> None:
@@ -228,7 +228,7 @@ class FileWatcher:
             self._changed = anyio.Event()
             await anyio.sleep(COLLECT_SECONDS)
             for watch in list(self._watches.values()):
-                if not watch.is_told or not watch.changed:
+                if not watch.begun or not watch.changed:
                     continue
                 paths, watch.changed = sorted(watch.changed), set()
                 for piece in _pieces(paths):

@@ -118,7 +118,7 @@ class RegularTask:
             input=NotedInput(active, self._words),
             steps=steps,
             compaction=None
-            if limit is None
+            if limit is None and not self._of_thread
             else AutoCompaction(limit=limit, compact=compactor.run, at_begin=self._of_thread),
             new_id=services.sources.new_id,
         )

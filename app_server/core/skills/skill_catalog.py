@@ -35,7 +35,7 @@ MAX_EXTRA_ROOTS = 100
 MAX_SKILL_BYTES = 256 * 1024
 LOOK_SECONDS = 3.0
 """A turn does not wait longer for a slow disk; it begins without news of skills then."""
-MAX_TOLD = 1000
+MAX_SENT = 1000
 
 
 class SkillCatalog:
@@ -45,7 +45,7 @@ class SkillCatalog:
         self._home, self._user_home = home, user_home
         self._extra_roots: tuple[str, ...] = ()
         self._switches: Sequence[SkillSwitch] = ()
-        self._told: dict[str, SkillSet] = {}
+        self._sent: dict[str, SkillSet] = {}
         """By directory, what a client was sent."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when what a client was sent is no longer so."""
@@ -57,17 +57,17 @@ class SkillCatalog:
     async def list(self, cwd: Path) -> SkillSet:
         """For a client, who is notified when they change."""
         found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
-        while len(self._told) >= MAX_TOLD:
-            del self._told[next(iter(self._told))]
-        self._told[str(cwd)] = found
+        while len(self._sent) >= MAX_SENT:
+            del self._sent[next(iter(self._sent))]
+        self._sent[str(cwd)] = found
         return found
 
     async def look(self, cwd: Path) -> SkillSet | None:
         """For a turn; None where the disk takes too long."""
         with anyio.move_on_after(LOOK_SECONDS):
             found = await run_in_thread(self.find, cwd, abandon_on_cancel=True)
-            if self._told.get(str(cwd), found) != found:
-                del self._told[str(cwd)]
+            if self._sent.get(str(cwd), found) != found:
+                del self._sent[str(cwd)]
                 self.on_change()
             return found
         return None

@@ -50,7 +50,7 @@ class Terminal:
     """The rights of the policy when it was opened; the command may have more if the user approved that."""
     begun: BegunItem | None = field(init=False, default=None)
     """Set while the item continues and the call that opened it has ended."""
-    end_told: bool = field(init=False, default=False)
+    end_emitted: bool = field(init=False, default=False)
     last_usage: ProcessUsage | None = field(init=False, default=None)
     """As it was when somebody last looked at it."""
     output: HeadTail = field(init=False, default_factory=lambda: HeadTail(SESSION_CAP))
@@ -81,10 +81,10 @@ class Terminal:
 
     def tell_end(self) -> None:
         """Emit the end of the item, once."""
-        if self.end_told:
+        if self.end_emitted:
             return
         item, begun = finished_command(self.item, self._result()), self.begun
-        self.end_told, self.begun = True, None
+        self.end_emitted, self.begun = True, None
         if begun is None:
             self.turn.complete(item)
         else:
@@ -95,7 +95,7 @@ class Terminal:
         assert self.begun is not None
         item = replace(self.item, status=ItemStatus.FAILED, output=decode(self.output.value()))
         turn.complete_detached(item, self.begun, self.turn_id, cut=True)
-        self.begun, self.end_told = None, True
+        self.begun, self.end_emitted = None, True
 
     def _take(self, chunk: bytes) -> None:
         self.output.add(chunk)

@@ -80,8 +80,8 @@ class TurnSteps(Protocol):
 class AutoCompaction:
     """When the turn compacts the history, and how."""
 
-    limit: int
-    """Tokens of the context."""
+    limit: int | None
+    """Tokens of the context; None: not known, so only the provider's refusal says that it is full."""
     compact: Callable[[], Awaitable[None]]
     at_begin: bool = False
     """A full context is compacted at the next turn's begin, and not by asking on when the model has answered."""
@@ -115,7 +115,7 @@ class TurnLoop:
         while True:
             for words in self.input.take_input():
                 self._record_words(words, announced=False)
-            reply = await self.model_call.request(self._prompt)
+            reply = await self.model_call.request(self._prompt, keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
                 self.emitter.emit(TurnDiffEvent(unified_diff=diff))
             if reply.calls:
@@ -151,11 +151,13 @@ class TurnLoop:
     async def _made_room(self) -> bool:
         """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
         compaction, tokens = self.compaction, self.tokens.in_context
-        if compaction is None or tokens is None or tokens < compaction.limit:
+        limit = None if compaction is None else compaction.limit
+        over = limit is not None and tokens is not None and tokens >= limit
+        if compaction is None or not (over or (compaction.at_begin and self.tokens.context_is_full)):
             self._compacted = False
             return False
-        if self._compacted:
-            raise ContextStillFull(compaction.limit, tokens)
+        if self._compacted and limit is not None:
+            raise ContextStillFull(limit, tokens)
         self._compacted = True
         try:
             await compaction.compact()

@@ -48,6 +48,7 @@ from protocol.responses import (
     FunctionCall,
     FunctionCallOutput,
     LocalShellCall,
+    MessageItem,
     OtherItem,
     ResponseItem,
     WebSearchCall,
@@ -89,9 +90,11 @@ class ModelReply:
             out += entry.items(now) if isinstance(entry, CallRun) else [entry]
         return out
 
-    def up_to_last_call(self) -> ModelReply:
-        """Without what followed the last call: of that the next attempt makes something new."""
-        last = max((n for n, entry in enumerate(self.entries) if isinstance(entry, CallRun)), default=-1)
+    def up_to_last_call(self, *, or_message: bool) -> ModelReply:
+        """Without what followed the last call: of that the next attempt makes something new. `or_message`: nor is
+        the last whole message left out, or what came before it."""
+        kept = (CallRun, MessageItem) if or_message else CallRun
+        last = max((n for n, entry in enumerate(self.entries) if isinstance(entry, kept)), default=-1)
         return ModelReply(self.entries[: last + 1])
 
 
@@ -115,17 +118,19 @@ class ModelCall:
     current: list[ModelReply] = field(init=False, default_factory=list)
     """The attempt under way, so that an interrupted turn can keep what came of it."""
 
-    async def request(self, prompt: Callable[[], Prompt]) -> ModelReply:
-        """One answered request; `prompt` is asked anew for each attempt. Raises ModelError when it is given up."""
+    async def request(self, prompt: Callable[[], Prompt], *, keeps_messages: bool = False) -> ModelReply:
+        """One answered request; `prompt` is asked anew for each attempt. Raises ModelError when it is given up; the
+        history then has the calls of the last attempt and, with `keeps_messages`, its whole messages."""
         retries, most = 0, self.model.provider.stream_max_retries
         while True:
             self.outbox.record(self.context_line)
             try:
                 return await self._attempt(prompt())
             except ModelError as error:
-                self._keep_calls()
+                final = not error.retryable or retries >= most
+                self._keep_done(messages=final and keeps_messages)
                 self._count(error)
-                if not error.retryable or retries >= most:
+                if final:
                     raise
                 retries += 1
                 log.info("attempt %d of turn %s failed: %s", retries, self.emitter.turn_id, error)
@@ -236,18 +241,21 @@ class ModelCall:
         for item in answer:
             self.transcript.announce(item)
 
-    def _keep_calls(self) -> None:
+    def _keep_done(self, *, messages: bool) -> None:
         for reply in self.current:
-            if reply.calls:
-                self.transcript.record(self.emitter, reply.up_to_last_call().items(self.clock()))
+            kept = reply.up_to_last_call(or_message=messages)
+            if kept.entries:
+                self.transcript.record(self.emitter, kept.items(self.clock()))
         self.current.clear()
         self.transcript.take_back()
 
     def _count(self, error: ModelError) -> None:
         match error:
-            case ContextWindowExceeded() if self.context_window is not None:
-                self.tokens.fill(self.context_window)
-                self._emit_tokens()
+            case ContextWindowExceeded():
+                self.tokens.context_is_full = True
+                if self.context_window is not None:
+                    self.tokens.fill(self.context_window)
+                    self._emit_tokens()
             case UsageLimitReached() if error.rate_limits is not None:
                 self.tokens.rate_limits = error.rate_limits
                 self._emit_tokens()

@@ -15,8 +15,11 @@ class TokenCounts:
 
     info: TokenUsageInfo | None = None
     rate_limits: RateLimitSnapshot | None = None
+    context_is_full: bool = False
+    """The provider refused the conversation as too long, and no request has succeeded since."""
 
     def add(self, usage: TokenUsage, context_window: int | None) -> None:
+        self.context_is_full = False
         total = plus(self.info.total_token_usage, usage) if self.info else usage
         self.info = TokenUsageInfo(
             total_token_usage=total, last_token_usage=usage, model_context_window=context_window
@@ -34,6 +37,7 @@ class TokenCounts:
 
     def estimate(self, tokens: int, context_window: int | None) -> None:
         """After a compaction: what the rebuilt history is likely to cost."""
+        self.context_is_full = False
         total = self.info.total_token_usage if self.info else TokenUsage()
         self.info = TokenUsageInfo(
             total_token_usage=total,
@@ -42,7 +46,9 @@ class TokenCounts:
         )
 
     def leave_context(self, before: TokenUsageInfo | None) -> None:
-        """Requests with a context of their own are over: they count, but the conversation's context is as before."""
+        """Requests with a context of their own are over: they count, but the conversation's context is as before.
+        Whether that one is full, its next request says again."""
+        self.context_is_full = False
         if self.info is not None:
             last = before.last_token_usage if before else TokenUsage()
             self.info = self.info.model_copy(update={"last_token_usage": last})

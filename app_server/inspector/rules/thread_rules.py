@@ -44,8 +44,8 @@ def _is_background(item: Mapping[str, Json]) -> bool:
 
 
 def rule_01_the_answer_comes_first() -> Check:
-    """The answer to a request that begins a turn or a thread comes before all that it causes. A turn that was heard of
-    before the request was made is one that the request joins.
+    """The answer to a request that begins a turn or a thread comes before all that it causes. A turn that was
+    known before the request was made is one that the request joins.
     """
     first_of: dict[str, int] = {}
     answered: set[str] = set()
@@ -62,8 +62,8 @@ def rule_01_the_answer_comes_first() -> Check:
         if not wire.sent and wire.result is not None and wire.answers in STARTS_TURNS:
             id = wire.result["turn"]["id"]
         if id is not None:
-            heard = first_of.get(id, wire.position)
-            if id not in answered and wire.asked_at < heard < wire.position:
+            received = first_of.get(id, wire.position)
+            if id not in answered and wire.asked_at < received < wire.position:
                 yield f"{wire.answers} is answered after something about {id}"
             answered.add(id)
 

@@ -23,7 +23,7 @@ from app_server.apis.acp.opening import (
     UnfitFolder,
     plan_session,
 )
-from app_server.apis.acp.replay import told_again
+from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession
 from app_server.apis.acp.sessions import Sessions
 from app_server.apis.acp.stored import StoredSession, read_stored
@@ -89,10 +89,10 @@ async def new_session(
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await context.login.require()
-    told_commands = context.conversations.goes_on
+    sent_commands = context.conversations.goes_on
     session = await _open(context, plan, NewConversation(), ItemIds())
     response = NewSessionResponse.model_validate({"sessionId": session.id, **session.options.shown()})
-    return HandlerResult(response, lambda: _follow(context, session, told_commands=told_commands))
+    return HandlerResult(response, lambda: _follow(context, session, sent_commands=sent_commands))
 
 
 async def load_session(
@@ -102,7 +102,7 @@ async def load_session(
     session, stored = await _reopen(context, params)
     lines = UpdateLines(session.id, context.sessions.client, context.sessions.clock, replay=True)
     try:
-        for number, line in enumerate(lines.told_again(told_again(stored.stored)), 1):
+        for number, line in enumerate(lines.replayed(replayed(stored.stored)), 1):
             context.outgoing.send(line)
             if number % AT_ONCE == 0:
                 await context.outgoing.wait_for_capacity()
@@ -194,8 +194,8 @@ async def _reopen(
     return session, stored
 
 
-async def _follow(context: SessionContext, session: AcpSession, *, told_commands: bool = False) -> None:
-    if not told_commands or session.commands.prompts:
+async def _follow(context: SessionContext, session: AcpSession, *, sent_commands: bool = False) -> None:
+    if not sent_commands or session.commands.prompts:
         session.send(session.commands.update())
     context.sessions.follow(session)
     if session.lists_models is not None:

@@ -50,7 +50,7 @@ class ClientFileContext:
     async def read(self, work: Callable[[], T]) -> T:
         async with self.readers:
             await self.outgoing.wait_for_capacity()
-            with told_errors():
+            with reported_errors():
                 return await run_in_thread(work, abandon_on_cancel=True)
 
 
@@ -129,7 +129,7 @@ async def fs_watch(
     context: ClientFileContext, params: wire.FsWatchParams
 ) -> HandlerResult[wire.FsWatchResponse]:
     context.check("fs/watch")
-    with told_errors():
+    with reported_errors():
         path = await context.watcher.watch(params.watch_id, params.path)
 
     async def begin() -> None:
@@ -145,12 +145,12 @@ async def fs_unwatch(context: ClientFileContext, params: wire.FsUnwatchParams) -
 
 
 async def _run(work: Callable[[], T]) -> T:
-    with told_errors():
+    with reported_errors():
         return await run_in_thread(work, abandon_on_cancel=True)
 
 
 @contextmanager
-def told_errors() -> Iterator[None]:
+def reported_errors() -> Iterator[None]:
     """Errors of the system in the words that clients of this API know."""
     try:
         yield
