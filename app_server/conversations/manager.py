@@ -15,8 +15,8 @@ from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
 from app_server.core.begun import Begun
 from app_server.core.config.types import Config
-from app_server.core.files.real_path import real_path
 from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
+from app_server.core.real_path import real_path
 from app_server.rpc.errors import not_found, overloaded
 from app_server.rpc.outgoing import Outgoing
 

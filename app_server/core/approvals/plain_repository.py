@@ -7,7 +7,7 @@ import stat
 from functools import partial
 from pathlib import Path
 
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 from app_server.core.shell.safe_git import is_plain_repository
 
 MAX_BYTES = 32 * 1024 * 1024

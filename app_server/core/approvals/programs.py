@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
 from protocol.records import dataclass
 

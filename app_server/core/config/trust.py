@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 
 MAX_POINTER_BYTES = 8192
 """A `.git` file is one line with one path."""

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from app_server.core.files.real_path import real_path
 from app_server.core.git.project_folders import (
     OnRefusal,
     belongs_to_another,
@@ -21,6 +20,7 @@ from app_server.core.git.project_folders import (
     leads_out,
     project_folders,
 )
+from app_server.core.real_path import real_path
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)

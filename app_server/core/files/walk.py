@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from app_server.core.files.ignore import RuleSet, parse_rules
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 from protocol.records import dataclass
 
 IGNORE_FILES = (".gitignore", ".ignore")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from app_server.core.files.real_path import real_path
 from app_server.core.patch.disk_files import read_regular
 from app_server.core.patch.planner import Snapshot
+from app_server.core.real_path import real_path
 
 POINTER = b"gitdir:"
 GIT_LAYOUT = ("HEAD", "objects", "refs")

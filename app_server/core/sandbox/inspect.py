@@ -11,7 +11,7 @@ import stat
 from dataclasses import replace
 
 from app_server.core.errors import raise_shortage
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
 from app_server.core.sandbox.resolve import exists, resolve

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from app_server.core.files.real_path import real_path
 from app_server.core.git.project_folders import belongs_to_another, is_strange, project_folders
+from app_server.core.real_path import real_path
 from app_server.core.skills.appearance import SETTINGS_FILE, appearance, is_implicit
 from app_server.core.skills.front_matter import NoFrontMatter, front_matter, one_line, plain_yaml
 from app_server.core.skills.skill import SKILL_FILE, Skill, SkillOwner, SkillProblem

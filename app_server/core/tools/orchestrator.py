@@ -32,7 +32,7 @@ from app_server.core.context.command_output import command_output, command_resul
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.shell.parse_command import parse_command
 from app_server.core.tools.confinement import confinement

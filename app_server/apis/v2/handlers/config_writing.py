@@ -18,7 +18,7 @@ from app_server.core.config.effective import LayerKind
 from app_server.core.config.toml_file import CONFIG_FILE
 from app_server.core.config.write import Overridden, SettingsPlace, WriteOutcome, write_settings
 from app_server.core.errors import InvalidSettings, VersionConflict
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError
 from protocol.jsonrpc import INVALID_REQUEST

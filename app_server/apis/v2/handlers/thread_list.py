@@ -10,7 +10,7 @@ from app_server.apis.result import HandlerResult
 from app_server.apis.v2.handlers.reading import ReadingContext
 from app_server.apis.v2.thread_ids import parse_thread_id
 from app_server.apis.v2.thread_view import thread_view
-from app_server.core.files.real_path import real_path
+from app_server.core.real_path import real_path
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
 from app_server.core.threads import run_in_thread

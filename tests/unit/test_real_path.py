@@ -10,9 +10,9 @@ import pytest
 
 from app_server.core.config.trust import main_worktree, trust_of
 from app_server.core.context.project_docs import find_instructions
-from app_server.core.files.real_path import real_path
 from app_server.core.git.project_folders import leads_out, project_folders
 from app_server.core.git.repository import find_repository
+from app_server.core.real_path import real_path
 from app_server.core.skills.discover import discover, project_roots
 
 TOO_LONG = "x" * 300
