@@ -76,11 +76,15 @@ Message = Request | Notification | Response | ErrorAnswer
 class ParseError(Exception):
     """A line that is not a valid message. `id` is that of the request, if readable, for the error response."""
 
-    def __init__(self, code: int, message: str, id: RequestId | None = None) -> None:
+    def __init__(
+        self, code: int, message: str, id: RequestId | None = None, *, refuses: bool = False
+    ) -> None:
         super().__init__(message)
         self.code: Final = code
         self.message: Final = message
         self.id: Final = id
+        self.refuses: Final = refuses
+        """It was meant as an error response, so whoever asked need not wait for another."""
 
 
 class _NotJsonError(ValueError):
@@ -132,7 +136,8 @@ def _classify(value: dict[str, Json]) -> Message:
         return _error_answer(id_, value["error"])
     if "result" in value:
         return Response(id_, value["result"])
-    raise ParseError(INVALID_REQUEST, "Invalid request: none of `method`, `result` and `error`", id_)
+    text = "Invalid request: none of `method`, `result` and `error`"
+    raise ParseError(INVALID_REQUEST, text, id_, refuses="error" in value)
 
 
 def _read_id(value: dict[str, Json]) -> RequestId | None:

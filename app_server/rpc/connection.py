@@ -109,6 +109,8 @@ class Connection:
             message = parse_message(line)
         except ParseError as error:
             log.warning("unusable message: %s", error.message)
+            if error.refuses and error.id is not None:
+                self._outgoing.pending.resolve(error.id, ClientReply(error=error.message))
             self._outgoing.fail(
                 error.id,
                 RpcError(

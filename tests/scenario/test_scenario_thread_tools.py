@@ -136,6 +136,16 @@ async def test_tools_are_kept_where_a_thread_goes_on(world: MakeWorld) -> None:
         assert all(each[-1] == "kit__lookup" for each in names)
 
 
+async def test_an_answer_with_an_error_of_null_is_a_refusal(world: MakeWorld) -> None:
+    async with world(reply(CALL), reply(says("ok")), initialize=False) as w:
+        thread = await experimental(w, dynamicTools=[TOOL])
+        id = await turn(w.client, thread)
+        called = await w.client.expect(TOOL_CALL)
+        await w.client.write({"id": called["id"], "error": None})
+        assert (await ended(w.client, id))["status"] == "completed"
+        assert results(w) == ["the client did not run the tool"]
+
+
 async def test_over_an_api_that_has_no_words_for_it_nobody_is_asked(world: MakeWorld) -> None:
     async with world(reply(CALL), reply(says("ok")), initialize=False) as w:
         thread = await experimental(w, dynamicTools=[TOOL])
@@ -147,7 +157,10 @@ async def test_over_an_api_that_has_no_words_for_it_nobody_is_asked(world: MakeW
         assert results(w) == ["the client did not run the tool"]
 
 
-@pytest.mark.parametrize("wrong", [{"name": "has spaces"}, {"name": "shell"}, {"inputSchema": 5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"name": "has spaces"}, {"name": "shell"}, {"inputSchema": 5}, {"inputSchema": {"title": "\ud800"}}],
+)
 async def test_a_tool_that_cannot_be_offered_is_refused(world: MakeWorld, wrong: Json) -> None:
     async with world(initialize=False) as w:
         await w.client.initialize(capabilities=EXPERIMENTAL)

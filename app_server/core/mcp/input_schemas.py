@@ -37,7 +37,11 @@ def normalize_schema(raw: Json) -> dict[str, Json]:
     fit = {"type": "object", **fit}
     fit.setdefault("properties", {})
     _check_references(fit)
-    if len(to_json(fit)) > MAX_SCHEMA_BYTES:
+    try:
+        size = len(to_json(fit))
+    except ValueError:
+        raise InvalidSchema("it is not valid Unicode text") from None
+    if size > MAX_SCHEMA_BYTES:
         raise InvalidSchema(f"it is longer than {MAX_SCHEMA_BYTES} bytes")
     return fit
 

@@ -47,6 +47,7 @@ def deep(levels: int) -> dict[str, Json]:
         {"properties": {"a": {"$ref": "#/$defs/none"}}},
         {"properties": {"a": {"$ref": "http://elsewhere/x.json"}}},
         {"description": "x" * 100_000},
+        {"description": "\ud800"},
         deep(60),
     ],
 )
