@@ -163,3 +163,25 @@ async def test_a_thread_before_its_first_turn(world: MakeWorld) -> None:
         await w.client.call("thread/archive", {"threadId": one})
         await w.client.call("thread/delete", {"threadId": two})
         assert w.rollouts() == []
+
+
+async def test_a_thread_is_resumed_by_its_file_whatever_id_is_named(world: MakeWorld) -> None:
+    async with world(reply(says("hello")), initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        thread = await talk(w)
+        path = (await w.client.call("thread/read", {"threadId": thread}))["thread"]["path"]
+        for id in ("", "ignored", UNKNOWN):
+            resumed = await w.client.call("thread/resume", {"threadId": id, "path": path})
+            assert resumed["thread"]["id"] == thread
+        absent = path.replace(thread, UNKNOWN)
+        with pytest.raises(Refused, match=f"no rollout found for thread id {UNKNOWN}"):
+            await w.client.call("thread/resume", {"threadId": thread, "path": absent})
+
+
+@pytest.mark.parametrize("field", ["parentThreadId", "ancestorThreadId"])
+async def test_no_thread_is_listed_as_begun_by_another(world: MakeWorld, field: str) -> None:
+    async with world(reply(says("hello")), initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        thread = await talk(w)
+        assert await listed(w, **{field: thread}) == []
+        assert [each["id"] for each in await listed(w, **{field: None})] == [thread]
