@@ -15,6 +15,7 @@ from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.quote import join
 from app_server.core.shell.safe_commands import is_known_safe
+from app_server.core.shell.typed_lines import as_typed
 from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
 from protocol.records import dataclass
 
@@ -147,7 +148,7 @@ def decide_input(
         case AskForApproval.ON_FAILURE:
             return InputVerdict.ASK if wider else InputVerdict.TYPE
         case AskForApproval.ON_REQUEST:
-            destroys = not terminal.confined and is_dangerous(("bash", "-c", text))
+            destroys = not terminal.confined and is_dangerous(("bash", "-c", as_typed(text)))
             ask = InputVerdict.ASK if kinds is None or kinds.sandbox_approval else InputVerdict.REFUSE
             return ask if wider or destroys else InputVerdict.TYPE
         case AskForApproval.UNTRUSTED:

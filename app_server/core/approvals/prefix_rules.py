@@ -8,17 +8,13 @@ wrappers and nested shells. Where rules disagree, the strictest counts.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
-from app_server.core.shell.dangerous_commands import WRAPPERS, is_dangerous, scripts_of
-from app_server.core.shell.nested_commands import INTERPRETERS, commands_in
+from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.shell.git_scripts import after_options
+from app_server.core.shell.reachable_commands import commands_of
 from protocol.records import dataclass
-
-MAX_DEPTH = 8
-MAX_WORK = 200_000
-"""Characters of scripts and words that one search visits. A command line that has more may contain anything."""
-ELEVATORS = frozenset({"sudo", "doas"})
 
 
 class RuleDecision(IntEnum):
@@ -78,50 +74,26 @@ class PrefixRules:
         if not self._restricting:
             return None
         found: PrefixRule | None = None
-        for words in _Search().commands(argv):
+        for command in commands_of(argv):
             if found is not None and found.decision is RuleDecision.FORBIDDEN:
                 break
-            if words is None:
+            if command is None:
                 return UNCLEAR
             for rule in self._restricting:
-                if _fits(rule, words) and (found is None or rule.decision > found.decision):
+                if (
+                    command.words
+                    and _fits(rule, command.words)
+                    and (found is None or rule.decision > found.decision)
+                ):
                     found = rule
         return found
 
 
 def _fits(rule: PrefixRule, words: Sequence[str]) -> bool:
-    """A path to the program is the program."""
-    return rule.matches(words) or rule.matches((os.path.basename(words[0]), *words[1:]))
-
-
-class _Search:
-    """Every command that a command line may run, within a fixed amount of work."""
-
-    def __init__(self) -> None:
-        self._left = MAX_WORK
-
-    def commands(self, argv: Sequence[str], depth: int = 0) -> Iterator[Sequence[str] | None]:
-        """Each by its words; None where there may be more that is not known."""
-        self._left -= 10 + sum(map(len, argv))
-        if depth == MAX_DEPTH or self._left < 0:
-            yield None
-            return
-        if not argv:
-            return
-        yield argv
-        program = os.path.basename(argv[0])
-        if program in INTERPRETERS:
-            for script in scripts_of(argv[1:]):
-                yield from self._commands_of(script, depth + 1)
-        elif program in WRAPPERS or program in ELEVATORS:
-            for start in range(1, len(argv)):
-                yield from self.commands(argv[start:], depth + 1)
-
-    def _commands_of(self, script: str, depth: int) -> Iterator[Sequence[str] | None]:
-        self._left -= 10 + len(script)
-        found = commands_in(script) if self._left >= 0 else None
-        if found is None:
-            yield None
-            return
-        for command in found.commands:
-            yield from self.commands(command.words, depth)
+    """A path to the program is the program, and options before a command of git do not change which one it is."""
+    program, rest = os.path.basename(words[0]), words[1:]
+    return (
+        rule.matches(words)
+        or rule.matches((program, *rest))
+        or (program == "git" and rule.matches((program, *after_options(rest)[1])))
+    )

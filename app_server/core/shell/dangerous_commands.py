@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from app_server.core.shell.destructive_git import git_destroys
-from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand, commands_in
+from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand
+from app_server.core.shell.program_arguments import (
+    BULK,
+    WRAPPERS,
+    is_open_name,
+    program_name,
+    runs_of_find,
+    without_expansions,
+)
 from app_server.core.shell.quote import word_set
-
-MAX_DEPTH = 8
-MAX_WORK = 200_000
-"""Characters of scripts plus words of commands that one inspection may visit, plus ten for each visit."""
+from app_server.core.shell.reachable_commands import commands_of
 
 Words = Sequence[str]
 
@@ -25,171 +30,72 @@ _ALWAYS = word_set(
     "sudo doas su pkexec run0 shred wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard mkswap mke2fs newfs "
     "cryptsetup lvremove vgremove pvremove shutdown reboot halt poweroff"
 )
-WRAPPERS = word_set(
-    "env command builtin exec nohup time nice ionice timeout gtimeout stdbuf setsid chroot unshare nsenter flock chrt "
-    "taskset strace ltrace busybox toybox xargs parallel coproc caffeinate unbuffer noglob nocorrect watch ssh script "
-    "then do else"
-)
-_TAKING_SCRIPTS = frozenset({"env", "watch", "ssh", "script", "parallel"})
-_BULK = frozenset({"xargs", "parallel"})
 _DELETERS = frozenset({"rm", "unlink", "shred"})
-_FETCHERS = frozenset({"curl", "wget", "fetch", "base64", "xxd", "openssl", "nc", "ncat"})
-_PRINTERS = frozenset({"echo", "printf"})
+_FETCHERS = word_set("curl wget fetch base64 base32 xxd openssl nc ncat rev")
 
 _DEVICE = re.compile(r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|dm-|loop|mem)")
 _ROOT_LIKE = re.compile(
     r"(/|~|\$HOME|\$\{HOME\}|/(bin|boot|etc|home|lib|opt|root|sbin|usr|var|Users|System))?/?\*?"
 )
-_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
-_ASSIGNMENT = re.compile(r"\w+=")
-_SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*|--command")
-_SEPARATORS = re.compile(r"[;&|()\n`]+")
+_ENCODED = re.compile(r"(?:^|\s)-e(c|nc?o?d?e?d?c?o?m?m?a?n?d?)?\s", re.IGNORECASE)
+_POWERSHELL_REMOVAL = re.compile(
+    r"\b(remove-item|ri|rm|del|erase|rd|rmdir)\b[^;|\n]*\s-(r|fo)", re.IGNORECASE
+)
+_GLOB = re.compile(r"[*?[]")
+MAX_PATTERN = 32
 
 
 def is_dangerous(argv: Words) -> bool:
-    return _Inspection().destroys(FoundCommand(tuple(argv)))
+    """A command line that is too large to be inspected counts as dangerous."""
+    return any(found is None or _destroys(found) for found in commands_of(argv))
 
 
-class _Inspection:
-    """Inspects one command line, and what is nested in it, within a fixed amount of work.
-
-    A command line that exceeds the amount counts as dangerous.
-    """
-
-    def __init__(self) -> None:
-        self._left = MAX_WORK
-        self._depth = 0
-
-    def destroys(self, command: FoundCommand) -> bool:
-        if self._is_spent(len(command.words)):
-            return True
-        words = _after_assignments(command.words)
-        if not words:
-            return False
-        program, rest = _base(words[0]), words[1:]
-        if program in _ALWAYS or program.startswith("mkfs"):
-            return True
-        if (nested := self._nested.get(program)) is not None:
-            return nested(self, replace(command, words=rest))
-        if program in WRAPPERS:
-            return self._wrapped(program, replace(command, words=rest))
-        if (judge := _PROGRAMS.get(program)) is not None:
-            return judge(rest)
-        # The name comes from an expansion; options like these give it away.
-        return program.startswith(("$", "`")) and _forces(rest) == {"force", "recursive"}
-
-    def _script(self, script: str) -> bool:
-        """Whether a script that some shell will run destroys anything."""
-        if self._is_spent(len(script)) or self._depth == MAX_DEPTH:
-            return True
-        self._depth += 1
-        try:
-            return self._parsed_script(script)
-        finally:
-            self._depth -= 1
-
-    def _is_spent(self, size: int) -> bool:
-        self._left -= 10 + size
-        return self._left < 0
-
-    def _parsed_script(self, script: str) -> bool:
-        found = commands_in(script)
-        if found is None or any(map(self.destroys, found.commands)):
-            return True
-        if any(_DEVICE.match(target) for target in found.written):
-            return True
-        return not found.is_clean and self._fragments(script)
-
-    def _fragments(self, script: str) -> bool:
-        """For a script with syntax errors: whether any part of it looks like a destructive command."""
-        parts = (re.sub(r"[{},\\]", " ", part).split() for part in _SEPARATORS.split(script))
-        return any(self._any_tail(FoundCommand(tuple(words))) for words in parts)
-
-    def _any_tail(self, command: FoundCommand) -> bool:
-        if self._depth == MAX_DEPTH:
-            return True
-        self._depth += 1
-        try:
-            return self._tails(command)
-        finally:
-            self._depth -= 1
-
-    def _tails(self, command: FoundCommand) -> bool:
-        for at, word in enumerate(command.words):
-            if self.destroys(replace(command, words=command.words[at:])):
-                return True
-            if _base(word) in WRAPPERS:
-                return False  # `_wrapped` has tried the tails of this wrapper
+def _destroys(command: FoundCommand) -> bool:
+    """Whether this one command does, whatever it runs."""
+    if any(_DEVICE.match(target) for target in command.written):
+        return True
+    if not command.words:
         return False
-
-    def _wrapped(self, program: str, command: FoundCommand) -> bool:
-        """Wrappers have options of many kinds, so any word after the name may start the command."""
-        if program in _BULK and any(_base(word) in _DELETERS for word in command.words):
-            return True
-        if program in _TAKING_SCRIPTS and any(" " in word and self._script(word) for word in command.words):
-            return True
-        return self._any_tail(command)
-
-    def _shell(self, command: FoundCommand) -> bool:
-        scripts = scripts_of(command.words)
-        if any(map(self._script, scripts)) or _is_fetched(command):
-            return True
-        reads_input = not scripts and all(word.startswith("-") for word in command.words)
-        return reads_input and any(map(self._script, _texts_fed(command)))
-
-    def _eval(self, command: FoundCommand) -> bool:
-        return _is_fetched(command) or self._script(" ".join(command.words))
-
-    def _source(self, command: FoundCommand) -> bool:
+    name, rest = program_name(command.words[0]), command.words[1:]
+    if name in INTERPRETERS:
         return _is_fetched(command)
-
-    def _trap(self, command: FoundCommand) -> bool:
-        return bool(command.words) and self._script(command.words[0])
-
-    def _find(self, command: FoundCommand) -> bool:
-        words = command.words
-        if "-delete" in words:
-            return True
-        runs = [words[at + 1 :] for at, word in enumerate(words[:-1]) if word in _FIND_RUNS]
-        return any(_base(run[0]) in _DELETERS or self.destroys(FoundCommand(run)) for run in runs)
-
-    _nested: Mapping[str, Callable[[_Inspection, FoundCommand], bool]] = {
-        **dict.fromkeys(INTERPRETERS, _shell),
-        "eval": _eval,
-        "source": _source,
-        ".": _source,
-        "trap": _trap,
-        **dict.fromkeys(("find", "fd", "fdfind"), _find),
-    }
+    if is_open_name(command.words[0]):
+        # Options like these give it away.
+        return _forces(rest) == {"force", "recursive"}
+    if _GLOB.search(name) and len(name) <= MAX_PATTERN:
+        return any(_program_destroys(known, rest) for known in _KNOWN if fnmatchcase(known, name))
+    return _program_destroys(name, rest)
 
 
-def _base(word: str) -> str:
-    return word.rpartition("/")[2]
-
-
-def _after_assignments(words: tuple[str, ...]) -> tuple[str, ...]:
-    at = 0
-    while at < len(words) and _ASSIGNMENT.match(words[at]):
-        at += 1
-    return words[at:]
-
-
-def scripts_of(words: Words) -> Words:
-    """The words that may be the script, if an option such as `-c` or `-lc` announces one."""
-    for at, word in enumerate(words):
-        if _SCRIPT_OPTION.fullmatch(word):
-            return [later for later in words[at + 1 :] if not later.startswith("-")]
-    return ()
-
-
-def _texts_fed(command: FoundCommand) -> list[str]:
-    printed = [" ".join(words[1:]) for words in command.fed_by if words and words[0] in _PRINTERS]
-    return [text.replace("\\n", "\n") for text in (*printed, command.fed_text) if text]
+def _program_destroys(name: str, words: Words) -> bool:
+    if name in _ALWAYS or name.startswith("mkfs"):
+        return True
+    judge = _PROGRAMS.get(name)
+    return judge is not None and judge(words)
 
 
 def _is_fetched(command: FoundCommand) -> bool:
     """Whether the executed script comes from a download or a decoder, where this module cannot see it."""
-    return any(words and _base(words[0]) in _FETCHERS for words in command.fed_by)
+    return any(words and program_name(words[0]) in _FETCHERS for words in command.fed_by)
+
+
+def _find(words: Words) -> bool:
+    return "-delete" in words or any(map(_deletes, runs_of_find(words)))
+
+
+def _deletes(run: Words) -> bool:
+    """Whether a command, perhaps in wrappers, deletes the files that it is given."""
+    for word in run:
+        name = program_name(word)
+        if name in _DELETERS:
+            return True
+        if not (name in WRAPPERS or word.startswith("-") or "=" in word):
+            return False
+    return False
+
+
+def _bulk(words: Words) -> bool:
+    return any(program_name(word) in _DELETERS for word in words)
 
 
 def _rm(words: Words) -> bool:
@@ -199,7 +105,7 @@ def _rm(words: Words) -> bool:
 def _forces(words: Words) -> set[str]:
     """Which options are present that make a removal recursive or suppress its prompt."""
     found = set()
-    for word in words:
+    for word in map(without_expansions, words):
         if word == "--":
             break
         if word.startswith("--"):
@@ -223,6 +129,12 @@ def _change_mode(words: Words) -> bool:
     return recursive and any(word and _ROOT_LIKE.fullmatch(word) for word in words)
 
 
+def _powershell(words: Words) -> bool:
+    """Its names and options have no case, and options may be shortened."""
+    text = " ".join(words)
+    return _ENCODED.search(text) is not None or _POWERSHELL_REMOVAL.search(text) is not None
+
+
 _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
     "rm": _rm,
     "git": git_destroys,
@@ -238,4 +150,8 @@ _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
     "kill": lambda words: len(words) > 1 and words[-1] == "-1",
     "systemctl": lambda words: any(word in ("poweroff", "reboot", "halt", "kexec") for word in words),
     "init": lambda words: any(word in ("0", "6") for word in words),
+    **dict.fromkeys(("find", "fd", "fdfind"), _find),
+    **dict.fromkeys(BULK, _bulk),
+    **dict.fromkeys(("pwsh", "powershell", "pwsh.exe", "powershell.exe"), _powershell),
 }
+_KNOWN = frozenset(_PROGRAMS) | _ALWAYS

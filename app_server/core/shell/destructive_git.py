@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-_VALUED_BEFORE_COMMAND = (
-    "-C",
-    "-c",
-    "--git-dir",
-    "--work-tree",
-    "--namespace",
-    "--exec-path",
-    "--config-env",
-)
+from app_server.core.shell.git_scripts import after_options
+
+SHORTEST = 4
+"""Characters of a shortened long option, with its dashes: git takes any part that fits one option only."""
+
 _ALWAYS = frozenset({"reset", "rm", "clean", "filter-branch", "filter-repo", "prune"})
 
 
 def git_destroys(words: Sequence[str]) -> bool:
     """Whether `git` with these arguments loses work."""
-    rest = list(words)
-    while rest and rest[0].startswith("-"):
-        rest = rest[2:] if rest[0] in _VALUED_BEFORE_COMMAND else rest[1:]
+    _, rest = after_options(words)
     if not rest:
         return False
     if rest[0] in _ALWAYS:
@@ -35,7 +29,8 @@ def _has(words: Sequence[str], letters: str = "", long: Sequence[str] = ()) -> b
         if word == "--":
             return False
         if word.startswith("--"):
-            if word.partition("=")[0] in long:
+            name = word.partition("=")[0]
+            if any(name in (option, option[: max(len(name), SHORTEST)]) for option in long):
                 return True
         elif word.startswith("-") and any(letter in word for letter in letters):
             return True

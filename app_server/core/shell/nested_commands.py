@@ -7,29 +7,37 @@ it does cannot be understood without running it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from app_server.core.shell.braces import TooManyWords
+from app_server.core.shell.continued_lines import is_quoted_heredoc, parse_joined
 from app_server.core.shell.quote import word_set
-from app_server.core.shell.syntax_tree import parse, text_of
+from app_server.core.shell.script_variables import ScriptVariables
+from app_server.core.shell.syntax_tree import descendants, text_of
+from app_server.core.shell.unparsed_scripts import MAX_SCRIPTS, evaluated_subscripts, substitutions
+from app_server.core.shell.word_expansion import WordExpander
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_FIELD_BREAK = "\x1f"
-"""Marks where an unquoted expansion splits a word."""
-
-_ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash eval source .")
+INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash yash csh tcsh eval source .")
 MAX_NODES = 20_000
+MAX_READINGS = 3_000
+"""Commands, each counted once for every combination of values that its variables may have."""
 MAX_STAGES_BEFORE = 8
 
+_ESCAPED_IN_BACKTICKS = re.compile(r"\\([\\$`])")
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _ENDING_IN_COMMAND = ("pipeline", "list", "negated_command")
 """What the parser takes for the body of a redirection of its last command."""
+_RUN_VALUES = re.compile(
+    r"PS[0-4]|.*(PAGER|EDITOR|VISUAL|COMMAND|ASKPASS|LESSOPEN|LESSCLOSE|BROWSER|RSH|_SSH)"
+)
+"""Variables whose values programs run, at least what they substitute."""
+_STARTUP = frozenset({"BASH_ENV", "ENV"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,8 @@ class FoundCommand:
     """For an interpreter: the commands before it in its pipeline, and those whose output becomes its arguments."""
     fed_text: str = ""
     """For an interpreter: what a here-document or a here-string writes to its standard input."""
+    written: tuple[str, ...] = ()
+    """The targets of redirections that write. Only entries for a whole script have them, and no words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,108 +58,146 @@ class FoundScript:
     """The targets of redirections that write."""
     is_clean: bool
     """Whether the parser found no syntax error."""
+    scripts: tuple[str, ...] = ()
+    """What the shell parses as scripts of their own: substitutions that the parser of this module takes for text."""
+    texts: tuple[str, ...] = ()
+    """Values of variables, here-documents and here-strings, which may be run by what cannot be seen."""
+    evaluates: bool = False
+    """Whether a value is run that a command does not show, as by `BASH_ENV`."""
 
 
-def commands_in(script: str) -> FoundScript | None:
-    """None where the script is too large to inspect."""
-    source = script.encode("utf-8", "replace")
-    root = parse(source)
-    nodes = [] if root is None else list(islice(_descendants(root), MAX_NODES))
-    if root is None or len(nodes) == MAX_NODES:
+def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | None:
+    """None where the script is too large to inspect. `parameters` are `$0`, `$1` and so on."""
+    found = parse_joined(script.encode("utf-8", "replace"))
+    nodes = [] if found is None else list(islice(descendants(found[1]), MAX_NODES))
+    if found is None or len(nodes) == MAX_NODES:
         return None
-    reader = _Words(source, _literal_assignments(nodes, source))
-    commands = tuple(reader.command(node) for node in nodes if node.type == "command")
-    targets = tuple(
-        "".join(reader.words(child))
-        for node in nodes
-        if node.type == "file_redirect" and any(">" in part.type for part in node.children)
-        for child in node.children_by_field_name("destination")[:1]
-    )
-    return FoundScript(commands, targets, not root.has_error)
+    source, root = found
+    try:
+        reader = _ScriptReader(source, nodes, parameters)
+        commands = reader.commands()
+        scripts = reader.scripts(commands or ())
+        if commands is None or len(scripts) > MAX_SCRIPTS:
+            return None
+        return FoundScript(
+            commands, reader.written(), not root.has_error, scripts, reader.texts(), reader.evaluates()
+        )
+    except TooManyWords:
+        return None
 
 
-def _descendants(node: Node) -> Iterator[Node]:
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending.extend(reversed(node.children))
+class _ScriptReader:
+    def __init__(self, source: bytes, nodes: list[Node], parameters: tuple[str, ...]) -> None:
+        self._source, self._nodes = source, nodes
+        self._variables = ScriptVariables(nodes, source, parameters)
+        self._values = tuple(self._variables.all_values())
 
+    def commands(self) -> tuple[FoundCommand, ...] | None:
+        """None where they can be read in too many ways."""
+        found: list[FoundCommand] = []
+        readings = 0
+        for node in self._nodes:
+            if node.type != "command":
+                continue
+            seen: set[tuple[str, ...]] = set()
+            for expander in self._variables.expanders(node):
+                readings += 1
+                if readings > MAX_READINGS:
+                    return None
+                command = self._command(node, expander)
+                if command.words not in seen:
+                    seen.add(command.words)
+                    found.append(command)
+        return tuple(found)
 
-def _literal_assignments(nodes: list[Node], source: bytes) -> dict[str, str]:
-    plain = _Words(source, {})
-    values = {}
-    for node in nodes:
-        if node.type == "variable_assignment":
-            name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-            if name is not None and value is not None:
-                values[text_of(name, source)] = " ".join(plain.words(value))
-    return values
+    def written(self) -> tuple[str, ...]:
+        targets = (
+            child
+            for node in self._nodes
+            if node.type == "file_redirect" and any(">" in part.type for part in node.children)
+            for child in node.children_by_field_name("destination")[:1]
+        )
+        return tuple(
+            dict.fromkeys(
+                "".join(expander.words(target))
+                for target in targets
+                for expander in islice(self._variables.expanders(target), MAX_READINGS)
+            )
+        )
 
+    def scripts(self, commands: Sequence[FoundCommand]) -> tuple[str, ...]:
+        found = [value for name, value in self._values if _RUN_VALUES.fullmatch(name)]
+        aliases = self._variables.aliases
+        found += [
+            " ".join((aliases[name], *command.words[1:]))
+            for command in commands
+            for name in command.words[:1]
+            if name in aliases
+        ]
+        for node in self._nodes:
+            match node.type:
+                case "word" | "string_content":
+                    found += substitutions(text_of(node, self._source))
+                case "heredoc_body" if not is_quoted_heredoc(node, self._source):
+                    found += substitutions(text_of(node, self._source))
+                case "raw_string":
+                    found += evaluated_subscripts(text_of(node, self._source))
+                case "command_substitution" if self._source[node.start_byte] == ord("`"):
+                    text = text_of(node, self._source)[1:-1]
+                    if (unescaped := _ESCAPED_IN_BACKTICKS.sub(r"\1", text)) != text:
+                        found.append(unescaped)
+            if len(found) > MAX_SCRIPTS:
+                break
+        return tuple(dict.fromkeys(found))
 
-class _Words:
-    """Expands words: removes the quotes and inserts the script's own variables."""
+    def texts(self) -> tuple[str, ...]:
+        bodies = [text_of(node, self._source) for node in self._nodes if node.type == "heredoc_body"]
+        # The parser takes a here-string behind a compound command for a file.
+        strings = [
+            self._last_word(node)
+            for node in self._nodes
+            if node.type in ("herestring_redirect", "file_redirect")
+        ]
+        return tuple(dict.fromkeys((*(value for _, value in self._values), *bodies, *strings)))
 
-    def __init__(self, source: bytes, variables: Mapping[str, str]) -> None:
-        self._source = source
-        self._variables = {"IFS": " ", **variables}
+    def evaluates(self) -> bool:
+        prompts = (node for node in self._nodes if node.type == "expansion")
+        return any(name in _STARTUP for name, _ in self._values) or any(
+            text_of(node, self._source).endswith("@P}") for node in prompts
+        )
 
-    def command(self, node: Node) -> FoundCommand:
-        words = tuple(self._argv(node))
+    def _command(self, node: Node, expander: WordExpander) -> FoundCommand:
+        words = self._argv(node, expander)
         if not any(word.rpartition("/")[2] in INTERPRETERS for word in words):
             return FoundCommand(words)
-        return FoundCommand(words, tuple(self._feeders(node)), self._fed_text(node))
+        return FoundCommand(words, tuple(self._feeders(node, expander)), self._fed_text(node))
 
-    def _argv(self, node: Node) -> Iterator[str]:
-        for child in node.children:
-            if child.type == "command_name":
-                yield from self.words(child.children[0])
-            elif child.is_named and child.type not in (
-                "variable_assignment",
-                "herestring_redirect",
-                "file_redirect",
-            ):
-                yield from self.words(child)
+    def _argv(self, node: Node, expander: WordExpander) -> tuple[str, ...]:
+        words = expander.own_words(node)
         for redirection in _redirections(node):
             for child in _arguments_behind(redirection):
-                yield from self.words(child)
+                words += expander.words(child)
+        return tuple(words)
 
-    def words(self, node: Node) -> list[str]:
-        text = self._text(node)
-        if match := _BRACES.fullmatch(text):
-            return [word for word in match[1].split(",") if word]
-        words = [word for word in text.split(_FIELD_BREAK) if word]
-        return words or [""]
-
-    def _text(self, node: Node, *, quoted: bool = False) -> str:
-        text = text_of(node, self._source)
-        match node.type:
-            case "word" | "string_content":
-                return _ESCAPE.sub(lambda match: match[1].strip("\n"), text)
-            case "raw_string":
-                return text[1:-1]
-            case "ansi_c_string":
-                return text[2:-1].encode("latin-1", "replace").decode("unicode_escape", "replace")
-            case "string":
-                return "".join(self._text(child, quoted=True) for child in node.children if child.is_named)
-            case "translated_string" | "concatenation":
-                return "".join(self._text(child) for child in node.children if child.type != "$")
-            case "simple_expansion" | "expansion":
-                value = self._variables.get(text.strip("${}"), text)
-                return value if quoted else re.sub(r"\s+", _FIELD_BREAK, value)
-            case _:
-                return text
-
-    def _feeders(self, node: Node) -> Iterator[tuple[str, ...]]:
-        substitutions = chain.from_iterable(map(_substitutions_in, (node, *_redirections(node))))
-        for source in (*substitutions, *_stages_before(node)):
-            for found in _descendants(source):
+    def _feeders(self, node: Node, expander: WordExpander) -> Iterator[tuple[str, ...]]:
+        substituted = chain.from_iterable(map(_substitutions_in, (node, *_redirections(node))))
+        for source in (*substituted, *_stages_before(node)):
+            for found in descendants(source):
                 if found.type == "command":
-                    yield tuple(self._argv(found))
+                    yield self._argv(found, expander)
+
+    def _last_word(self, redirection: Node) -> str:
+        expander = next(self._variables.expanders(redirection))
+        return " ".join(expander.words(redirection.children[-1]))
 
     def _fed_text(self, node: Node) -> str:
-        here_strings = [child for child in node.children if child.type == "herestring_redirect"]
-        parts = ["".join(self.words(child.children[-1])) for child in here_strings]
+        here_strings = [
+            child
+            for holder in (node, *_redirections(node))
+            for child in (holder, *holder.children)
+            if child.type == "herestring_redirect"
+        ]
+        parts = map(self._last_word, here_strings)
         bodies = [body for redirection in _redirections(node) for body in redirection.children]
         parent = node.parent
         if parent is not None and parent.type == "redirected_statement":
@@ -182,7 +230,7 @@ def _arguments_behind(redirection: Node) -> Iterator[Node]:
 
 
 def _substitutions_in(node: Node) -> Iterator[Node]:
-    return (child for child in _descendants(node) if child.type in _SUBSTITUTIONS)
+    return (child for child in descendants(node) if child.type in _SUBSTITUTIONS)
 
 
 def _stages_before(node: Node) -> Iterator[Node]:

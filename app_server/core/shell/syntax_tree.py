@@ -7,7 +7,7 @@ differently, the callers conclude nothing from the tree.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from app_server.core.lazy import Lazy
@@ -34,6 +34,15 @@ def parse(
         parser.reset()
         return None
     return tree.root_node
+
+
+def descendants(node: Node) -> Iterator[Node]:
+    """The node and all below it, in the order of the text."""
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed(node.children))
 
 
 def text_of(node: Node, source: bytes) -> str:

@@ -87,6 +87,28 @@ def test_what_destroys_is_asked_about_where_no_sandbox_holds_it() -> None:
     assert decide_input("rm -rf build\n", ON_REQUEST, ROOT, EVERYTHING) is TYPE
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "true\rrm -rf d\r",
+        "rx\x7fm -rf d\n",
+        "rx\bm -rf d\n",
+        "ls\x15rm -rf d\n",
+        "rm ls\x17-rf d\r",
+        "r\x00m -rf d\n",
+    ],
+)
+def test_typed_text_is_judged_as_the_line_that_a_terminal_makes_of_it(text: str) -> None:
+    assert decide_input(text, ON_REQUEST, EVERYTHING, EVERYTHING) is ASK
+
+
+@pytest.mark.parametrize(
+    "text", ["ls\r", "\x03", "\x1b[A\r", "rm -rf d\x15ls\n", "rm x\x17\x17ls\n", ":wq\r", ""]
+)
+def test_other_typed_text_is_not_asked_about(text: str) -> None:
+    assert decide_input(text, ON_REQUEST, EVERYTHING, EVERYTHING) is TYPE
+
+
 def ls(restriction: PrefixRule | None = None, *, escalated: bool = False) -> CommandRequest:
     return CommandRequest(("ls", "a b"), "/ws", escalated=escalated, restriction=restriction)
 

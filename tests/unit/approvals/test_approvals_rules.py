@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.approvals.prefix_rules import (
-    MAX_DEPTH,
-    MAX_WORK,
     UNCLEAR,
     PrefixRule,
     PrefixRules,
@@ -18,6 +16,7 @@ from app_server.core.approvals.prefix_rules import (
 )
 from app_server.core.approvals.rule_proposals import proposed_prefix, rule_for
 from app_server.core.approvals.rules_text import parse_rules, rule_line
+from app_server.core.shell.reachable_commands import MAX_DEPTH, MAX_WORK, PARSING
 from app_server.core.shell.safe_commands import is_known_safe
 
 ALLOW, PROMPT, FORBIDDEN = RuleDecision
@@ -82,6 +81,9 @@ def test_what_destroys_is_allowed_only_by_a_rule_that_says_so() -> None:
         ),
         *(("git push; rm a", FORBIDDEN), ("echo $(rm a)", FORBIDDEN), ("if true; then rm a; fi", FORBIDDEN)),
         *(("/bin/rm a", FORBIDDEN), ("env X=1 rm a", FORBIDDEN), ("bash -c 'sh -c \"rm a\"'", FORBIDDEN)),
+        *(("r\\\nm a", FORBIDDEN), ("eval rm a", FORBIDDEN), ("find . -exec rm {} +", FORBIDDEN)),
+        *(("bash <<< 'rm a'", FORBIDDEN), ("trap 'rm a' EXIT", FORBIDDEN), ("{rm,a}", FORBIDDEN)),
+        *(("git -C x -c a=b push", PROMPT), ("env -S 'git push'", PROMPT), ("git -C push status", None)),
         *(("ls | xargs rm", FORBIDDEN), ("sudo rm a", FORBIDDEN), ("rm a > b", FORBIDDEN)),
     ],
 )
@@ -222,15 +224,15 @@ def test_a_command_is_found_as_deep_as_the_search_goes_and_asked_about_beyond() 
     assert found.decision is FORBIDDEN
 
 
-def test_the_work_of_a_search_is_limited_by_characters_of_words_and_of_scripts() -> None:
+def test_the_work_of_a_search_is_limited_by_words_and_by_characters_of_scripts() -> None:
     forbidden = PrefixRules([PrefixRule((("rm",),), FORBIDDEN)])
-    longest = "x" * (MAX_WORK - len("touch") - 10)
-    assert forbidden.restriction(("touch", longest)) is None
-    assert forbidden.restriction(("touch", f"{longest}x")) is UNCLEAR
-    # A script is counted as a word of the shell, as a script, and by the words of its commands.
-    script = "touch " + "x" * ((MAX_WORK - 30 - len("shc-")) // 3 - len("touch "))
+    longest = ("touch", *["x"] * (MAX_WORK - 11))
+    assert forbidden.restriction(longest) is None
+    assert forbidden.restriction((*longest, "x")) is UNCLEAR
+    # A command counts ten more than its words, a script its characters and the work of parsing it.
+    script = "touch " + "x" * (MAX_WORK - PARSING - (10 + 3) - 10 - (10 + 2) - len("touch "))
     assert forbidden.restriction(("sh", "-c", script)) is None
-    assert forbidden.restriction(("sh", "-c", script + "xx")) is UNCLEAR
+    assert forbidden.restriction(("sh", "-c", script + "x")) is UNCLEAR
 
 
 def test_a_rule_with_several_words_fits_a_program_by_its_path() -> None:

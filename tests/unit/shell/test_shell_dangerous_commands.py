@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.shell.dangerous_commands import MAX_WORK, is_dangerous
+from app_server.core.shell.dangerous_commands import is_dangerous
+from app_server.core.shell.reachable_commands import MAX_WORK
 
 DESTRUCTIVE = [
     "rm -rf d",

@@ -55,7 +55,7 @@ def test_commands_are_found_in_their_order(script: str, commands: list[list[str]
         ('a "x\\$y\\\\"', ["a", "x$y\\"]),
         ("a {b,c}", ["a", "b", "c"]),
         ("a {b,,c}", ["a", "b", "c"]),
-        ("a x{b,c}", ["a", "x{b,c}"]),
+        ("a x{b,c}", ["a", "xb", "xc"]),
         ("a {b}", ["a", "{b}"]),
         ("a ''", ["a", ""]),
         ("a $X", ["a", "$X"]),

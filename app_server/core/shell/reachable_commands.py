@@ -1,0 +1,214 @@
+"""Every command that a command line may run: also those that interpreters, wrappers and other programs are given.
+
+Where text is run that the words do not show (`$x`, `eval "$line"`, `… | { bash; }`), the texts of the script are looked
+at as if they were run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from posixpath import normpath
+
+from app_server.core.shell.braces import TooManyWords
+from app_server.core.shell.embedded_scripts import PROGRAM_OPTIONS, embedded_scripts
+from app_server.core.shell.escapes import printed
+from app_server.core.shell.git_scripts import git_scripts
+from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand, FoundScript, commands_in
+from app_server.core.shell.program_arguments import (
+    ASSIGNMENT,
+    BULK,
+    WRAPPERS,
+    after_prefixes,
+    fragment_words,
+    is_open_name,
+    names_command,
+    operands_behind,
+    program_name,
+    reads_input,
+    runs_of_find,
+    scripts_of,
+    without_expansions,
+)
+
+MAX_DEPTH = 8
+MAX_WORK = 200_000
+"""Characters of scripts plus words of commands that one inspection may visit, plus ten for each visit."""
+PARSING = 200
+"""The work of parsing a script, however short."""
+MAX_SUSPECT_CHARACTERS = 2_000
+MAX_SUSPECTS = 200
+
+Words = Sequence[str]
+Reached = Iterator[FoundCommand | None]
+"""None stands for commands that are not known: the command line is too large to be inspected whole."""
+
+_TAKING_SCRIPTS = frozenset(
+    {"env", "watch", "ssh", "script", "parallel", "hyperfine", "tmux", "screen", "flock", "runuser", "perf"}
+)
+_FINDERS = frozenset({"find", "fd", "fdfind"})
+
+_ATTACHED_SCRIPT = re.compile(r"--[\w-]+=|-[a-zA-Z0]*?[Sc]")
+"""Before the value of `-S` of env, and of `-c` of script and flock, in one word with it."""
+_SETTING = re.compile(r"-?\w+=\|?")
+"""Before a value: `-oProxyCommand=` of ssh, or an assignment."""
+_OTHER_LANGUAGES = re.compile(r"([gmn]?awk|perl|python[\d.]*|ruby|node|php|lua|sed)$")
+_SEPARATORS = re.compile(r"[;&|()\n`]+")
+_REDIRECTION = re.compile(r"\d*(?:>>|<>|[<>])[&|]?(?:\d*-(?=\s))?|&>>?")
+
+
+def commands_of(argv: Words) -> Reached:
+    return _Search().commands(FoundCommand(tuple(argv)), 0)
+
+
+class _Search:
+    """Goes through one command line, and what is nested in it, within a fixed amount of work."""
+
+    def __init__(self) -> None:
+        self._left = MAX_WORK
+        self._runs_unseen = False
+
+    def commands(self, command: FoundCommand, depth: int) -> Reached:
+        if self._is_spent(len(command.words)) or depth >= MAX_DEPTH:
+            yield None
+            return
+        words = after_prefixes(command.words)
+        if not words:
+            return
+        command = replace(command, words=words)
+        yield command
+        if is_open_name(words[0]):
+            self._runs_unseen = True
+            # The expansion may be empty: then the next word is the program.
+            plain = tuple(filter(None, map(without_expansions, words)))
+            yield from self.commands(replace(command, words=plain), depth + 1)
+        program, inner = program_name(words[0]), replace(command, words=words[1:])
+        if program in INTERPRETERS:
+            yield from self._interpreter(program, inner, depth + 1)
+        elif program == "trap":
+            yield from chain.from_iterable(
+                self._script(word, depth + 1) for word in operands_behind(words)[:1]
+            )
+        elif program in _FINDERS:
+            for run in runs_of_find(words):
+                yield from self.commands(FoundCommand(tuple(run)), depth)
+        elif program == "git":
+            yield from chain.from_iterable(self._script(text, depth + 1) for text in git_scripts(words[1:]))
+        elif program in PROGRAM_OPTIONS or _OTHER_LANGUAGES.match(program):
+            yield from self._texts_as_scripts(embedded_scripts(program, words[1:]), depth + 1)
+        elif program in WRAPPERS:
+            yield from self._wrapped(program, inner, depth + 1)
+
+    def _is_spent(self, size: int) -> bool:
+        self._left -= 10 + size
+        return self._left < 0
+
+    def _script(self, script: str, depth: int, parameters: Words = ()) -> Reached:
+        """What a script does that some shell will run."""
+        if self._is_spent(PARSING + len(script)) or depth >= MAX_DEPTH:
+            yield None
+            return
+        found = commands_in(script, tuple(parameters))
+        if found is None:
+            yield None
+            return
+        yield from chain.from_iterable(self.commands(command, depth) for command in found.commands)
+        yield FoundCommand((), written=found.written)
+        yield from chain.from_iterable(self._script(inner, depth + 1) for inner in found.scripts)
+        if not found.is_clean:
+            yield from self._fragments(script, depth)
+        self._runs_unseen |= found.evaluates or _runs_what_it_wrote(found)
+        if self._runs_unseen:
+            yield from self._suspects(found, depth + 1)
+
+    def _suspects(self, found: FoundScript, depth: int) -> Reached:
+        """What the texts of a script would do. Those that are long, or no scripts, are most likely no commands."""
+        yield from self._texts_as_scripts((*_texts_of(found.commands), *found.texts), depth)
+
+    def _texts_as_scripts(self, texts: Iterable[str], depth: int) -> Reached:
+        short = dict.fromkeys(text for text in texts if len(text) <= MAX_SUSPECT_CHARACTERS)
+        for text in list(short)[:MAX_SUSPECTS]:
+            if self._is_spent(PARSING + len(text)):
+                return
+            nested = commands_in(text)
+            for command in () if nested is None else nested.commands:
+                yield from filter(None, self.commands(command, depth))
+
+    def _fragments(self, script: str, depth: int) -> Reached:
+        """For a script with syntax errors: its parts, as far as they can be separated."""
+        for part in _SEPARATORS.split(_REDIRECTION.sub(" ", script.replace("\\\n", ""))):
+            try:
+                words = tuple(fragment_words(part))
+            except TooManyWords:
+                yield None
+                return
+            yield from self._tails(FoundCommand(words), depth + 1)
+
+    def _tails(self, command: FoundCommand, depth: int) -> Reached:
+        for at, word in enumerate(command.words):
+            yield from self.commands(replace(command, words=command.words[at:]), depth)
+            if program_name(word) in WRAPPERS:
+                return  # its own tails have been visited
+
+    def _wrapped(self, program: str, command: FoundCommand, depth: int) -> Reached:
+        """Wrappers have options of many kinds, so any word after the name may start the command."""
+        words = command.words
+        if program in _TAKING_SCRIPTS:
+            for at, word in enumerate(words):
+                if match := _ATTACHED_SCRIPT.match(word):
+                    yield from self._script(" ".join((_split(word[match.end() :]), *words[at + 1 :])), depth)
+                elif " " in word or "\\_" in word:
+                    yield from self._script(_SETTING.sub("", _split(word)), depth)
+        if program in BULK and words and not names_command(words[-1]):
+            self._runs_unseen = True
+        yield from self._tails(command, depth)
+
+    def _interpreter(self, program: str, command: FoundCommand, depth: int) -> Reached:
+        words = command.words
+        if program == "eval":
+            yield from self._script(" ".join(words[1:] if words[:1] == ("--",) else words), depth)
+            return
+        scripts = [] if program in ("source", ".") else list(scripts_of(words))
+        for script, parameters in scripts:
+            yield from self._script(script, depth, parameters)
+        if not scripts and reads_input(words, sources=program in ("source", ".")):
+            self._runs_unseen = True
+            for text in _texts_fed(command):
+                yield from self._script(text, depth)
+
+
+def _texts_fed(command: FoundCommand) -> list[str]:
+    return [text for text in (*map(printed, command.fed_by), command.fed_text) if text]
+
+
+def _texts_of(commands: Sequence[FoundCommand]) -> Iterator[str]:
+    """The texts that commands hold: their arguments as a line, what they print, and each argument of several words."""
+    for command in commands:
+        at = 1
+        while at < len(command.words) and command.words[at].startswith("-"):
+            at += 1
+        yield " ".join(command.words[at:])
+        if text := printed(command.words):
+            yield text
+        yield from (ASSIGNMENT.sub("", word) for word in command.words[1:] if " " in word)
+
+
+def _runs_what_it_wrote(found: FoundScript) -> bool:
+    """Whether a command of the script is, or reads as a script, a file that the script writes."""
+    written = {normpath(name) for name in found.written}
+    for command in found.commands:
+        if command.words[:1] == ("tee",):
+            written |= set(map(normpath, command.words[1:]))
+    return bool(written) and any(
+        normpath(word) in written
+        for command in found.commands
+        for word in command.words[: 2 if program_name(command.words[0]) in INTERPRETERS else 1]
+        if "/" in word or word != command.words[0]
+    )
+
+
+def _split(text: str) -> str:
+    """`env -S` reads `\\_` as a blank."""
+    return text.replace("\\_", " ")
