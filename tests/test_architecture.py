@@ -45,7 +45,16 @@ CORE = (
     {"launcher"},
     {"sandbox", "patch", "auth", "git", "files", "notify", "custom_prompts", "telemetry"},
     {"config", "http", "shell"},
-    {"collector", "errors", "injected_messages", "lazy", "process_memory", "threads", "yielding"},
+    {
+        "collector",
+        "errors",
+        "injected_messages",
+        "lazy",
+        "process_memory",
+        "real_path",
+        "threads",
+        "yielding",
+    },
     {"begun", "bounds", "remedies"},
 )
 

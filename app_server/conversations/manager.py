@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.begun import Begun
 from app_server.core.config.types import Config
 from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
+from app_server.core.real_path import real_path
 from app_server.rpc.errors import not_found, overloaded
 from app_server.rpc.outgoing import Outgoing
 
@@ -109,9 +109,9 @@ class ConversationManager:
         return live
 
     def _of_rollout(self, path: Path) -> LiveConversation | None:
-        real = os.path.realpath(path)
+        real = real_path(path)
         stored = (live for live in self._live.values() if live.rollout_path is not None)
-        return next((live for live in stored if os.path.realpath(live.rollout_path or "") == real), None)
+        return next((live for live in stored if real_path(live.rollout_path or "") == real), None)
 
     def subscribe(
         self, live: LiveConversation, subscription: str, make_adapter: AdapterFactory, *, raw: bool

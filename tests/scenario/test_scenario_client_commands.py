@@ -206,3 +206,23 @@ async def test_writing_says_what_is_wrong(world: MakeWorld) -> None:
         assert (await refusal(w, "command/exec/resize", resize))[1].startswith("failed to resize PTY")
         await w.client.call("command/exec/terminate", {"processId": "p"})
         await w.client.answer_to(ask)
+
+
+async def test_texts_that_no_command_can_have_are_refused(world: MakeWorld) -> None:
+    async with world() as w:
+        commands: list[Json] = [
+            {"command": ["true", "\ud800"]},
+            {"command": ["true"], "env": {"X": "\ud800"}},
+        ]
+        for params in commands:
+            code, message = await refusal(w, "command/exec", params)
+            assert "not valid Unicode" in message
+        named = "n" * 100_000
+        requests: list[tuple[str, Json]] = [
+            ("command/exec/terminate", {"processId": named}),
+            ("command/exec", {"command": ["true"], "permissionProfile": named}),
+        ]
+        for method, params in requests:
+            code, message = await refusal(w, method, params)
+            assert code == -32600
+            assert len(message) < 300

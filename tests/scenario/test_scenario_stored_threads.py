@@ -8,7 +8,7 @@ from app_server.core.rollout.thread_notes import NAMES_FILE
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import reply, says, script
-from tests.support.thread_client import ended, start, turn
+from tests.support.thread_client import ended, say, start, turn
 from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.anyio
@@ -185,3 +185,14 @@ async def test_no_thread_is_listed_as_begun_by_another(world: MakeWorld, field: 
         thread = await talk(w)
         assert await listed(w, **{field: thread}) == []
         assert [each["id"] for each in await listed(w, **{field: None})] == [thread]
+
+
+async def test_folders_that_no_disk_has(world: MakeWorld) -> None:
+    long = "/" + "x" * 300
+    async with world(reply(says("fine"))) as w:
+        with pytest.raises(Refused, match="valid Unicode text"):
+            await w.client.call("thread/list", {"cwd": ["/", "\ud800"]})
+        thread = (await w.client.call("thread/start", {"cwd": long}))["thread"]
+        await say(w.client, thread["id"], "words")
+        assert [each["cwd"] for each in await listed(w, cwd=long)] == [long]
+        assert (await w.client.call("skills/list", {"cwds": [long]}))["data"][0]["cwd"] == long

@@ -123,6 +123,7 @@ async def test_a_fork_with_settings_of_its_own(world: MakeWorld) -> None:
         ({"beforeTurnId": "a", "lastTurnId": "b"}, "`beforeTurnId` cannot be combined with `lastTurnId`"),
         ({"ephemeral": True}, "requires `excludeTurns: true`"),
         ({"threadId": UNKNOWN}, f"no rollout found for thread id {UNKNOWN}"),
+        ({"path": "/none/such"}, "/none/such: no such file"),
     ],
 )
 async def test_forks_that_are_refused(world: MakeWorld, params: Json, message: str) -> None:

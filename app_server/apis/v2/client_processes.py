@@ -22,6 +22,8 @@ DEFAULT_CAP = 1 << 20
 """Bytes of each stream."""
 MOST_KEPT = 32 << 20
 """Bytes of each stream that an answer has at most, whatever cap was asked for."""
+MOST_QUOTED = 200
+"""Characters of a name in an error."""
 
 _STREAMS = {Stream.STDOUT: CommandExecOutputStream.STDOUT, Stream.STDERR: CommandExecOutputStream.STDERR}
 
@@ -89,7 +91,7 @@ def no_process(id: str) -> RpcError:
 
 
 def _quoted(id: str | None) -> str:
-    return f'"{id}"'
+    return f'"{(id or "")[:MOST_QUOTED]}"'
 
 
 class KeptOutput:

@@ -7,6 +7,7 @@ import stat
 from functools import partial
 from pathlib import Path
 
+from app_server.core.real_path import real_path
 from app_server.core.shell.safe_git import is_plain_repository
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -18,7 +19,7 @@ class _Unclear(Exception):
 
 
 def git_is_plain(cwd: str) -> bool:
-    folder = Path(os.path.realpath(cwd))
+    folder = Path(real_path(cwd))
     try:
         for root in (folder, *folder.parents):
             if os.path.lexists(root / "HEAD"):

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 
+from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
 from protocol.records import dataclass
 
@@ -88,14 +89,14 @@ def _anybody_may_replace(path: str) -> bool:
 
 def _places(path: str) -> set[str]:
     """The absolute path as given, and its real path."""
-    return {"/" + os.path.normpath(path).lstrip("/"), os.path.realpath(path)}
+    return {"/" + os.path.normpath(path).lstrip("/"), real_path(path)}
 
 
 def exposed_folders(cwd: str, writable: Iterable[str]) -> tuple[str, ...]:
     """The working directory, the repositories that contain it, and the writable directories, as real paths; `writable`
     are real paths already. `/` is left out: no program could be trusted otherwise.
     """
-    folder = os.path.realpath(cwd)
+    folder = real_path(cwd)
     found = {folder, *writable}
     parent = folder
     while parent != "/":

@@ -6,6 +6,7 @@ stale, and an unchanged file is parsed once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -55,7 +56,7 @@ def read_config_bytes(path: Path) -> bytes | None:
     try:
         return read_regular_file(path, MAX_BYTES)
     except UnreadableFileError as problem:
-        if any(folder.exists() and not folder.is_dir() for folder in path.parents):
+        if any(os.path.exists(folder) and not os.path.isdir(folder) for folder in path.parents):
             unwritable = remedies.home_unwritable(str(path.parent), "it is not a folder")
             raise ConfigError(f"{UNREADABLE}{unwritable}") from problem
         raise ConfigError(f"{UNREADABLE}{path} cannot be read: {problem}") from problem

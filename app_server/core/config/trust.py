@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
+from app_server.core.real_path import real_path
 
 MAX_POINTER_BYTES = 8192
 """A `.git` file is one line with one path."""
@@ -22,7 +23,7 @@ def trust_of(cwd: Path, levels: Mapping[str, str]) -> bool | None:
     """The user's decision for `cwd` itself, else for its repository; None without one."""
     if not levels:
         return None
-    here = os.path.realpath(cwd)
+    here = real_path(cwd)
     for folder in (here, main_worktree(Path(here))):
         level = _level(folder, levels) if folder is not None else None
         if level is not None:
@@ -34,7 +35,7 @@ def main_worktree(folder: Path) -> str | None:
     """The top of the repository that contains `folder`; for a linked worktree, the top of the main worktree."""
     for top in (folder, *folder.parents):
         marker = top / ".git"
-        if marker.is_dir():
+        if os.path.isdir(marker):
             return str(top)
         if os.path.lexists(marker):
             return _main_of_linked(marker) or str(top)
@@ -46,7 +47,7 @@ def _level(folder: str, levels: Mapping[str, str]) -> str | None:
     if exact is not None:
         return exact
     for path, level in levels.items():
-        if os.path.isabs(path) and "\0" not in path and os.path.realpath(path) == folder:
+        if os.path.isabs(path) and "\0" not in path and real_path(path) == folder:
             return level
     return None
 
@@ -56,11 +57,11 @@ def _main_of_linked(marker: Path) -> str | None:
     pointer = _one_line(marker)
     if pointer is None or not pointer.startswith("gitdir: "):
         return None
-    admin = Path(os.path.realpath(marker.parent / pointer.removeprefix("gitdir: ")))
+    admin = Path(real_path(marker.parent / pointer.removeprefix("gitdir: ")))
     if admin.parent.name != "worktrees" or admin.parent.parent.name != ".git":
         return None
     back = _one_line(admin / "gitdir")
-    if back is None or os.path.realpath(admin / back) != os.path.realpath(marker):
+    if back is None or real_path(admin / back) != real_path(marker):
         return None
     return str(admin.parent.parent.parent)
 

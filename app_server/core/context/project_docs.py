@@ -20,6 +20,7 @@ from app_server.core.git.project_folders import (
     leads_out,
     project_folders,
 )
+from app_server.core.real_path import real_path
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: O
         return []
     left, parts = max_bytes, list[_Document]()
     chain = project_folders(cwd, "instructions", on_refusal)
-    inside = os.path.realpath(chain[0])
+    inside = real_path(chain[0])
     for directory in chain:
         found = _first_in_project(directory, names, left, inside, on_refusal)
         if found and found.text.strip():

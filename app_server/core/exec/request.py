@@ -59,7 +59,10 @@ def _confine(plan: SandboxPlan, confinement: Confinement) -> dict[str, Value]:
 
 
 def _encode(text: str) -> bytes:
-    data = os.fsencode(text)
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        raise LaunchError("text that is not valid Unicode found in provided data") from None
     if b"\0" in data:
         raise LaunchError("nul byte found in provided data")
     return data

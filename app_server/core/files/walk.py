@@ -13,6 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from app_server.core.files.ignore import RuleSet, parse_rules
+from app_server.core.real_path import real_path
 from protocol.records import dataclass
 
 IGNORE_FILES = (".gitignore", ".ignore")
@@ -180,9 +181,9 @@ class Tree:
             walk.listings.append(SEPARATOR + path)
             walk.count += 1
         elif stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) not in walk.followed:
-            target, root = os.path.realpath(place) + "/", os.path.realpath(self._root) + "/"
+            target, root = real_path(place) + "/", real_path(self._root) + "/"
             inside = target.startswith(root) and target != root
-            if inside and not (os.path.realpath(self._root + folder) + "/").startswith(target):
+            if inside and not (real_path(self._root + folder) + "/").startswith(target):
                 walk.followed.add((status.st_dev, status.st_ino))
                 walk.folder_listings.append(SEPARATOR + path)
                 pending.append((path + "/", rules))

@@ -26,7 +26,7 @@ def project_folders(cwd: Path, purpose: str, on_refusal: OnRefusal) -> list[Path
         if directory != cwd:
             chain.append(directory)
         marker = directory / ".git"
-        if marker.exists():
+        if os.path.exists(marker):
             if not is_strange(marker):
                 return chain[::-1]
             on_refusal(f"{marker} belongs to another user: {purpose} above {cwd} are not looked for.")
@@ -47,5 +47,10 @@ def belongs_to_another(facts: os.stat_result) -> bool:
 
 
 def leads_out(path: Path, root: str) -> bool:
-    """Whether `path` is a link out of the folder `root`, which is a real path."""
-    return path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root)
+    """Whether `path` is a link out of the folder `root`, which is a real path, or one that cannot be followed."""
+    if not os.path.islink(path):
+        return False
+    try:
+        return not Path(os.path.realpath(path)).is_relative_to(root)
+    except OSError:  # os.path.realpath raises for links that may not be read, such as those of /proc
+        return True

@@ -44,7 +44,7 @@ def find_repository(folder: Path) -> Repository | None:
         except (OSError, ValueError):
             continue
         git_dir = entry if stat.S_ISDIR(mode) else _linked_git_dir(entry)
-        if git_dir is None or not (git_dir / "HEAD").is_file():
+        if git_dir is None or not os.path.isfile(git_dir / "HEAD"):
             continue
         shared = (read_small(git_dir / "commondir") or "").strip()
         common_dir = Path(os.path.normpath(git_dir / shared)) if shared else git_dir

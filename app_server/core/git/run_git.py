@@ -49,7 +49,7 @@ async def run_git(command: GitCommand, stdin: bytes = b"", timeout: float = DEFA
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        if not command.cwd.is_dir():
+        if not os.path.isdir(command.cwd):
             raise GitError("git cannot be run: its folder does not exist") from error
         raise GitError(str(remedies.git_missing(command.env.get("PATH", "the PATH")))) from error
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the system starts no more threads

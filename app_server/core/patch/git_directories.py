@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from app_server.core.patch.disk_files import read_regular
 from app_server.core.patch.planner import Snapshot
+from app_server.core.real_path import real_path
 
 POINTER = b"gitdir:"
 GIT_LAYOUT = ("HEAD", "objects", "refs")
@@ -46,4 +47,4 @@ def _pointed_to(folder: str) -> str | None:
     target = os.fsdecode(found.content.removeprefix(POINTER).split(b"\n")[0].strip())
     if not target or "\0" in target:
         return None
-    return os.path.realpath(os.path.join(folder, target))
+    return real_path(os.path.join(folder, target))

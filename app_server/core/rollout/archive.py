@@ -93,7 +93,7 @@ def _move(source: Path, target: Path, verb: str) -> Path:
             raise ConversationError(f"failed to {verb} conversation: {target} exists already")
         os.rename(source, target)
         journal = journal_path(source)
-        if journal.is_file():
+        if os.path.isfile(journal):
             journal.rename(journal_path(target))
     return target
 

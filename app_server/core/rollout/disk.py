@@ -65,7 +65,7 @@ def require_regular(fd: int, path: Path) -> None:
 def make_private_folders(folder: Path) -> None:
     """Creates `folder` and its missing parents; the new ones are private to their owner."""
     missing = []
-    while not folder.is_dir():
+    while not os.path.isdir(folder):
         missing.append(folder)
         folder = folder.parent
     for one in reversed(missing):

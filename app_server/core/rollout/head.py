@@ -12,6 +12,7 @@ from app_server.core.injected_messages import is_injected
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_names import conversation_of
 from protocol.ids import ConversationId
 from protocol.origins import SessionOrigin
 from protocol.records import dataclass
@@ -90,7 +91,7 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
     if meta is None:
         raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
     return StoredSummary(
-        conversation_id=meta["id"],
+        conversation_id=conversation_of(path.name, meta["id"]),
         path=path,
         preview=request_in(words if words is not None else shown or ""),
         timestamp=meta["timestamp"],

@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from app_server.core.rollout.disk import open_for_reading
+from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.stored_lines import parse_line
 from protocol.rollout import TurnContextItem
 
@@ -19,15 +20,22 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 def last_turn_context(path: Path) -> TurnContextItem | None:
-    """None where no turn was stored. Raises OSError."""
-    fd = open_for_reading(path)
+    """None where no turn was stored. Raises RolloutUnreadable."""
     try:
-        for line in lines_from_the_end(fd):
-            if MARK in line and (stored := parse_line(line)) and isinstance(stored.payload, TurnContextItem):
-                return stored.payload
-        return None
-    finally:
-        os.close(fd)
+        fd = open_for_reading(path)
+        try:
+            for line in lines_from_the_end(fd):
+                if (
+                    MARK in line
+                    and (stored := parse_line(line))
+                    and isinstance(stored.payload, TurnContextItem)
+                ):
+                    return stored.payload
+            return None
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
 
 
 def lines_from_the_end(fd: int) -> Iterator[bytes]:

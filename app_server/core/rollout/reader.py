@@ -28,7 +28,7 @@ from app_server.core.rollout.objects import is_blank, parse_object, parse_record
 from app_server.core.rollout.persistence_policy import is_persisted
 from app_server.core.rollout.reverts import REVERTED, TakenBack
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_names import journal_path
+from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.stored_goal import GOAL_LINES, goal_of
 from app_server.core.rollout.stored_lines import cut_line, parse_line
 from protocol.engine.goals import Goal
@@ -91,7 +91,7 @@ def read_rollout(path: Path, keeps: int | None = None) -> StoredConversation:
                 raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
             return StoredConversation(
                 path=path,
-                meta=found.meta,
+                meta=found.meta.model_copy(update={"id": conversation_of(path.name, found.meta.id)}),
                 items=tuple(found.items),
                 initial_messages=tuple(found.messages),
                 leftover=tuple(leftover_items(journal_path(path), fd)) if keeps is None else (),

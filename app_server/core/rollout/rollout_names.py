@@ -49,6 +49,14 @@ def parse_rollout_name(file_name: str) -> RolloutName | None:
     return RolloutName(match[1], ConversationId(match[2].lower())) if match else None
 
 
+def conversation_of(file_name: str, stated: str) -> ConversationId:
+    """The id of the conversation whose rollout has this name, or the id that the file states if the name has another
+    form. The name decides: what a file states is not trusted to lead to another conversation.
+    """
+    name = parse_rollout_name(file_name)
+    return ConversationId(stated) if name is None else name.conversation_id
+
+
 def parse_key(key: str) -> RolloutName | None:
     match = _KEY.fullmatch(key)
     return RolloutName(match[1], ConversationId(match[2].lower())) if match else None

@@ -49,6 +49,9 @@ Line = tuple[int, str, Mapping[str, Json]]
 
 _Events = list[SessionEvent | TurnRenamed]
 
+MOST_NUMBER = 2**53
+"""Of times and durations; a stored number beyond it, or an infinite one, is none."""
+
 _VARIANTS = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
 """By the digit that stands there: the first two bits of such an id are 10."""
 
@@ -322,7 +325,9 @@ def _text(payload: Mapping[str, Json], name: str) -> str | None:
 
 def _number(payload: Mapping[str, Json], name: str) -> float | None:
     value = payload.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if -MOST_NUMBER <= value <= MOST_NUMBER else None
 
 
 def _kind(value: Json) -> TurnKind:

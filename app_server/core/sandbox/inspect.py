@@ -11,6 +11,7 @@ import stat
 from dataclasses import replace
 
 from app_server.core.errors import raise_shortage
+from app_server.core.real_path import real_path
 from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
 from app_server.core.sandbox.resolve import exists, resolve
@@ -31,7 +32,7 @@ def inspect(policy: SandboxPolicy, cwd: str, *, home: str, roots: ConversationRo
     """The facts for a policy whose first root is `cwd`."""
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
-    real_home = resolved.real if resolved is not None else os.path.realpath(home)
+    real_home = resolved.real if resolved is not None else real_path(home)
     if not isinstance(policy, WorkspaceWrite):
         roots.learn(policy, cwd)
         return SandboxFacts(home=real_home, superuser=superuser)
@@ -80,7 +81,7 @@ def _protected_of_others(roots: ConversationRoots, named: list[str]) -> tuple[st
     others = [
         real
         for real in roots.server.known()
-        if real not in named and any(within(real, root) for root in named) and os.path.realpath(real) == real
+        if real not in named and any(within(real, root) for root in named) and real_path(real) == real
     ]
     fences = (fence for real in sorted(others)[:MAX_OTHERS] for fence in _names(real))
     return tuple(fence for fence in fences if not is_placeholder(fence))

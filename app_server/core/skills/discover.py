@@ -14,6 +14,7 @@ from dataclasses import field
 from pathlib import Path
 
 from app_server.core.git.project_folders import belongs_to_another, is_strange, project_folders
+from app_server.core.real_path import real_path
 from app_server.core.skills.appearance import SETTINGS_FILE, appearance, is_implicit
 from app_server.core.skills.front_matter import NoFrontMatter, front_matter, one_line, plain_yaml
 from app_server.core.skills.skill import SKILL_FILE, Skill, SkillOwner, SkillProblem
@@ -58,7 +59,7 @@ class _Found:
 
 def project_roots(cwd: Path) -> list[SkillRoot]:
     folders = project_folders(cwd, "skills", lambda refusal: None)
-    inside = os.path.realpath(folders[0])
+    inside = real_path(folders[0])
     return [
         SkillRoot(str(folder / name), SkillOwner.REPOSITORY, inside)
         for folder in folders
@@ -85,7 +86,7 @@ def discover(roots: Sequence[SkillRoot]) -> tuple[list[Skill], list[SkillProblem
 def _skill_files(root: SkillRoot) -> Iterator[str]:
     """The SKILL.md files below a root, the nearest first, by the real paths of their folders."""
     seen: set[str] = set()
-    folders = [(os.path.realpath(root.folder), 0)]
+    folders = [(real_path(root.folder), 0)]
     while folders:
         folder, depth = folders.pop(0)
         if folder in seen or len(seen) >= MAX_FOLDERS or _is_outside(folder, root.inside):
@@ -96,7 +97,7 @@ def _skill_files(root: SkillRoot) -> Iterator[str]:
             yield os.path.join(folder, SKILL_FILE)
         if depth < MAX_DEPTH:
             inner = (os.path.join(folder, name) for name in names if not name.startswith("."))
-            folders += [(os.path.realpath(each), depth + 1) for each in inner if os.path.isdir(each)]
+            folders += [(real_path(each), depth + 1) for each in inner if os.path.isdir(each)]
 
 
 def _names(folder: str) -> list[str]:

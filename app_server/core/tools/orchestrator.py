@@ -32,6 +32,7 @@ from app_server.core.context.command_output import command_output, command_resul
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
+from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.shell.parse_command import parse_command
 from app_server.core.tools.confinement import confinement
@@ -163,7 +164,7 @@ class CommandApproval:
 
     def __init__(self, command: Command, turn: ToolTurn) -> None:
         self._command, self._turn = command, turn
-        self._folder = os.path.realpath(command.cwd)
+        self._folder = real_path(command.cwd)
         """Resolved once: it is judged, shown, remembered and run in the same directory."""
 
     async def execute_approved(self, execute: Callable[[CommandSpec], Awaitable[Ran]]) -> Ran:
@@ -239,7 +240,7 @@ class CommandApproval:
         consent = Consent(subject, run=EVERYTHING if unconfined else policy, policy=policy)
         if not await has_consent(question, consent, self._turn):
             raise Rejected
-        if os.path.realpath(self._folder) != self._folder:
+        if real_path(self._folder) != self._folder:
             raise ToolFailure(
                 f"{self._folder} has become a link since the command was asked about; nothing was run"
             )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from app_server.core.rollout.last_settings import BLOCK, last_turn_context, lines_from_the_end
+from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from tests.unit.rollout.stored import raw_line
 
 
@@ -47,3 +50,8 @@ def test_the_last_turn_that_can_be_read_counts(tmp_path: Path) -> None:
     assert found.model == "second"
     path.write_bytes(raw_line("event_msg", {"type": "user_message", "message": '"type":"turn_context"'}))
     assert last_turn_context(path) is None
+
+
+def test_a_file_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(RolloutUnreadable, match="no such file"):
+        last_turn_context(tmp_path / "rollout")

@@ -10,6 +10,7 @@ import pytest
 from app_server.core.git.revision import Revision
 from app_server.core.rollout import head
 from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_summary, summarise
+from app_server.core.rollout.reader import read_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.base import Json
 from protocol.origins import SessionOrigin
@@ -181,3 +182,11 @@ def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
         assert str(error.value).startswith(f"{path}: {reason}")
     with pytest.raises(RolloutUnreadable, match=r"^the path cannot be one of a file$"):
         read_summary(Path("/x\0"), "p")
+
+
+def test_the_name_of_the_file_decides_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / f"rollout-2026-01-02T03-04-05-{conversation_id(2)}.jsonl"
+    path.write_bytes(raw_line("session_meta", META))
+    assert META["id"] == conversation_id(1)
+    assert read_summary(path, "p").conversation_id == conversation_id(2)
+    assert read_rollout(path).meta.id == conversation_id(2)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.rollout.turn_events import Line, TurnReader, derived_id, turn_events
+from app_server.core.rollout.turn_fold import TurnFold
 from protocol.base import Json
 from protocol.engine.codec import item_to_value
 from protocol.engine.errors import ErrorClass, TurnError
@@ -422,3 +423,30 @@ def test_an_id_that_is_no_uuid_has_derived_ids_of_its_own(one: str, other: str, 
     first, second = derived_id(f"x{one}", name), derived_id(f"x{other}", name)
     assert uuid.UUID(first).version == 5
     assert (first == second) is (one == other)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [float("inf"), float("nan"), pytest.param(10**400, id="400 digits"), -1e300, True, "1"],
+)
+def test_times_that_are_none_end_nothing(number: Json) -> None:
+    times = {"started_at": number, "completed_at": number, "duration_ms": number}
+    fold = TurnFold()
+    fold.apply_all(
+        turn_events(
+            THREAD,
+            event_lines(
+                {"type": "task_started", "turn_id": "t", **times},
+                {
+                    "type": "item_completed",
+                    "turn_id": "t",
+                    "item": item_to_value(AgentMessage("m", ("hi",))),
+                    "started_at_ms": number,
+                    "completed_at_ms": number,
+                },
+                {"type": "task_complete", "turn_id": "t", **times},
+            ),
+        )
+    )
+    [record] = fold.turns
+    assert (record.started_at, record.ended_at, record.seconds) == (None, None, None)

@@ -167,7 +167,9 @@ def _profile(params: wire.CommandExecParams) -> RequestOverrides:
         return RequestOverrides()
     mode = PERMISSION_PROFILES.get(params.permission_profile)
     if mode is None:
-        raise invalid_request(f"invalid permission profile: {params.permission_profile}", "invalid_params")
+        raise invalid_request(
+            f"invalid permission profile: {params.permission_profile[:100]}", "invalid_params"
+        )
     return RequestOverrides(sandbox=mode)
 
 

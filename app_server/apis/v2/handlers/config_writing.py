@@ -18,6 +18,7 @@ from app_server.core.config.effective import LayerKind
 from app_server.core.config.toml_file import CONFIG_FILE
 from app_server.core.config.write import Overridden, SettingsPlace, WriteOutcome, write_settings
 from app_server.core.errors import InvalidSettings, VersionConflict
+from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError
 from protocol.jsonrpc import INVALID_REQUEST
@@ -83,7 +84,7 @@ def _is_users_file(path: str, home: Path) -> bool:
     folder, name = os.path.split(os.path.normpath(path))
     if not os.path.isabs(path) or name != CONFIG_FILE:
         return False
-    return folder == os.path.normpath(home) or os.path.realpath(folder) == os.path.realpath(home)
+    return folder == os.path.normpath(home) or real_path(folder) == real_path(home)
 
 
 def _response(outcome: WriteOutcome, home: Path) -> ConfigWriteResponse:

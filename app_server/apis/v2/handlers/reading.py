@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,7 +110,7 @@ class ReadingContext:
         """Raises RpcError where nothing is known of it."""
         id = parse_thread_id(thread_id)
         loaded = self.live.summary(id)
-        if loaded is not None and loaded.path is not None and loaded.path.exists():
+        if loaded is not None and loaded.path is not None and os.path.exists(loaded.path):
             return FoundThread(id, loaded.path, loaded)
         if loaded is not None and loaded.ephemeral:
             return FoundThread(id, None, loaded)

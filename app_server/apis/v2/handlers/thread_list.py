@@ -11,10 +11,12 @@ from app_server.apis.result import HandlerResult
 from app_server.apis.v2.handlers.reading import ReadingContext
 from app_server.apis.v2.thread_ids import parse_thread_id
 from app_server.apis.v2.thread_view import thread_view
+from app_server.core.real_path import real_path
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
+from protocol.paths import sound_path
 from protocol.v2.fields import SortDirection
 from protocol.v2.thread_store import ThreadListParams, ThreadListResponse, ThreadSortKey, ThreadSourceKind
 
@@ -109,13 +111,15 @@ async def _cwds(context: ReadingContext, params: ThreadListParams) -> frozenset[
     if params.cwd is None:
         return None
     named = (params.cwd,) if isinstance(params.cwd, str) else params.cwd
-    if any("\0" in each for each in named):
-        raise invalid_request("cwd must not contain a NUL character", "invalid_params", "cwd")
+    try:
+        named = tuple(map(sound_path, named))
+    except ValueError as error:
+        raise invalid_request(f"invalid cwd: {error}", "invalid_params", "cwd") from None
     base = str(context.config.cwd)
 
     def resolve() -> frozenset[str]:
         paths = [os.path.normpath(os.path.join(base, each)) for each in named]
-        return frozenset((*paths, *map(os.path.realpath, paths)))
+        return frozenset((*paths, *map(real_path, paths)))
 
     return await run_in_thread(resolve, abandon_on_cancel=True)
 
