@@ -174,6 +174,17 @@ DESTRUCTIVE = {
         "powershell -NoProfile -EncodedCommand cgBt",
         "pwsh -e cgBt",
     ],
+    "words of the grammar are no commands": [
+        "! { rm -rf d; }",
+        "! ! { rm -rf d; }",
+        "true && ! { rm -rf d; }",
+        "if ! { rm -rf d; }; then :; fi",
+        "! while rm -rf d; do break; done",
+        "! if rm -rf d; then :; fi",
+        "! function f { rm -rf d; }; f",
+        "time { rm -rf d; }",
+        "coproc x { rm -rf d; }",
+    ],
     "names are found by other means": [
         "/bin/r? -rf d",
         "/bin/[r]m -rf d",
