@@ -100,6 +100,12 @@ async def test_metadata_replaces_fields_one_by_one(world: MakeWorld) -> None:
         }
 
 
+async def test_metadata_of_a_thread_that_is_not_stored(world: MakeWorld) -> None:
+    async with world() as w:
+        with pytest.raises(Refused, match=f"no rollout found for thread id {UNKNOWN}"):
+            await w.client.call("thread/metadata/update", {"threadId": UNKNOWN, "gitInfo": {"branch": "x"}})
+
+
 async def test_the_archive_and_back(world: MakeWorld) -> None:
     async with world(reply(says("hello"))) as w:
         thread = await talk(w)
