@@ -89,7 +89,7 @@ def capped(text: str, cap: int = OUTPUT_CAP) -> str:
     if len(text) <= cap:
         return text
     half = (cap - MARKER_ROOM) // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[len(text) - half :]}"
 
 
 def kept_item(item: Item) -> Item:

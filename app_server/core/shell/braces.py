@@ -10,12 +10,23 @@ MAX_WORDS = 1_000
 
 _SEQUENCE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
 
-_QUOTED = str.maketrans("{},", "\ue000\ue001\ue002")
+_QUOTED = str.maketrans("{},\ue003", "\ue000\ue001\ue002\ue000")
 _UNQUOTED = str.maketrans("\ue000\ue001\ue002", "{},")
+_IN_WORD = re.compile(r"(?<!\$)\{(?=[^\s{}(;&|<>])|(?<!\$)\{(?=\{)")
+_MARK = "\ue003"
 
 
 class TooManyWords(Exception):
     """A word stands for more words than are looked at."""
+
+
+def mark_braces(script: str) -> str:
+    """Replaces opening braces that belong to words by a letter. The parser takes that of `{rm,-rf}` for a group's."""
+    return _IN_WORD.sub(_MARK, script) if "{" in script else script
+
+
+def unmark_braces(text: str) -> str:
+    return text.replace(_MARK, "{")
 
 
 def quote_braces(text: str) -> str:
@@ -25,6 +36,7 @@ def quote_braces(text: str) -> str:
 
 def expand_braces(text: str) -> list[str]:
     """Numbers of a sequence are represented by its ends. Raises TooManyWords."""
+    text = unmark_braces(text)
     if "{" not in text:
         return [text.translate(_UNQUOTED)]
     if text.count("{") > MAX_BRACES:

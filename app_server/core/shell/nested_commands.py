@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from app_server.core.shell.braces import TooManyWords
+from app_server.core.shell.braces import TooManyWords, mark_braces, unmark_braces
 from app_server.core.shell.continued_lines import is_quoted_heredoc, parse_joined
 from app_server.core.shell.quote import word_set
+from app_server.core.shell.redirections import arguments_behind, redirections, stages_before, substitutions_in
 from app_server.core.shell.script_variables import ScriptVariables
 from app_server.core.shell.syntax_tree import descendants, text_of
 from app_server.core.shell.unparsed_scripts import MAX_SCRIPTS, evaluated_subscripts, substitutions
@@ -27,12 +28,9 @@ INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash yash csh tcsh 
 MAX_NODES = 20_000
 MAX_READINGS = 3_000
 """Commands, each counted once for every combination of values that its variables may have."""
-MAX_STAGES_BEFORE = 8
 
 _ESCAPED_IN_BACKTICKS = re.compile(r"\\([\\$`])")
-_SUBSTITUTIONS = ("command_substitution", "process_substitution")
-_ENDING_IN_COMMAND = ("pipeline", "list", "negated_command")
-"""What the parser takes for the body of a redirection of its last command."""
+_IN_BACKTICKS = re.compile(r"(?<!\\)`([^`\\]*)`")
 _RUN_VALUES = re.compile(
     r"PS[0-4]|.*(PAGER|EDITOR|VISUAL|COMMAND|ASKPASS|LESSOPEN|LESSCLOSE|BROWSER|RSH|_SSH)"
 )
@@ -68,7 +66,7 @@ class FoundScript:
 
 def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | None:
     """None where the script is too large to inspect. `parameters` are `$0`, `$1` and so on."""
-    found = parse_joined(script.encode("utf-8", "replace"))
+    found = parse_joined(mark_braces(script).encode("utf-8", "replace"))
     nodes = [] if found is None else list(islice(descendants(found[1]), MAX_NODES))
     if found is None or len(nodes) == MAX_NODES:
         return None
@@ -80,7 +78,12 @@ def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | 
         if commands is None or len(scripts) > MAX_SCRIPTS:
             return None
         return FoundScript(
-            commands, reader.written(), not root.has_error, scripts, reader.texts(), reader.evaluates()
+            commands,
+            reader.written(),
+            not root.has_error and not reader.is_misread(),
+            scripts,
+            reader.texts(),
+            reader.evaluates(),
         )
     except TooManyWords:
         return None
@@ -148,7 +151,15 @@ class _ScriptReader:
                         found.append(unescaped)
             if len(found) > MAX_SCRIPTS:
                 break
-        return tuple(dict.fromkeys(found))
+        if self._source.count(b"`") >= 4:
+            # The parser reads two substitutions in a row as one in the other.
+            found.append(_IN_BACKTICKS.sub(r"$(\1)", self._source.decode("utf-8", "replace")))
+        return tuple(map(unmark_braces, dict.fromkeys(found)))
+
+    def is_misread(self) -> bool:
+        """Whether the parser took more than a word for one: a here-document whose text begins with a backslash."""
+        words = (node for node in self._nodes if node.type == "word")
+        return any(b"\n" in self._source[node.start_byte : node.end_byte] for node in words)
 
     def texts(self) -> tuple[str, ...]:
         bodies = [text_of(node, self._source) for node in self._nodes if node.type == "heredoc_body"]
@@ -158,7 +169,8 @@ class _ScriptReader:
             for node in self._nodes
             if node.type in ("herestring_redirect", "file_redirect")
         ]
-        return tuple(dict.fromkeys((*(value for _, value in self._values), *bodies, *strings)))
+        texts = (*(value for _, value in self._values), *bodies, *strings)
+        return tuple(map(unmark_braces, dict.fromkeys(texts)))
 
     def evaluates(self) -> bool:
         prompts = (node for node in self._nodes if node.type == "expansion")
@@ -174,14 +186,14 @@ class _ScriptReader:
 
     def _argv(self, node: Node, expander: WordExpander) -> tuple[str, ...]:
         words = expander.own_words(node)
-        for redirection in _redirections(node):
-            for child in _arguments_behind(redirection):
+        for redirection in redirections(node):
+            for child in arguments_behind(redirection):
                 words += expander.words(child)
         return tuple(words)
 
     def _feeders(self, node: Node, expander: WordExpander) -> Iterator[tuple[str, ...]]:
-        substituted = chain.from_iterable(map(_substitutions_in, (node, *_redirections(node))))
-        for source in (*substituted, *_stages_before(node)):
+        substituted = chain.from_iterable(map(substitutions_in, (node, *redirections(node))))
+        for source in (*substituted, *stages_before(node)):
             for found in descendants(source):
                 if found.type == "command":
                     yield self._argv(found, expander)
@@ -193,56 +205,17 @@ class _ScriptReader:
     def _fed_text(self, node: Node) -> str:
         here_strings = [
             child
-            for holder in (node, *_redirections(node))
+            for holder in (node, *redirections(node))
             for child in (holder, *holder.children)
             if child.type == "herestring_redirect"
         ]
         parts = map(self._last_word, here_strings)
-        bodies = [body for redirection in _redirections(node) for body in redirection.children]
+        bodies = [body for redirection in redirections(node) for body in redirection.children]
         parent = node.parent
         if parent is not None and parent.type == "redirected_statement":
             parent = parent.parent
         # The parser places the rest of a pipeline that begins with the reader of a here-document inside of that.
         if parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
             bodies += parent.parent.children
-        return "\n".join(
-            (*parts, *(text_of(body, self._source) for body in bodies if body.type == "heredoc_body"))
-        )
-
-
-def _redirections(command: Node) -> list[Node]:
-    node, parent = command, command.parent
-    while parent is not None and parent.type in _ENDING_IN_COMMAND and node == parent.named_children[-1]:
-        node, parent = parent, parent.parent
-    if parent is None or parent.type != "redirected_statement":
-        return []
-    return parent.children_by_field_name("redirect")
-
-
-def _arguments_behind(redirection: Node) -> Iterator[Node]:
-    """`-rf d` in `rm 2>/dev/null -rf d`, which the parser takes for more targets of the redirection."""
-    if redirection.type == "file_redirect":
-        yield from redirection.children_by_field_name("destination")[1:]
-    elif redirection.type == "heredoc_redirect":
-        yield from redirection.children_by_field_name("argument")
-        for inner in redirection.children_by_field_name("redirect"):
-            yield from _arguments_behind(inner)
-
-
-def _substitutions_in(node: Node) -> Iterator[Node]:
-    return (child for child in descendants(node) if child.type in _SUBSTITUTIONS)
-
-
-def _stages_before(node: Node) -> Iterator[Node]:
-    """The nearest stages before `node` in its pipeline, including the reader of a here-document that starts it."""
-    parent = node.parent
-    if parent is not None and parent.type == "redirected_statement":
-        node, parent = parent, parent.parent
-    if parent is None or parent.type != "pipeline":
-        return
-    stage = node.prev_named_sibling
-    for _ in range(MAX_STAGES_BEFORE):
-        if stage is None:
-            return
-        yield stage
-        stage = stage.prev_named_sibling
+        texts = (text_of(body, self._source) for body in bodies if body.type == "heredoc_body")
+        return unmark_braces("\n".join((*parts, *texts)))

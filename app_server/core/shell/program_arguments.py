@@ -20,13 +20,14 @@ Words = Sequence[str]
 WRAPPERS = word_set(
     "env command builtin exec nohup time nice ionice timeout gtimeout stdbuf setsid chroot unshare nsenter flock chrt "
     "taskset strace ltrace busybox toybox xargs parallel coproc caffeinate unbuffer noglob nocorrect watch ssh script "
-    "then do else setpriv runuser systemd-run fakeroot firejail bwrap proot hyperfine tmux screen entr perf valgrind "
+    "function setpriv runuser systemd-run fakeroot firejail bwrap proot hyperfine tmux screen entr perf valgrind "
     "setarch linux32 linux64 cgexec eatmydata sudo doas"
 )
 BULK = frozenset({"xargs", "parallel"})
 """They run a command with words from their input."""
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
 
+_GRAMMAR = word_set("! { if then elif else while until do")
 ASSIGNMENT = re.compile(r"\w+(\[[^\]]*\])?\+?=")
 _SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*|--command")
 _SHELL_VALUED = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
@@ -68,9 +69,9 @@ def runs_of_find(words: Words) -> Iterator[Words]:
 
 
 def after_prefixes(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Without assignments and negations."""
+    """Without assignments, and without words of the shell's grammar: behind `!` the parser takes those for commands."""
     at = 0
-    while at < len(words) and (words[at] == "!" or ASSIGNMENT.match(words[at])):
+    while at < len(words) and (words[at] in _GRAMMAR or ASSIGNMENT.match(words[at])):
         at += 1
     return words[at:]
 

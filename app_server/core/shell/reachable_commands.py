@@ -40,6 +40,8 @@ PARSING = 200
 """The work of parsing a script, however short."""
 MAX_SUSPECT_CHARACTERS = 2_000
 MAX_SUSPECTS = 200
+MAX_SUSPECT_WORK = 50_000
+"""What goes beyond is not looked at: such texts are seldom run."""
 
 Words = Sequence[str]
 Reached = Iterator[FoundCommand | None]
@@ -68,6 +70,7 @@ class _Search:
 
     def __init__(self) -> None:
         self._left = MAX_WORK
+        self._left_for_suspects = MAX_SUSPECT_WORK
         self._runs_unseen = False
 
     def commands(self, command: FoundCommand, depth: int) -> Reached:
@@ -84,6 +87,8 @@ class _Search:
             # The expansion may be empty: then the next word is the program.
             plain = tuple(filter(None, map(without_expansions, words)))
             yield from self.commands(replace(command, words=plain), depth + 1)
+        if self._runs_unseen and " " in words[0]:
+            yield from self._texts_as_scripts(words[:1], depth + 1)
         program, inner = program_name(words[0]), replace(command, words=words[1:])
         if program in INTERPRETERS:
             yield from self._interpreter(program, inner, depth + 1)
@@ -105,8 +110,8 @@ class _Search:
         self._left -= 10 + size
         return self._left < 0
 
-    def _script(self, script: str, depth: int, parameters: Words = ()) -> Reached:
-        """What a script does that some shell will run."""
+    def _script(self, script: str, depth: int, parameters: Words = (), *, is_certain: bool = True) -> Reached:
+        """What a script does that some shell will run, or may run: then it is not searched for fragments."""
         if self._is_spent(PARSING + len(script)) or depth >= MAX_DEPTH:
             yield None
             return
@@ -117,7 +122,7 @@ class _Search:
         yield from chain.from_iterable(self.commands(command, depth) for command in found.commands)
         yield FoundCommand((), written=found.written)
         yield from chain.from_iterable(self._script(inner, depth + 1) for inner in found.scripts)
-        if not found.is_clean:
+        if not found.is_clean and is_certain:
             yield from self._fragments(script, depth)
         self._runs_unseen |= found.evaluates or _runs_what_it_wrote(found)
         if self._runs_unseen:
@@ -128,13 +133,11 @@ class _Search:
         yield from self._texts_as_scripts((*_texts_of(found.commands), *found.texts), depth)
 
     def _texts_as_scripts(self, texts: Iterable[str], depth: int) -> Reached:
-        short = dict.fromkeys(text for text in texts if len(text) <= MAX_SUSPECT_CHARACTERS)
+        short = dict.fromkeys(text for text in texts if 0 < len(text) <= MAX_SUSPECT_CHARACTERS)
+        left, self._left = self._left, min(self._left, self._left_for_suspects)
         for text in list(short)[:MAX_SUSPECTS]:
-            if self._is_spent(PARSING + len(text)):
-                return
-            nested = commands_in(text)
-            for command in () if nested is None else nested.commands:
-                yield from filter(None, self.commands(command, depth))
+            yield from filter(None, self._script(text, depth, is_certain=False))
+        self._left, self._left_for_suspects = left, min(self._left, self._left_for_suspects)
 
     def _fragments(self, script: str, depth: int) -> Reached:
         """For a script with syntax errors: its parts, as far as they can be separated."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from app_server.core.shell.braces import expand_braces, quote_braces
+from app_server.core.shell.braces import expand_braces, quote_braces, unmark_braces
 from app_server.core.shell.escapes import decode_escapes, printed
 from app_server.core.shell.syntax_tree import text_of
 
@@ -62,7 +62,7 @@ class WordExpander:
             case "raw_string":
                 return quote_braces(text[1:-1])
             case "ansi_c_string":
-                return quote_braces(decode_escapes(text[2:-1]).partition("\0")[0])
+                return quote_braces(decode_escapes(unmark_braces(text[2:-1])).partition("\0")[0])
             case "string":
                 return "".join(self._text(child, quoted=True) for child in node.children if child.is_named)
             case "translated_string" | "concatenation":

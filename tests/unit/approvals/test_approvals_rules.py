@@ -83,6 +83,7 @@ def test_what_destroys_is_allowed_only_by_a_rule_that_says_so() -> None:
         *(("/bin/rm a", FORBIDDEN), ("env X=1 rm a", FORBIDDEN), ("bash -c 'sh -c \"rm a\"'", FORBIDDEN)),
         *(("r\\\nm a", FORBIDDEN), ("eval rm a", FORBIDDEN), ("find . -exec rm {} +", FORBIDDEN)),
         *(("bash <<< 'rm a'", FORBIDDEN), ("trap 'rm a' EXIT", FORBIDDEN), ("{rm,a}", FORBIDDEN)),
+        *(("/bin/r? a", FORBIDDEN), ("! { rm a; }", FORBIDDEN), ("[ -f a ]", None), ("/bin/l? a", None)),
         *(("git -C x -c a=b push", PROMPT), ("env -S 'git push'", PROMPT), ("git -C push status", None)),
         *(("ls | xargs rm", FORBIDDEN), ("sudo rm a", FORBIDDEN), ("rm a > b", FORBIDDEN)),
     ],

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.rollout.stored_events import (
@@ -169,6 +169,7 @@ def test_what_only_begins_or_runs_is_not_stored() -> None:
 
 # --- output of commands
 @given(st.text(max_size=300), st.integers(MARKER_ROOM, 200))
+@example("x" * (MARKER_ROOM + 1), MARKER_ROOM)
 def test_long_text_is_capped_to_its_head_and_tail(text: str, cap: int) -> None:
     short = capped(text, cap)
     assert len(short) <= cap

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app_server.core.shell import nested_commands
-from app_server.core.shell.nested_commands import MAX_STAGES_BEFORE, FoundCommand, FoundScript, commands_in
+from app_server.core.shell.nested_commands import FoundCommand, FoundScript, commands_in
+from app_server.core.shell.redirections import MAX_STAGES_BEFORE
 from app_server.core.shell.syntax_tree import parse, text_of
 
 

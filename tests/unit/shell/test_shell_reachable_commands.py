@@ -46,6 +46,9 @@ DESTRUCTIVE = {
         "{r\\m,-rf,d}",
         "{{rm,-rf},d}",
         "rm -{r,f}{,} d",
+        "{rm,rm} $'\\x2drf' d",
+        "case a in a) {rm,ls} -''rf d;; esac",
+        "x=m; r{$x,} -rf d",
     ],
     "escapes are decoded": [
         "$'r\\x{6d}' -rf d",
@@ -100,6 +103,7 @@ DESTRUCTIVE = {
         "env x='rm -rf d' bash -c '$x'",
         "echo 'rm -rf d' | xargs -I{} bash -c '{}'",
         "echo rm -rf d | xargs -n3 env",
+        "xargs -I{} bash -c {} <<< \"'rm -rf d'\"",
     ],
     "a script may be written first": [
         "echo rm -rf d > s; bash s",
@@ -150,6 +154,8 @@ DESTRUCTIVE = {
         "cat <<-EOF\n\t$(rm -rf d)\n\tEOF",
         'echo "${x:-`rm -rf d`}"',
         "echo `\\\\rm -rf d`",
+        "`printf rm` `echo -rf` d",
+        "! bash <<'EOF'\n\\rm -''rf d\nEOF",
     ],
     "variables and options name commands that programs run": [
         "GIT_SSH_COMMAND='rm -rf d' git fetch",
@@ -167,6 +173,17 @@ DESTRUCTIVE = {
         "pwsh -c 'ri -fo d'",
         "powershell -NoProfile -EncodedCommand cgBt",
         "pwsh -e cgBt",
+    ],
+    "words of the grammar are no commands": [
+        "! { rm -rf d; }",
+        "! ! { rm -rf d; }",
+        "true && ! { rm -rf d; }",
+        "if ! { rm -rf d; }; then :; fi",
+        "! while rm -rf d; do break; done",
+        "! if rm -rf d; then :; fi",
+        "! function f { rm -rf d; }; f",
+        "time { rm -rf d; }",
+        "coproc x { rm -rf d; }",
     ],
     "names are found by other means": [
         "/bin/r? -rf d",
@@ -221,6 +238,8 @@ HARMLESS = [
     "echo '# \\\nrm -rf d'",
     "cat <<'E'\n`rm -rf d` $(rm -rf d)\nE",
     "r\\\\\nm x",
+    "awk '{print $1}' f; awk {print} f; f() { g; }; { h; }; x=${y:-{}}; echo {} {a} a{b {c",
+    "cat <<'E'\n{rm,-rf,d}\nE",
 ]
 
 
