@@ -109,8 +109,9 @@ class Connection:
             message = parse_message(line)
         except ParseError as error:
             log.warning("unusable message: %s", error.message)
-            if error.refuses and error.id is not None:
-                self._outgoing.pending.resolve(error.id, ClientReply(error=error.message))
+            refusal = ClientReply(error=error.message)
+            if error.refuses and error.id is not None and self._outgoing.pending.resolve(error.id, refusal):
+                return
             self._outgoing.fail(
                 error.id,
                 RpcError(
