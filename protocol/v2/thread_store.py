@@ -7,7 +7,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import Count, Flag
-from protocol.v2.fields import SortDirection
+from protocol.v2.fields import SortDirection, experimental
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import Thread
 from protocol.v2.turn import Turn, TurnItemsView
@@ -37,8 +37,13 @@ ThreadListCwdFilter = TypeAliasType("ThreadListCwdFilter", str | tuple[str, ...]
 
 
 class ThreadListParams(WireModel):
-    """A page of stored threads. Without providers those of the configured one; with an empty list those of all."""
+    """A page of stored threads. Without providers those of the configured one; with an empty list those of all.
 
+    `parentThreadId` and `ancestorThreadId` ask for threads that another one began; there are none.
+    """
+
+    ancestor_thread_id: str | None = experimental()
+    parent_thread_id: str | None = experimental()
     cursor: str | None = None
     limit: Count | None = None
     excluded_thread_ids: tuple[str, ...] | None = None

@@ -100,6 +100,12 @@ async def test_metadata_replaces_fields_one_by_one(world: MakeWorld) -> None:
         }
 
 
+async def test_metadata_of_a_thread_that_is_not_stored(world: MakeWorld) -> None:
+    async with world() as w:
+        with pytest.raises(Refused, match=f"no rollout found for thread id {UNKNOWN}"):
+            await w.client.call("thread/metadata/update", {"threadId": UNKNOWN, "gitInfo": {"branch": "x"}})
+
+
 async def test_the_archive_and_back(world: MakeWorld) -> None:
     async with world(reply(says("hello"))) as w:
         thread = await talk(w)
@@ -163,6 +169,28 @@ async def test_a_thread_before_its_first_turn(world: MakeWorld) -> None:
         await w.client.call("thread/archive", {"threadId": one})
         await w.client.call("thread/delete", {"threadId": two})
         assert w.rollouts() == []
+
+
+async def test_a_thread_is_resumed_by_its_file_whatever_id_is_named(world: MakeWorld) -> None:
+    async with world(reply(says("hello")), initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        thread = await talk(w)
+        path = (await w.client.call("thread/read", {"threadId": thread}))["thread"]["path"]
+        for id in ("", "ignored", UNKNOWN):
+            resumed = await w.client.call("thread/resume", {"threadId": id, "path": path})
+            assert resumed["thread"]["id"] == thread
+        absent = path.replace(thread, UNKNOWN)
+        with pytest.raises(Refused, match=f"no rollout found for thread id {UNKNOWN}"):
+            await w.client.call("thread/resume", {"threadId": thread, "path": absent})
+
+
+@pytest.mark.parametrize("field", ["parentThreadId", "ancestorThreadId"])
+async def test_no_thread_is_listed_as_begun_by_another(world: MakeWorld, field: str) -> None:
+    async with world(reply(says("hello")), initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        thread = await talk(w)
+        assert await listed(w, **{field: thread}) == []
+        assert [each["id"] for each in await listed(w, **{field: None})] == [thread]
 
 
 async def test_folders_that_no_disk_has(world: MakeWorld) -> None:

@@ -311,6 +311,13 @@ async def test_the_model_knows_what_it_said_in_a_turn_that_failed(world: MakeWor
         assert w.model.requests[1].texts() == ["work", "go on"]
 
 
+async def test_a_patch_that_changes_nothing_is_no_item(world: MakeWorld) -> None:
+    async with world(reply(patches("*** Begin Patch\n*** End Patch", "p1")), reply(says("oh"))) as w:
+        await say(w.client, await start(w.client))
+        assert [item["type"] for item in items(w)] == ["userMessage", "agentMessage"]
+        assert "empty patch" in w.model.requests[1].outputs()["p1"]
+
+
 async def test_a_diff_that_is_taken_back_is_told_as_empty(world: MakeWorld) -> None:
     there = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+two\n*** End Patch"
     back = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+one\n*** End Patch"

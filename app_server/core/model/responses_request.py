@@ -18,6 +18,7 @@ from app_server.core.model.prompt import (
 from app_server.core.model.request_settings import RequestSettings
 from app_server.core.model.shell_outputs import command_calls, plain_output, wants_plain_outputs
 from protocol.base import Json
+from protocol.policy import ReasoningSummary
 from protocol.responses import (
     CustomToolCallOutput,
     FunctionCallOutput,
@@ -66,10 +67,16 @@ def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[st
     supported = settings.supports_reasoning_summaries
     if not (family.supports_reasoning_summaries if supported is None else supported):
         if settings.sends_chosen_effort and settings.effort is not None:
-            return {"effort": str(settings.effort)}
+            chosen = settings.summary not in (ReasoningSummary.AUTO, ReasoningSummary.NONE)
+            return {
+                "effort": str(settings.effort),
+                **({"summary": settings.summary.value} if chosen else {}),
+            }
         return None
     effort = settings.effort or family.default_effort
-    return {**({"effort": str(effort)} if effort else {}), "summary": settings.summary.value}
+    # The API has no word for no summary.
+    summary = None if settings.summary is ReasoningSummary.NONE else settings.summary.value
+    return {**({"effort": str(effort)} if effort else {}), **({"summary": summary} if summary else {})}
 
 
 def text_options(prompt: Prompt, settings: RequestSettings, family: ModelFamily) -> dict[str, Json]:

@@ -24,7 +24,7 @@ from app_server.core.patch.changes import shown_changes, shown_texts
 from app_server.core.patch.git_directories import git_directories
 from app_server.core.patch.patch_error import PatchError
 from app_server.core.patch.patch_plan import PatchPlan, writer_command
-from app_server.core.patch.safety import AutoApprove, Reject, WriteScope, assess
+from app_server.core.patch.safety import EMPTY, AutoApprove, Reject, WriteScope, assess
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.confinement import confinement
@@ -65,6 +65,9 @@ class PatchFlow:
             raise ToolFailure("patch rejected: no files are changed in plan mode")
         planned = await self._plan()
         plan = planned.plan
+        if not plan.edits:
+            self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.DENIED)
+            raise ToolFailure(Reject(EMPTY).for_model())
         allowed = await confinement(self.turn)
         turn = self.turn
         item = FileChange(id=self.call_id, changes=shown_changes(plan), texts=shown_texts(plan))

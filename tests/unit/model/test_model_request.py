@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from app_server.core.model.chat_request import chat_body
 from app_server.core.model.families import find_family
 from app_server.core.model.item_bytes import ItemBytes
@@ -125,8 +127,21 @@ def test_reasoning_models_are_asked_for_what_they_can() -> None:
         "gpt-5", effort=ReasoningEffort.LOW, summary=ReasoningSummary.NONE, verbosity=Verbosity.HIGH
     )
     body = responses(prompt(), how)
-    assert body["reasoning"] == {"effort": "low", "summary": "none"}
+    assert body["reasoning"] == {"effort": "low"}
     assert body["text"] == {"verbosity": "high"}
+
+
+@pytest.mark.parametrize(
+    ("summary", "asked"), [("auto", {}), ("none", {}), ("detailed", {"summary": "detailed"})]
+)
+def test_an_unknown_model_is_asked_for_what_was_chosen(summary: str, asked: dict[str, Json]) -> None:
+    how = settings(
+        "unknown",
+        effort=ReasoningEffort.LOW,
+        summary=ReasoningSummary(summary),
+        sends_chosen_effort=True,
+    )
+    assert responses(prompt(), how)["reasoning"] == {"effort": "low", **asked}
 
 
 def test_defaults_of_a_family() -> None:

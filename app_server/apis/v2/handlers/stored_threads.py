@@ -132,10 +132,7 @@ async def thread_delete(
     id = parse_thread_id(params.thread_id)
     if context.is_ephemeral(id):
         raise invalid_request(f"thread is not persisted and cannot be deleted: {id}", "ephemeral")
-    try:
-        rollout = await run_in_thread(find_thread, context.home, id)
-    except RolloutNotFound:
-        raise rollout_not_found(id) from None
+    rollout = await _stored_anywhere(context, id)
 
     def delete() -> None:
         delete_rollout(rollout)
@@ -171,6 +168,7 @@ async def thread_metadata_update(
         raise invalid_request("thread metadata update must include at least one field", "invalid_params")
     changes = _git_changes(update)
     _require_stored(context, id)
+    await _stored_anywhere(context, id)
     thread = await context.reading.find(id)
     if thread.path is None:
         raise rollout_not_found(id)
@@ -214,6 +212,14 @@ async def _stored(context: StoredThreadContext, id: ConversationId) -> Path:
     """Where it is stored, outside the archive. Raises RpcError."""
     try:
         return await run_in_thread(find_rollout, context.home, id)
+    except RolloutNotFound:
+        raise rollout_not_found(id) from None
+
+
+async def _stored_anywhere(context: StoredThreadContext, id: ConversationId) -> Path:
+    """The same, also in the archive."""
+    try:
+        return await run_in_thread(find_thread, context.home, id)
     except RolloutNotFound:
         raise rollout_not_found(id) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import anyio
+import anyio.lowlevel
 
 from app_server.apis.result import HandlerResult
 from app_server.apis.v2.handlers.reading import ReadingContext
@@ -47,6 +48,9 @@ MOST_EXCLUDED = 100
 async def thread_list(context: ReadingContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
     if params.sort_key is ThreadSortKey.SECTION_POSITION:
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
+    if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
+        # No thread here begins others.
+        return HandlerResult(ThreadListResponse(data=()), anyio.lowlevel.checkpoint)
     request = ListRequest(
         filter=ThreadFilter(
             sources=list_sources(params.source_kinds),

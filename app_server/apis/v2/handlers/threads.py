@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation, StoredRollout
 from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.listing import find_rollout
+from app_server.core.rollout.rollout_names import parse_rollout_name
 from app_server.core.rollout.thread_summary import find_archived
 from app_server.core.rollout.turn_pages import PageRequest
 from app_server.core.skills.skill_catalog import SkillCatalog
@@ -115,10 +117,11 @@ async def thread_start(
 async def thread_resume(
     context: ThreadContext, params: ThreadResumeParams
 ) -> HandlerResult[ThreadResumeResponse]:
-    live, stored = await context.conversations.find_lasting(parse_thread_id(params.thread_id)), None
+    id = _resumed_id(params)
+    live, stored = await context.conversations.find_lasting(id), None
     with context.warm_up.postponed():
         if live is None:
-            live, stored = await _reopen(context, params)
+            live, stored = await _reopen(context, id, params)
         elif live.rollout_path is None:
             raise rollout_not_found(live.id)
         with live.kept():
@@ -168,11 +171,17 @@ def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
 
 
 # --- parts
+def _resumed_id(params: ThreadResumeParams) -> ConversationId:
+    """A file that is named counts more than an id. Its name has the id of its thread."""
+    name = None if params.path is None else parse_rollout_name(os.path.basename(params.path))
+    return parse_thread_id(params.thread_id if name is None else name.conversation_id)
+
+
 async def _reopen(
-    context: ThreadContext, params: ThreadResumeParams
+    context: ThreadContext, id: ConversationId, params: ThreadResumeParams
 ) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
     """With the turns that are stored."""
-    path = await stored_path(context, parse_thread_id(params.thread_id))
+    path = await stored_path(context, id)
     overrides = await run_in_thread(stored_settings, path, overrides_of(params))
     config = load(context, overrides)
     live, opened = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
