@@ -44,7 +44,10 @@ def is_open_name(word: str) -> bool:
     """Whether the name of a program is known only when the script runs."""
     if len(word) > MAX_NAME:
         return "$" in word
-    return "$" in program_name(_EXPANSIONS.sub("$", word)) or word == "{}"
+    name = _EXPANSIONS.sub("$", word)
+    # A blank or a parenthesis is left where one substitution holds another.
+    is_nested = "$" in name and any(character in name for character in " \n()")
+    return is_nested or "$" in program_name(name) or word == "{}"
 
 
 def without_expansions(word: str) -> str:

@@ -87,7 +87,7 @@ class _Search:
             # The expansion may be empty: then the next word is the program.
             plain = tuple(filter(None, map(without_expansions, words)))
             yield from self.commands(replace(command, words=plain), depth + 1)
-        if self._runs_unseen and " " in words[0]:
+        elif self._runs_unseen and " " in words[0]:
             yield from self._texts_as_scripts(words[:1], depth + 1)
         program, inner = program_name(words[0]), replace(command, words=words[1:])
         if program in INTERPRETERS:

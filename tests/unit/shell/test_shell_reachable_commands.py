@@ -97,6 +97,7 @@ DESTRUCTIVE = {
         'f() { "$@"; }; f rm -rf d',
         'bash -c "$(echo rm -rf d)"',
         "$(echo rm -rf d)",
+        "bash -c \"$(cat <<'E'\n{ rm $(echo -rf) d\n} 2>/dev/null\nE\n)\"",
         "exec 3<<< 'rm -rf d'; bash <&3",
         "x='$(rm -rf d)'; echo \"${x@P}\"",
         "BASH_ENV=<(echo rm -rf d) bash -c true",
