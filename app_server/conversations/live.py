@@ -64,6 +64,8 @@ class LiveConversation:
         forked_from: str | None = None,
     ) -> None:
         self.id, self.session, self.forked_from = id, session, forked_from
+        self.unstored_name: str | None = None
+        """The name of a conversation that is not stored; names of stored ones are beside their files."""
         self.opened_at = time.time()
         self.unloads = False
         """Whether it may be ended once it has been idle for long."""

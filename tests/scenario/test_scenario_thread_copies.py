@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from app_server.core.rollout.thread_notes import ThreadNotes
 from protocol.base import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, begins_to_say, reply, says, script, word
@@ -51,6 +54,39 @@ async def test_a_fork_has_the_turns_and_both_go_on(world: MakeWorld) -> None:
     assert w.model.requests[2].texts() == ["first", "in the fork"]
     assert list(w.model.requests[2].outputs()) == ["c1"]
     assert w.model.requests[3].texts() == ["first", "in the original"]
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+async def test_a_fork_has_the_name(world: MakeWorld, ephemeral: bool) -> None:
+    async with world(reply(says("one")), initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        thread, _ = await talk(w, "first")
+        await w.client.call("thread/name/set", {"threadId": thread, "name": "Named"})
+        params = {"threadId": thread, "ephemeral": ephemeral, "excludeTurns": True}
+        fork = (await w.client.call("thread/fork", params))["thread"]
+        began = await w.client.expect("thread/started")
+        read = (await w.client.call("thread/read", {"threadId": fork["id"]}))["thread"]
+        assert [each["name"] for each in (fork, began["params"]["thread"], read)] == ["Named"] * 3
+        await w.client.call("thread/name/set", {"threadId": thread, "name": "Renamed"})
+        listed = (await w.client.call("thread/list", {}))["data"]
+        names = {each["id"]: each["name"] for each in listed}
+        assert names == ({thread: "Renamed"} if ephemeral else {thread: "Renamed", fork["id"]: "Named"})
+
+
+async def test_a_fork_whose_name_cannot_be_written_goes_on_without(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(reply(says("one")), reply(says("two"))) as w:
+        thread, _ = await talk(w, "first")
+        await w.client.call("thread/name/set", {"threadId": thread, "name": "Named"})
+
+        def refuse(notes: ThreadNotes, id: str, name: str) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(ThreadNotes, "set_name", refuse)
+        fork = (await w.client.call("thread/fork", {"threadId": thread}))["thread"]
+        assert fork["name"] is None
+        await say(w.client, fork["id"], "in the fork")
 
 
 @pytest.mark.parametrize(("field", "left"), [("lastTurnId", ["1", "2"]), ("beforeTurnId", ["1"])])

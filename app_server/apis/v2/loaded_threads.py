@@ -60,6 +60,7 @@ class LoadedThreads:
                 forked_from=live.forked_from,
             ),
             model=ModelInUse(live.session.facts.config.provider.id, settings.model, settings.effort),
+            name=live.unstored_name,
             ephemeral=live.rollout_path is None,
         )
 

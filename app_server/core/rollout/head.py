@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.git.revision import Revision
-from app_server.core.injected_messages import is_injected
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
@@ -24,6 +23,8 @@ FIRST_READ_BYTES = 16 * 1024
 MAX_HEAD_BYTES = 8 * 1024 * 1024
 """Instructions and a first message with images may be long; a summary reads at most this much."""
 MAX_HEAD_LINES = 64
+IMAGE = "[Image]"
+"""The preview where the user began with images only, as in codex 0.169."""
 
 _REQUEST = "## My request for Codex:"
 """Some clients prepend context to a message; the user's own text follows this heading."""
@@ -71,36 +72,33 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
     """The same of an open file. Raises `RolloutUnreadable` and `OSError`."""
     # No validators: a list is often the first request, and building them takes longer than the page.
     meta: dict[str, Json] | None = None
-    words: str | None = None
-    shown: str | None = None
+    preview: str | None = None
     for line in _head_lines(fd):
         match parse_record(line):
             case {"type": "session_meta", "payload": dict() as found} if meta is None and _is_meta(found):
                 meta = found
             case {
-                "type": "response_item",
-                "payload": {"type": "message", "role": "user", "content": list() as content},
-            } if words is None:
-                words = _own_words(content)
-            case {"type": "event_msg", "payload": {"type": "user_message", "message": str(text)}}:
-                shown = text
+                "type": "event_msg",
+                "payload": {"type": "user_message", "message": str(text)} as said,
+            } if preview is None:
+                preview = _preview(text, said.get("images"))
             case _:
                 pass
-        if meta and shown is not None:
+        if meta and preview is not None:
             break
     if meta is None:
         raise RolloutUnreadable(f"{path} is not a rollout: it has no session metadata")
     return StoredSummary(
         conversation_id=conversation_of(path.name, meta["id"]),
         path=path,
-        preview=request_in(words if words is not None else shown or ""),
+        preview=preview or "",
         timestamp=meta["timestamp"],
         model_provider=_text(meta, "model_provider") or default_provider,
         cwd=meta["cwd"],
         cli_version=meta["cli_version"],
         source=_source(meta.get("source")),
         git_info=_revision(meta.get("git")),
-        has_user_message=shown is not None,
+        has_user_message=preview is not None,
         originator=meta["originator"],
         forked_from=_text(meta, "forked_from_id"),
     )
@@ -138,11 +136,8 @@ def _revision(raw: Json) -> Revision | None:
     return Revision(commit_hash=commit, branch=branch, repository_url=url)
 
 
-def _own_words(content: list[Json]) -> str | None:
-    """The text of a message, unless the server wrote it."""
-    parts = (part for part in content if isinstance(part, dict) and part.get("type") == "input_text")
-    text = "".join(_text(part, "text") or "" for part in parts)
-    return None if is_injected(text) else text
+def _preview(text: str, images: Json) -> str:
+    return request_in(text) if text.strip() or not images else IMAGE
 
 
 def request_in(text: str) -> str:

@@ -17,8 +17,8 @@ from urllib.parse import quote
 log = logging.getLogger(__name__)
 
 FILE_NAME = "thread_index.sqlite"
-VERSION = 2
-"""Of the tables; a file of another version is replaced."""
+VERSION = 3
+"""Of the tables and of what is in them; a file of another version is replaced."""
 BUSY_SECONDS = 1.0
 
 _TABLES = """

@@ -23,12 +23,17 @@ META: Json = {
     "originator": "test",
     "cli_version": "1.0.0",
 }
-REQUEST = "## My request for Codex:"
-SHOWN = raw_line("event_msg", {"type": "user_message", "message": "shown"})
 
 
-def said(text: str, role: str = "user") -> bytes:
-    return raw_line("response_item", {**user(text).to_value(), "role": role})
+def said(text: str) -> bytes:
+    return raw_line("response_item", user(text).to_value())
+
+
+def shown(text: str, *images: str) -> bytes:
+    return raw_line("event_msg", {"type": "user_message", "message": text, "images": list(images)})
+
+
+SHOWN = shown("shown")
 
 
 def summary(folder: Path, *lines: bytes) -> StoredSummary:
@@ -111,16 +116,17 @@ def test_the_first_metadata_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "preview"),
     [
-        ([said("one"), said("two"), SHOWN], "one"),
-        ([said("one", role="assistant"), said("two"), SHOWN], "two"),
-        ([said("<user_shell_command>ls</user_shell_command>"), said("two"), SHOWN], "two"),
-        ([said("  \n<environment_context>"), SHOWN], "shown"),
-        ([said("say <environment_context>"), SHOWN], "say <environment_context>"),
-        ([SHOWN, said("behind it")], "shown"),
+        ([said("one"), shown("one"), said("two"), shown("two")], "one"),
+        ([said("injected by a client"), said("one"), shown("one")], "one"),
+        ([said("<environment_context>"), shown("one")], "one"),
         (
-            [said("a\n## My request for Codex:\nb\n## My request for Codex:\nc "), SHOWN],
+            [shown("a\n## My request for Codex:\nb\n## My request for Codex:\nc ")],
             "b\n## My request for Codex:\nc",
         ),
+        ([shown("", "data:,"), shown("two")], "[Image]"),
+        ([shown(" \n", "data:,", "data:,")], "[Image]"),
+        ([shown("one", "data:,")], "one"),
+        ([shown("")], ""),
     ],
 )
 def test_a_preview_is_the_first_thing_that_the_user_said(
@@ -130,16 +136,9 @@ def test_a_preview_is_the_first_thing_that_the_user_said(
     assert (found.preview, found.has_user_message) == (preview, True)
 
 
-def test_the_parts_of_a_message_are_joined(tmp_path: Path) -> None:
-    content = [
-        {"type": "input_text", "text": "a"},
-        {"type": "input_image", "text": "x"},
-        {"type": "input_text", "text": 5},
-        5,
-        {"type": "input_text", "text": "b"},
-    ]
-    line = raw_line("response_item", {"type": "message", "role": "user", "content": content})
-    assert summary(tmp_path, raw_line("session_meta", META), line, SHOWN).preview == "ab"
+def test_what_a_client_injected_is_no_preview(tmp_path: Path) -> None:
+    found = summary(tmp_path, raw_line("session_meta", META), said("injected"))
+    assert (found.preview, found.has_user_message) == ("", False)
 
 
 def test_only_the_first_lines_are_read(tmp_path: Path) -> None:

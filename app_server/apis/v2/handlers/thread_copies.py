@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from app_server.apis.result import HandlerResult
@@ -23,6 +24,7 @@ from app_server.apis.v2.thread_ids import parse_thread_id, rollout_not_found
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.opening import Fork, Revert, StoredRollout
+from app_server.core.rollout.disk import describe
 from app_server.core.rollout.rollout_names import parse_rollout_name
 from app_server.core.rollout.turn_cuts import TurnCut, TurnNotFound, cut_before, cut_behind
 from app_server.core.rollout.turn_pages import PageRequest
@@ -42,9 +44,11 @@ from protocol.v2.thread_events import (
 )
 from protocol.v2.thread_open import ThreadForkParams, ThreadForkResponse
 
+log = logging.getLogger(__name__)
+
 
 async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> HandlerResult[ThreadForkResponse]:
-    """The copy has the turns under their ids; one that runs is interrupted there."""
+    """The copy has the name, and the turns under their ids; one that runs is interrupted there."""
     if params.before_turn_id is not None and params.last_turn_id is not None:
         raise invalid_request("`beforeTurnId` cannot be combined with `lastTurnId`", "invalid_params")
     if params.ephemeral and not params.exclude_turns:
@@ -59,6 +63,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
     live.session.restore_usage(opened.initial_messages)
     with live.kept():
         live.unloads = True
+        await _copy_name(context, id, live)
         stored = await context.seeds.follow(live, context.make_adapter)
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
         thread = await shown_thread(context, live, turns)
@@ -129,6 +134,21 @@ async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str
         raise rollout_not_found(id)
     live.session.store()
     return id, live.rollout_path
+
+
+async def _copy_name(context: ThreadContext, source: str, copy: LiveConversation) -> None:
+    """A copy whose name cannot be written goes on without one."""
+    notes = context.reading.notes
+    name = (await run_in_thread(notes.read)).name(source)
+    if name is None:
+        return
+    if copy.rollout_path is None:
+        copy.unstored_name = name
+        return
+    try:
+        await run_in_thread(notes.set_name, copy.id, name)
+    except OSError as error:
+        log.warning("the name of %s was not copied to %s: %s", source, copy.id, describe(error))
 
 
 async def _kept_lines(context: ThreadContext, params: ThreadForkParams, id: str, path: Path) -> int | None:
