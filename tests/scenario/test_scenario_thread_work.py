@@ -203,7 +203,11 @@ async def test_an_interrupt_ends_the_users_command(world: MakeWorld) -> None:
         await w.client.expect("item/started")
         await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""})
         assert (await next_end(w))["status"] == "interrupted"
-        assert [item["status"] for item in items(w)] == ["failed"]
+        (item,) = items(w)
+        assert (item["status"], item["exitCode"]) == ("failed", None)
+        assert item["durationMs"] >= 0
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        assert [each["items"] for each in read["thread"]["turns"]] == [[item]]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +242,17 @@ async def test_the_model_sees_items_that_were_injected(world: MakeWorld) -> None
         await say(w.client, thread, "go on")
     (sent,) = w.model.requests
     assert (sent.texts("assistant"), sent.texts()[-1]) == (["So."], "go on")
+
+
+async def test_an_injected_message_of_the_user_is_no_preview(world: MakeWorld) -> None:
+    async with world(reply(says("ok"))) as w:
+        thread = await start(w.client)
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "injected"}]}
+        await w.client.call("thread/inject_items", {"threadId": thread, "items": [said]})
+        assert (await w.client.call("thread/read", {"threadId": thread}))["thread"]["preview"] == ""
+        await say(w.client, thread, "go on")
+        assert (await w.client.call("thread/read", {"threadId": thread}))["thread"]["preview"] == "go on"
+        assert [each["preview"] for each in (await w.client.call("thread/list", {}))["data"]] == ["go on"]
 
 
 @pytest.mark.parametrize(

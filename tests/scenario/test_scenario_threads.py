@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.anyio
+
+PNG_DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def seen(w: World) -> list[str]:
@@ -187,6 +192,31 @@ async def test_threads_are_listed_by_pages(world: MakeWorld) -> None:
         for cursor in ("no such cursor", "2026|", f"{'1' * 20}|{threads[0]}"):
             with pytest.raises(Refused, match="invalid cursor"):
                 await w.client.call("thread/list", {"cursor": cursor})
+
+
+@pytest.mark.parametrize(
+    ("sent", "preview"),
+    [
+        (["image"], "[Image]"),
+        (["localImage", "localImage"], "[Image]"),
+        (["image", "text"], "look"),
+        (["localImage", "text"], "look"),
+    ],
+)
+async def test_a_thread_that_begins_with_an_image_has_a_preview(
+    world: MakeWorld, sent: list[str], preview: str
+) -> None:
+    async with world(reply(says("ok")), files={"dot.png": PNG_DOT}) as w:
+        parts: dict[str, Json] = {
+            "image": {"type": "image", "url": "data:image/png;base64,AAAA"},
+            "localImage": {"type": "localImage", "path": str(w.workspace / "dot.png")},
+            "text": {"type": "text", "text": "look"},
+        }
+        thread = await start(w.client)
+        params = {"threadId": thread, "input": [parts[each] for each in sent]}
+        await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+        assert (await w.client.call("thread/read", {"threadId": thread}))["thread"]["preview"] == preview
+        assert [each["preview"] for each in (await w.client.call("thread/list", {}))["data"]] == [preview]
 
 
 async def test_two_apis_follow_one_conversation(world: MakeWorld) -> None:

@@ -53,8 +53,10 @@ class StartedItem:
     partial: Callable[[], Item] | None
     """The item with what it has so far; None: it is as it was when it started."""
 
-    def cut(self) -> Item:
+    def cut(self, now_ms: int) -> Item:
         item = self.partial() if self.partial is not None else self.item
+        if isinstance(item, CommandExecution) and item.seconds is None:
+            item = replace(item, seconds=max(now_ms - self.started_ms, 0) / 1000)
         if isinstance(item, CommandExecution | FileChange | McpToolCall | DynamicToolCall):
             declined = item.status is ItemStatus.DECLINED
             return item if declined else replace(item, status=ItemStatus.FAILED)
@@ -188,8 +190,8 @@ class TurnEmitter:
 
     def cut(self, id: str) -> None:
         """Complete an open item that will not come to its end."""
-        open_item = self._open.pop(id)
-        self.emit(ItemCompleted(open_item.cut(), open_item.started_ms, self._now_ms(), cut=True))
+        open_item, now_ms = self._open.pop(id), self._now_ms()
+        self.emit(ItemCompleted(open_item.cut(now_ms), open_item.started_ms, now_ms, cut=True))
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)

@@ -14,7 +14,6 @@ from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
-from protocol.responses import InputText, MessageItem
 from protocol.rollout import RolloutItem
 from tests.unit.rollout.stored import (
     MOMENT,
@@ -119,7 +118,8 @@ def test_a_page_reads_only_the_heads_of_its_files(tmp_path: Path) -> None:
         ([user("plain"), asked("plain")], "plain"),
         ([ENVIRONMENT, user("# AGENTS.md instructions for /x\n"), user("real"), asked("real")], "real"),
         ([user("<user_instructions>x</user_instructions>"), user("real"), asked("real")], "real"),
-        ([user("# Context\n## My request for Codex:\n do it \n"), asked("x")], "do it"),
+        ([asked("# Context\n## My request for Codex:\n do it \n")], "do it"),
+        ([user("injected"), user("real"), asked("real")], "real"),
         ([user(""), asked("")], ""),
         ([asked("shown only")], "shown only"),
         ([user("never shown")], None),
@@ -135,8 +135,8 @@ def test_a_preview_is_what_the_user_first_said(
 
 
 def test_a_first_message_may_be_long(tmp_path: Path) -> None:
-    picture = MessageItem(role="user", content=(InputText(text="x" * 3_000_000),))
-    store(tmp_path, [user("<user_instructions>" + "y" * 100_000), picture, asked("long")])
+    words = "x" * 3_000_000
+    store(tmp_path, [user("<user_instructions>" + "y" * 100_000), user(words), asked(words)])
     assert len(previews(listed(tmp_path))[0]) == 3_000_000
 
 

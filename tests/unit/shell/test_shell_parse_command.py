@@ -1,4 +1,4 @@
-"""What a command line seems to do, as it is shown. The rows are how the protocol's other server answers."""
+"""What a command line seems to do, as it is shown. Nearly all rows are how codex answers."""
 
 from __future__ import annotations
 
