@@ -47,6 +47,47 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
+    common = _common_options()
+    out = argparse.ArgumentParser(
+        prog="app-server",
+        parents=[common],
+        description="A JSON-RPC app server over stdio with a whole coding agent inside.",
+    )
+    out.add_argument("--version", action="version", version=f"codex-cli {PROTOCOL_VERSION}")
+    commands = out.add_subparsers(dest="command", metavar="COMMAND")
+    commands.add_parser("app-server", parents=[common], help="serve stdio; the same as no command")
+    commands.add_parser("acp", parents=[common], help="serve stdio in the Agent Client Protocol")
+    demo = commands.add_parser("demo", help="play a conversation with a scripted model: no key, no network")
+    demo.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
+    doctor = commands.add_parser(
+        "doctor", parents=[common], help="check this machine and the configuration, and say what to do"
+    )
+    doctor.add_argument(
+        "--online", action="store_true", help="ask providers and MCP servers over the network, too"
+    )
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    inspect = commands.add_parser("inspect", help="show, or record, what a server and its client say")
+    _add_inspect_arguments(inspect)
+    chat = commands.add_parser("chat", parents=[common], help="talk to it in the terminal")
+    chat.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
+    chat.add_argument("--resume", metavar="ID", help="go on with a stored thread")
+    chat.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
+    headless = commands.add_parser(
+        "exec", parents=[common], help="one turn without a person, for scripts and CI"
+    )
+    _add_exec_arguments(headless)
+    login = commands.add_parser("login", help="say whether there is a login")
+    login.add_argument("what", choices=("status",))
+    for name, what in (("generate-json-schema", "JSON Schemas"), ("generate-ts", "TypeScript types")):
+        generate = commands.add_parser(name, help=f"write the protocol's {what}")
+        generate.add_argument("--out", "-o", required=True, metavar="DIR")
+        generate.add_argument(
+            "--experimental", action="store_true", help="with what a client has to ask for, in DIR/v2"
+        )
+    return out
+
+
+def _common_options() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument(
         "-c",
@@ -70,25 +111,10 @@ def parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--listen", metavar="ADDRESS", help="stdio:// is the only one there is")
     common.add_argument("--stdio", action="store_true", help="serve stdin and stdout, as without it")
-    out = argparse.ArgumentParser(
-        prog="app-server",
-        parents=[common],
-        description="A JSON-RPC app server over stdio with a whole coding agent inside.",
-    )
-    out.add_argument("--version", action="version", version=f"codex-cli {PROTOCOL_VERSION}")
-    commands = out.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("app-server", parents=[common], help="serve stdio; the same as no command")
-    commands.add_parser("acp", parents=[common], help="serve stdio in the Agent Client Protocol")
-    demo = commands.add_parser("demo", help="play a conversation with a scripted model: no key, no network")
-    demo.add_argument("--yes", action="store_true", help="approve what is asked instead of asking you")
-    doctor = commands.add_parser(
-        "doctor", parents=[common], help="check this machine and the configuration, and say what to do"
-    )
-    doctor.add_argument(
-        "--online", action="store_true", help="ask providers and MCP servers over the network, too"
-    )
-    doctor.add_argument("--json", action="store_true", help="print JSON")
-    inspect = commands.add_parser("inspect", help="show, or record, what a server and its client say")
+    return common
+
+
+def _add_inspect_arguments(inspect: argparse.ArgumentParser) -> None:
     inspect.add_argument(
         "--record", metavar="FILE", help="record the session; no page, unless --page is given"
     )
@@ -99,23 +125,6 @@ def parser() -> argparse.ArgumentParser:
     )
     inspect.add_argument("--url-file", metavar="FILE", help="write the address of the page there, too")
     inspect.add_argument("server", nargs="*", metavar="-- SERVER ARG", help="the server, and its arguments")
-    chat = commands.add_parser("chat", parents=[common], help="talk to it in the terminal")
-    chat.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
-    chat.add_argument("--resume", metavar="ID", help="go on with a stored thread")
-    chat.add_argument("--demo", action="store_true", help="with a scripted model, in a temporary folder")
-    headless = commands.add_parser(
-        "exec", parents=[common], help="one turn without a person, for scripts and CI"
-    )
-    _add_exec_arguments(headless)
-    login = commands.add_parser("login", help="say whether there is a login")
-    login.add_argument("what", choices=("status",))
-    for name, what in (("generate-json-schema", "JSON Schemas"), ("generate-ts", "TypeScript types")):
-        generate = commands.add_parser(name, help=f"write the protocol's {what}")
-        generate.add_argument("--out", "-o", required=True, metavar="DIR")
-        generate.add_argument(
-            "--experimental", action="store_true", help="with what a client has to ask for, in DIR/v2"
-        )
-    return out
 
 
 def _without_alias(argv: Sequence[str]) -> list[str]:
