@@ -5,19 +5,11 @@ A guess for display, from the arguments alone. No decision depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from app_server.core.shell.program_words import (
-    Words,
-    nth,
-    operand,
-    operands_in,
-    until_operator,
-    without_values,
-)
-from app_server.core.shell.quote import join, split, word_set
+from app_server.core.shell.quote import join, split
+from app_server.core.shell.script import OPERATORS
 from protocol.events.commands import (
     ListFilesCommand,
     ParsedCommand,
@@ -26,38 +18,12 @@ from protocol.events.commands import (
     UnknownCommand,
 )
 
+Words = Sequence[str]
 Summary = Callable[[str, Words], ParsedCommand | None]
 
-_LISTERS = {
-    "ls": word_set("-I -w --block-size --format --time-style --color --quoting-style"),
-    "tree": word_set("-L -P -I -o --filelimit --charset --timefmt --sort"),
-    "du": word_set("-d -B -t -X --max-depth --block-size --threshold --exclude --exclude-from"),
-    "exa": word_set("-L -s -t -I --level --sort --time --ignore-glob --time-style --color"),
-    "eza": word_set("-L -s -t -I -w --level --sort --time --ignore-glob --time-style --color --width"),
-}
-"""Programs that list files, with their options that take a value."""
-
-_READERS = {
-    "cat": frozenset[str](),
-    "bat": word_set(
-        "-l -H -r -m --language --highlight-line --line-range --map-syntax --style --theme --tabs --wrap"
-    ),
-    "less": word_set("-b -h -j -k -o -O -p -P -t -T -x -y -z"),
-    "more": word_set("-n --lines"),
-    "nl": word_set("-s -w -v -i -b"),
-}
-_READERS["batcat"] = _READERS["bat"]
-
-_GREP_VALUED = word_set(
-    "-A -B -C -d -D -m --after-context --before-context --context --max-count --include --exclude --exclude-dir"
-)
-_RG_VALUED = _GREP_VALUED | word_set(
-    "-E -g -j -M -r -t -T --encoding --glob --iglob --threads --max-columns --max-depth --max-filesize --replace "
-    "--sort --sortr --type --type-not"
-)
-_AG_VALUED = _GREP_VALUED | word_set("-G --file-search-regex --ignore --depth")
-_FD_VALUED = word_set("-t --type -e --extension -E --exclude --search-path")
-_AWK_VALUED = word_set("-F -v --field-separator --assign")
+_LS_VALUED = ("-I", "-w", "--block-size", "--format", "--time-style", "--color", "--quoting-style")
+_FD_VALUED = ("-t", "--type", "-e", "--extension", "-E", "--exclude", "--search-path")
+_NL_VALUED = ("-s", "-w", "-v", "-i", "-b")
 _UNTELLING_FOLDERS = ("build", "dist", "node_modules", "src")
 
 
@@ -71,16 +37,14 @@ def only_formats(words: Words) -> bool:
     """Whether a command only shapes the output of the one before it in a pipeline."""
     match words:
         case [
-            "wc" | "tr" | "cut" | "sort" | "uniq" | "xargs" | "tee" | "column" | "yes" | "printf",
+            "wc" | "tr" | "cut" | "sort" | "uniq" | "xargs" | "tee" | "column" | "awk" | "yes" | "printf",
             *_,
         ]:
             return True
-        case ["awk", *rest]:
-            return _awk("", rest) is None
         case ["head" | "tail", *rest]:
-            return not rest or (len(rest) == 1 and rest[0].startswith("-"))
+            return len(rest) < 2
         case ["sed", *rest]:
-            return _sed("", rest) is None
+            return len(rest) < 3 or not (rest[0] == "-n" and _is_line_range(rest[1]))
         case _:
             return False
 
@@ -107,53 +71,47 @@ def _read(shown: str, path: str) -> ParsedCommand:
     return ReadCommand(cmd=shown, name=short_path(path), path=path)
 
 
-def _list(valued: frozenset[str], shown: str, tail: Words) -> ParsedCommand:
-    path = operand(without_values(tail, valued))
+def _ls(shown: str, tail: Words) -> ParsedCommand:
+    path = _operand(_without_values(tail, _LS_VALUED))
     return ListFilesCommand(cmd=shown, path=None if path is None else short_path(path))
 
 
-def _search_in(valued: frozenset[str], shown: str, tail: Words) -> ParsedCommand | None:
-    operands = operands_in(without_values(until_operator(tail), valued))
-    return _search(shown, operands[0], nth(operands, 1)) if operands else None
+def _rg(shown: str, tail: Words) -> ParsedCommand:
+    tail = _until_operator(tail)
+    operands = _operands(tail)
+    if "--files" in tail:
+        return _search(shown, None, _nth(operands, 0))
+    return _search(shown, _nth(operands, 0), _nth(operands, 1))
 
 
-def _rg(shown: str, tail: Words) -> ParsedCommand | None:
-    if "--files" in until_operator(tail):
-        return _search(shown, None, operand(without_values(until_operator(tail), _RG_VALUED)))
-    return _search_in(_RG_VALUED, shown, tail)
-
-
-def _git(shown: str, tail: Words) -> ParsedCommand | None:
-    match tail:
-        case ["grep", *rest]:
-            return _search_in(_GREP_VALUED, shown, rest)
-        case ["ls-files", *rest]:
-            return _list(word_set("-x -X --exclude --exclude-from"), shown, rest)
-        case _:
-            return None
+def _grep(shown: str, tail: Words) -> ParsedCommand:
+    operands = _operands(_until_operator(tail))
+    return _search(shown, _nth(operands, 0), _nth(operands, 1))
 
 
 def _fd(shown: str, tail: Words) -> ParsedCommand:
-    operands = operands_in(without_values(until_operator(tail), _FD_VALUED))
+    operands = _operands(_without_values(_until_operator(tail), _FD_VALUED))
     if len(operands) == 1 and _looks_like_path(operands[0]):
         return _search(shown, None, operands[0])
-    return _search(shown, nth(operands, 0), nth(operands, 1))
+    return _search(shown, _nth(operands, 0), _nth(operands, 1))
 
 
 def _find(shown: str, tail: Words) -> ParsedCommand:
-    tail = until_operator(tail)
+    tail = _until_operator(tail)
     path = next((word for word in tail if not word.startswith("-") and word not in ("!", "(", ")")), None)
     tests = pairwise(tail)
     query = next((value for test, value in tests if test in ("-name", "-iname", "-path", "-regex")), None)
     return _search(shown, query, path)
 
 
-def _read_one(valued: frozenset[str], shown: str, tail: Words) -> ParsedCommand | None:
-    """Of several files, none is the one that is read."""
-    operands = without_values(tail, valued)
-    if "--" not in tail:
-        operands = [word for word in operands if word == "-" or not word.startswith("-")]
-    return _read(shown, operands[0]) if len(operands) == 1 else None
+def _cat(shown: str, tail: Words) -> ParsedCommand | None:
+    match tail:
+        case ["--", path]:
+            return _read(shown, path)
+        case [path] if path != "--":
+            return _read(shown, path)
+        case _:
+            return None
 
 
 def _head(shown: str, tail: Words) -> ParsedCommand | None:
@@ -169,56 +127,70 @@ def _tail(shown: str, tail: Words) -> ParsedCommand | None:
 def _head_or_tail(shown: str, tail: Words, is_count: Callable[[str], bool]) -> ParsedCommand | None:
     match tail:
         case ["-n", count, *rest] if is_count(count):
-            path = operand(rest)
+            path = _operand(rest)
         case [first, *rest] if first.startswith("-n") and first != "-n" and is_count(first[2:]):
-            path = operand(rest)
-        case [path] if not path.startswith("-"):
-            pass
+            path = _operand(rest)
         case _:
             return None
     return None if path is None else _read(shown, path)
 
 
 def _nl(shown: str, tail: Words) -> ParsedCommand | None:
-    path = operand(without_values(tail, _READERS["nl"]))
+    path = _operand(_without_values(tail, _NL_VALUED))
     return None if path is None else _read(shown, path)
 
 
 def _sed(shown: str, tail: Words) -> ParsedCommand | None:
-    match tail:
-        case ["-n", "-e", script, path, *_] | ["-n", script, path, *_] if _is_line_range(script):
-            return _read(shown, path)
-        case _:
-            return None
-
-
-def _awk(shown: str, tail: Words) -> ParsedCommand | None:
-    """The first file behind the program, which `-f` takes from a file."""
-    operands = operands_in(without_values(tail, _AWK_VALUED))
-    path = nth(operands, 1)
-    return None if path is None else _read(shown, path)
+    if len(tail) >= 3 and tail[0] == "-n" and _is_line_range(tail[1]):
+        return _read(shown, tail[2])
+    return None
 
 
 _SUMMARIES: dict[str, Summary] = {
-    **{name: partial(_list, valued) for name, valued in _LISTERS.items()},
-    **{name: partial(_read_one, valued) for name, valued in _READERS.items()},
-    **{name: partial(_search_in, _GREP_VALUED) for name in ("grep", "egrep", "fgrep")},
-    **{name: partial(_search_in, _AG_VALUED) for name in ("ag", "ack", "pt")},
+    "ls": _ls,
     "rg": _rg,
-    "rga": _rg,
-    "git": _git,
+    "grep": _grep,
     "fd": _fd,
     "find": _find,
+    "cat": _cat,
     "head": _head,
     "tail": _tail,
     "nl": _nl,
     "sed": _sed,
-    "awk": _awk,
 }
 
 
 def _search(shown: str, query: str | None, path: str | None) -> ParsedCommand:
     return SearchCommand(cmd=shown, query=query, path=None if path is None else short_path(path))
+
+
+def _until_operator(words: Words) -> Words:
+    return words[: next((n for n, word in enumerate(words) if word in OPERATORS), len(words))]
+
+
+def _without_values(words: Words, valued: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return [*kept, *rest]
+        if word in valued:
+            next(rest, None)
+        elif not (word.startswith("--") and "=" in word):
+            kept.append(word)
+    return kept
+
+
+def _operands(words: Iterable[str]) -> list[str]:
+    return [word for word in words if not word.startswith("-")]
+
+
+def _operand(words: Iterable[str]) -> str | None:
+    return _nth(_operands(words), 0)
+
+
+def _nth(words: Words, number: int) -> str | None:
+    return words[number] if number < len(words) else None
 
 
 def _looks_like_path(word: str) -> bool:
