@@ -79,9 +79,9 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
                 meta = found
             case {
                 "type": "event_msg",
-                "payload": {"type": "user_message", "message": str(text)} as said,
+                "payload": {"type": "user_message", "message": str(text)} as event,
             } if preview is None:
-                preview = _preview(text, said.get("images"))
+                preview = _preview(text, event.get("images"))
             case _:
                 pass
         if meta and preview is not None:
