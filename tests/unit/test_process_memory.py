@@ -21,10 +21,10 @@ if not hasattr(libc, "malloc_trim"):
     print("0 0")
 else:
     libc.malloc.restype = ctypes.c_void_p
-    blocks = [ctypes.c_void_p(libc.malloc(100_000)) for _ in range(200)]
+    # The last one stays: it is as large as the others, so it lies above them and not in a gap of what came before.
+    *blocks, topmost = [ctypes.c_void_p(libc.malloc(100_000)) for _ in range(201)]
     for block in blocks:
         ctypes.memset(block, 1, 100_000)
-    topmost = libc.malloc(1000)
     for block in blocks:
         libc.free(block)
     before = resident()
