@@ -7,18 +7,14 @@ wrappers and nested shells. Where rules disagree, the strictest counts.
 
 from __future__ import annotations
 
-import os.path
-import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from fnmatch import fnmatchcase
 
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.git_scripts import after_options
+from app_server.core.shell.program_arguments import program_name, programs_named
 from app_server.core.shell.reachable_commands import commands_of
 from protocol.records import dataclass
-
-_GLOB = re.compile(r"[*?[]")
 
 
 class RuleDecision(IntEnum):
@@ -97,10 +93,9 @@ def _fits(rule: PrefixRule, words: Sequence[str]) -> bool:
     """A path to the program, and a pattern that fits its name, are the program. Options before a command of git do not
     change which one it is.
     """
-    name, rest = os.path.basename(words[0]), words[1:]
-    names = [word for word in rule.pattern[0] if fnmatchcase(word, name)] if _GLOB.search(name) else [name]
+    name, rest = program_name(words[0]), words[1:]
     return (
         rule.matches(words)
-        or any(rule.matches((program, *rest)) for program in names)
+        or any(rule.matches((program, *rest)) for program in programs_named(name, rule.pattern[0]))
         or (name == "git" and rule.matches((name, *after_options(rest)[1])))
     )

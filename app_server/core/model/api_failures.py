@@ -122,7 +122,7 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
     if status == 401:
         return RequestFailure(Unauthorized())
     if status in (408, 429) or status >= 500:
-        return _overloaded(status, headers, said=OVERLOADED in kinds)
+        return _overloaded(status, headers, named=OVERLOADED in kinds)
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(AccessBlocked(status))
     if status in (400, 404) and _names_no_model(kinds, text_of(details.get("message")) or text):
@@ -135,15 +135,15 @@ def _names_no_model(kinds: Collection[str], message: str) -> bool:
     return "model_not_found" in kinds or _NO_MODEL.search(message) is not None
 
 
-def _overloaded(status: int, headers: Mapping[str, str], *, said: bool) -> RequestFailure:
-    """`said`: by the error's own code."""
+def _overloaded(status: int, headers: Mapping[str, str], *, named: bool) -> RequestFailure:
+    """`named`: by the error's own code."""
     delay = retry_after(headers)
     if delay is not None and delay > LONGEST_WAIT:
         return RequestFailure(WaitTooLong(status, delay))
     if status == 500:
         return RequestFailure(ProviderFailing(), again=True, delay=delay)
     request_id = headers.get("x-request-id") or headers.get("cf-ray")
-    failed = RetryLimitReached(status, request_id, overloaded=said)
+    failed = RetryLimitReached(status, request_id, overloaded=named)
     return RequestFailure(failed, again=True, delay=delay)
 
 

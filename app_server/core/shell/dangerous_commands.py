@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 
 from app_server.core.shell.destructive_git import git_destroys
 from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand
@@ -18,6 +17,7 @@ from app_server.core.shell.program_arguments import (
     WRAPPERS,
     is_open_name,
     program_name,
+    programs_named,
     runs_of_find,
     without_expansions,
 )
@@ -41,7 +41,6 @@ _ENCODED = re.compile(r"(?:^|\s)-e(c|nc?o?d?e?d?c?o?m?m?a?n?d?)?\s", re.IGNORECA
 _POWERSHELL_REMOVAL = re.compile(
     r"\b(remove-item|ri|rm|del|erase|rd|rmdir)\b[^;|\n]*\s-(r|fo)", re.IGNORECASE
 )
-_GLOB = re.compile(r"[*?[]")
 MAX_PATTERN = 32
 
 
@@ -62,9 +61,8 @@ def _destroys(command: FoundCommand) -> bool:
     if is_open_name(command.words[0]):
         # Options like these give it away.
         return _forces(rest) == {"force", "recursive"}
-    if _GLOB.search(name) and len(name) <= MAX_PATTERN:
-        return any(_program_destroys(known, rest) for known in _KNOWN if fnmatchcase(known, name))
-    return _program_destroys(name, rest)
+    names = programs_named(name, _KNOWN) if len(name) <= MAX_PATTERN else [name]
+    return any(_program_destroys(each, rest) for each in names)
 
 
 def _program_destroys(name: str, words: Words) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 
 from app_server.core.shell.braces import expand_braces
 from app_server.core.shell.nested_commands import INTERPRETERS
@@ -33,11 +34,17 @@ _SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*|--command")
 _SHELL_VALUED = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _QUOTED_WORD = re.compile(r"([\"'])([^\s\"']*)\1")
+_GLOB = re.compile(r"[*?[]")
 _EXPANSIONS = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$\w+")
 
 
 def program_name(word: str) -> str:
     return word.rpartition("/")[2]
+
+
+def programs_named(name: str, known: Iterable[str]) -> list[str]:
+    """The name itself, or those of the known programs that a glob pattern stands for."""
+    return [each for each in known if fnmatchcase(each, name)] if _GLOB.search(name) else [name]
 
 
 def is_open_name(word: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ class WordExpander:
     def __init__(self, source: bytes, variables: Mapping[str, str]) -> None:
         self._source = source
         self._variables = {"IFS": " ", **variables}
-        self._breaks = re.compile(rf"[\s{re.escape(self._variables['IFS'])}]+")
+        self._breaks = _field_breaks(self._variables["IFS"])
 
     def own_words(self, command: Node) -> list[str]:
         """The words of a command, without those that the parser places behind a redirection. Raises TooManyWords."""
@@ -99,6 +100,12 @@ class WordExpander:
             return None
         words = self.own_words(inner[0])
         return named_program(words) or printed(words)
+
+
+@lru_cache(maxsize=16)
+def _field_breaks(separators: str) -> re.Pattern[str]:
+    """Cached: there is an expander for each command of a script, and hardly any sets `IFS`."""
+    return re.compile(rf"[\s{re.escape(separators)}]+")
 
 
 def _words_of(text: str) -> list[str]:

@@ -39,7 +39,7 @@ from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation, StoredRollout
 from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.rollout_names import parse_rollout_name
+from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.thread_summary import find_archived
 from app_server.core.rollout.turn_pages import PageRequest
 from app_server.core.skills.skill_catalog import SkillCatalog
@@ -173,8 +173,7 @@ def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
 # --- parts
 def _resumed_id(params: ThreadResumeParams) -> ConversationId:
     """A file that is named counts more than an id. Its name has the id of its thread."""
-    name = None if params.path is None else parse_rollout_name(os.path.basename(params.path))
-    return parse_thread_id(params.thread_id if name is None else name.conversation_id)
+    return parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
 
 
 async def _reopen(
