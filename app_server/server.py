@@ -86,7 +86,7 @@ async def serve(
 ) -> None:
     """Serve one client until it closes the connection. Returns once everything is stored and every child has ended.
 
-    `early` is an `initialize` that was answered before this server was loaded, and `begun` are requests for new
+    `early` is an `initialize` that was answered before this server was loaded, and `begun` are requests for
     conversations that were.
     """
     outgoing = Outgoing(
@@ -118,7 +118,7 @@ async def _serve_client(
         try:
             router = _router(services, settings, early)
             for each in begun:
-                await _go_on(each, services.conversations, router)
+                await _go_on(each, services.conversations, outgoing, router)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
@@ -166,15 +166,18 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
     return router
 
 
-async def _go_on(begun: BegunRequest, conversations: ConversationManager, router: Router) -> None:
-    """Serve a request whose response was written: all of it but the response."""
+async def _go_on(
+    begun: BegunRequest, conversations: ConversationManager, outgoing: Outgoing, router: Router
+) -> None:
+    """Serve a request whose response was written: all of it but what the client was sent."""
+    begun.release()
     try:
-        with conversations.expecting(begun.conversation):
+        with conversations.expecting(begun.conversation), outgoing.without(begun.notified):
             reply = await router.call(begun.request)
         if reply.after_response is not None:
             await reply.after_response()
     except Exception:  # the client finds no such conversation; what is stored of it stays
-        log.exception("conversation %s, which was begun early, cannot go on", begun.conversation.id)
+        log.exception("%s, which was answered early, cannot go on", begun.request.method)
 
 
 def _compose(

@@ -24,3 +24,15 @@ SESSION_UPDATE: Final = "session/update"
 
 THREAD_LIST: Final = "thread/list"
 """Stored threads; see `app_server.startup.early_threads`."""
+
+RESUME_CONVERSATION: Final = "resumeConversation"
+"""A stored conversation goes on; see `app_server.startup.early_resumes`."""
+
+SESSION_CONFIGURED: Final = "sessionConfigured"
+"""Comes before its answer."""
+
+THREAD_RESUME: Final = "thread/resume"
+"""The same over the thread API."""
+
+THREAD_STATUS_CHANGED: Final = "thread/status/changed"
+"""Comes before its answer."""

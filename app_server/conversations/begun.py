@@ -1,6 +1,8 @@
-"""A request for a new conversation that was answered before the server was loaded. Fast to import."""
+"""A request that opens a conversation and was answered before the server was loaded. Fast to import."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from app_server.core.begun import Begun
 from protocol.jsonrpc import Request
@@ -12,4 +14,9 @@ class BegunRequest:
     """The response was written; everything else that the request does is left to the server."""
 
     request: Request
-    conversation: Begun
+    conversation: Begun | None = None
+    """The new conversation; None: it resumes a stored one."""
+    notified: frozenset[str] = frozenset()
+    """Methods of notifications that were sent before the response."""
+    release: Callable[[], None] = lambda: None
+    """Releases the stored conversation, right before the server opens it."""

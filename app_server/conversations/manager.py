@@ -46,8 +46,8 @@ class ConversationManager:
         self._begun: Begun | None = None
 
     @contextmanager
-    def expecting(self, begun: Begun) -> Iterator[None]:
-        """What is opened new inside is `begun`, whose client was answered before the server was loaded."""
+    def expecting(self, begun: Begun | None) -> Iterator[None]:
+        """What is opened new inside is `begun`, if any, whose client was answered before the server was loaded."""
         self._begun = begun
         try:
             yield

@@ -19,9 +19,12 @@ class Lazy(Generic[T]):
         self._load = load
         self._lock = threading.Lock()
         self._loaded: list[T] = []
+        self.started = False
+        """It is being loaded, or was."""
 
     def get(self) -> T:
         """Load the value on this thread, or wait for the thread that does. Raises the exception of `load`."""
+        self.started = True
         with self._lock:
             if not self._loaded:
                 self._loaded.append(self._load())
@@ -31,6 +34,7 @@ class Lazy(Generic[T]):
         """Load the value in a thread, which finally calls `finished`. If loading fails, `get` raises the exception. If
         the system has no thread left, it is loaded synchronously.
         """
+        self.started = True
 
         def load_and_notify() -> None:
             try:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.base import Json
+from typing import TYPE_CHECKING
+
 from protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class EarlyAnswer:
     """What the server has to go on with."""
     notifications: tuple[bytes, ...] = ()
     """Lines that follow it, without their ends."""
+    before: tuple[bytes, ...] = ()
+    """Lines that come before it."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ engine, and a first request that fails because the client has not initialized. T
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,11 +44,11 @@ MAX_UNREAD = 1 << 20
 PAUSE_SECONDS = 0.01
 """How long to wait after `initialize` for a request that can be answered before the server is loaded."""
 
+PIPE_BYTES = 1 << 16
+"""What a pipe holds that nobody reads."""
+
 MAX_EARLY = 64
 """Requests that are answered before the server is loaded."""
-
-LOADING_AFTER = 2
-"""So many requests have the processor to themselves; the server is loaded while further ones are answered."""
 
 EarlyResponders = Callable[[EarlyInitialize], EarlyResponder]
 """The responder for this client."""
@@ -92,40 +93,87 @@ def early_handshake(
     threads would share one interpreter. Returns once the server is loaded or the input buffer is full. Returns None if
     the client has closed its end and there is nothing to serve.
     """
-    inbox, loading = Inbox(read_fd), _Loading(server)
+    inbox, loading, sending = Inbox(read_fd), _Loading(server), _Sending(write_fd)
     if not inbox.ready(0):
         loading.start()
     early = _answer_first_line(inbox, write_fd, respond)
     begun: tuple[BegunRequest, ...] = ()
     if early is not None and responders is not None and not loading.started:
-        begun = _answer_early(inbox, write_fd, responders.get()(early), loading)
+        begun = _answer_early(inbox, sending, responders.get()(early), loading)
     loading.start()
-    while not inbox.ended and len(inbox.unread) < MAX_UNREAD and loading.wait(inbox):
-        inbox.read()
+    for background in (loading, sending):
+        while not inbox.ended and len(inbox.unread) < MAX_UNREAD and background.wait(inbox):
+            inbox.read()
     loading.close()
+    inbox.ended |= not sending.finish()
     return None if inbox.exhausted and not begun else Handover(early, inbox.unread, begun)
 
 
-class _Loading:
-    """Loads the server in a thread. A pipe signals the end, so that it can be polled together with stdin."""
+class _Background:
+    """Something that a thread does. A pipe signals its end, so that it can be polled together with stdin."""
+
+    def __init__(self) -> None:
+        self._ended, self._ends = os.pipe()
+        self.started = False
+
+    def wait(self, inbox: Inbox) -> bool:
+        """Wait until there is input; False once it has ended, or if it never started."""
+        return self.started and self._ended not in readable([inbox.fd, self._ended], None)
+
+    def close(self) -> None:
+        os.close(self._ended)
+        if not self.started:
+            os.close(self._ends)
+
+
+class _Loading(_Background):
+    """Loads the server."""
 
     def __init__(self, server: Lazy[object]) -> None:
+        super().__init__()
         self._server = server
-        self._ended, self._loads = os.pipe()
-        self.started = False
 
     def start(self) -> None:
         if not self.started:
             self.started = True
-            self._server.start(lambda: os.close(self._loads))
+            self._server.start(lambda: os.close(self._ends))
 
-    def wait(self, inbox: Inbox) -> bool:
-        """Wait until there is input; False once the server is loaded."""
-        ready = readable([inbox.fd, self._ended], None)
-        return self._ended not in ready
 
-    def close(self) -> None:
-        os.close(self._ended)
+class _Sending(_Background):
+    """Writes answers. A long one, which is the last, is written in a thread: the client may send more first."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+        self._thread: threading.Thread | None = None
+        self._written = True
+
+    def send(self, data: bytes, *, last: bool) -> bool:
+        """False if the client no longer reads, as far as that is known."""
+        if not last or len(data) <= PIPE_BYTES:
+            self._written = write_all(self._fd, data)
+            return self._written
+        self.started = True
+        try:
+            self._thread = threading.Thread(target=self._write, args=(data,), name="long answer", daemon=True)
+            self._thread.start()
+        except RuntimeError:  # the system has no thread left
+            self._thread = None
+            self._write(data)
+        return self._written
+
+    def finish(self) -> bool:
+        """Wait until everything is written. False if the client no longer reads."""
+        if self._thread is not None:
+            self._thread.join()
+        self.close()
+        return self._written
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._written = write_all(self._fd, data)
+        finally:
+            os.close(self._ends)
 
 
 def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder) -> EarlyInitialize | None:
@@ -158,15 +206,14 @@ def initialize_responder(environment: Mapping[str, str], home: Path) -> Initiali
 
 
 def _answer_early(
-    inbox: Inbox, write_fd: int, respond: EarlyResponder, loading: _Loading
+    inbox: Inbox, sending: _Sending, respond: EarlyResponder, loading: _Loading
 ) -> tuple[BegunRequest, ...]:
     """Answer requests as long as `respond` supports them, until the server is loaded: a client may read page after
-    page. A begun conversation is the last: what follows, and there will be more, is about it.
+    page. They have the processor to themselves while they come one upon another. A conversation that is opened is the
+    last: what follows, and there will be more, is about it.
     """
     initialized = b""
-    for number in range(MAX_EARLY):
-        if number == LOADING_AFTER:
-            loading.start()
+    for _ in range(MAX_EARLY):
         message, line, rest = _next_message(inbox, loading)
         if isinstance(message, Notification) and message.method == INITIALIZED and not initialized:
             initialized, inbox.unread = line, rest  # for the full server
@@ -174,8 +221,10 @@ def _answer_early(
         if not isinstance(message, Request) or (answer := respond(message)) is None:
             break
         inbox.unread = rest
-        lines = (answer.response, *answer.notifications)
-        inbox.ended |= not write_all(write_fd, b"".join(line + b"\n" for line in lines))
+        lines = (*answer.before, answer.response, *answer.notifications)
+        inbox.ended |= not sending.send(
+            b"".join(line + b"\n" for line in lines), last=answer.begun is not None
+        )
         if answer.begun is not None:
             inbox.unread = initialized + inbox.unread
             return (answer.begun,)

@@ -41,7 +41,7 @@ OF_CONVERSATIONS = {**SETTINGS, "profile": "profile", "compactPrompt": "compact_
 
 def planned_conversation(launch: Launch, request: Request) -> PlannedConversation | None:
     """`newConversation`. Raises ConfigError."""
-    overrides = _overrides(request.params, OF_CONVERSATIONS)
+    overrides = plain_overrides(request.params, OF_CONVERSATIONS)
     if overrides is None:
         return None
     return PlannedConversation(settings_of_request(launch, overrides), _as_conversation)
@@ -49,7 +49,7 @@ def planned_conversation(launch: Launch, request: Request) -> PlannedConversatio
 
 def planned_thread(launch: Launch, request: Request) -> PlannedConversation | None:
     """`thread/start`. Raises ConfigError."""
-    overrides = _overrides(request.params, SETTINGS)
+    overrides = plain_overrides(request.params, SETTINGS)
     if overrides is None:
         return None
     return PlannedConversation(settings_of_request(launch, overrides), _as_thread)
@@ -122,7 +122,7 @@ def _shown_sandbox(policy: SandboxPolicy) -> dict[str, Json]:
             assert_never(policy)
 
 
-def _overrides(params: Json, texts: Mapping[str, str]) -> RequestOverrides | None:
+def plain_overrides(params: Json, texts: Mapping[str, str]) -> RequestOverrides | None:
     """None where a parameter is unknown, or not of the form that needs no validation."""
     given = {} if params is None else params
     if not isinstance(given, dict):

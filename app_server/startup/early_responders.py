@@ -19,7 +19,15 @@ from app_server.startup.early_handshake import EarlyResponders
 from app_server.startup.launch import Launch
 from protocol.ids import new_conversation_id
 from protocol.jsonrpc import Request
-from protocol.names import LIST_CONVERSATIONS, NEW_CONVERSATION, NEW_SESSION, THREAD_LIST, THREAD_START
+from protocol.names import (
+    LIST_CONVERSATIONS,
+    NEW_CONVERSATION,
+    NEW_SESSION,
+    RESUME_CONVERSATION,
+    THREAD_LIST,
+    THREAD_RESUME,
+    THREAD_START,
+)
 
 if TYPE_CHECKING:
     from app_server.startup.early_conversations import PlannedConversation
@@ -27,7 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
+LOAD_HALF_THE_SERVER = frozenset((THREAD_RESUME,))
+"""Requests that wait for the server once it is being loaded: two threads would load the same modules."""
+
+
+def early_responders(launch: Launch, spoken: SpokenApi, server: Lazy[object]) -> EarlyResponders:
     def for_client(client: EarlyInitialize) -> EarlyResponder:
         if launch.acp:
             session = _sessions(launch, client)  # one follows always: loaded while the client asks for it
@@ -36,12 +48,16 @@ def early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
             responders = {
                 NEW_CONVERSATION: Lazy(lambda: _conversations(launch, client)),
                 THREAD_START: Lazy(lambda: _started_threads(launch, client)),
+                RESUME_CONVERSATION: Lazy(lambda: _resumed_conversations(launch)),
+                THREAD_RESUME: Lazy(lambda: _resumed_threads(launch, client)),
             }
             if launch.plain:
                 responders[LIST_CONVERSATIONS] = Lazy(lambda: _list(launch.home))
                 responders[THREAD_LIST] = Lazy(lambda: _threads(launch.home))
 
         def answer(request: Request) -> EarlyAnswer | None:
+            if request.method in LOAD_HALF_THE_SERVER and server.started:
+                return None
             responder = responders.get(request.method)
             spoken.threads |= "/" in request.method
             try:
@@ -69,6 +85,20 @@ def _started_threads(launch: Launch, client: EarlyInitialize) -> EarlyResponder:
     from app_server.startup.early_openings import planned_thread  # noqa: PLC0415
 
     return _beginning(client, lambda request: planned_thread(launch, request))
+
+
+def _resumed_conversations(launch: Launch) -> EarlyResponder:
+    from app_server.startup.early_resumed_conversations import planned_conversation_resume  # noqa: PLC0415
+    from app_server.startup.early_resumes import early_resume  # noqa: PLC0415
+
+    return early_resume(lambda request: planned_conversation_resume(launch, request))
+
+
+def _resumed_threads(launch: Launch, client: EarlyInitialize) -> EarlyResponder:
+    from app_server.startup.early_resumed_threads import planned_thread_resume  # noqa: PLC0415
+    from app_server.startup.early_resumes import early_resume  # noqa: PLC0415
+
+    return early_resume(lambda request: planned_thread_resume(launch, client, request))
 
 
 def _sessions(launch: Launch, client: EarlyInitialize) -> EarlyResponder:

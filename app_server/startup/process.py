@@ -49,7 +49,9 @@ def serve_stdio(args: argparse.Namespace) -> int:
     spoken = SpokenApi()
     server = Lazy(lambda: _full_server(spoken, acp=launch.acp))
     respond = _acp_responder(launch) if launch.acp else initialize_responder(launch.environment, launch.home)
-    handover = early_handshake(0, write_fd, respond, server, Lazy(lambda: _early_responders(launch, spoken)))
+    handover = early_handshake(
+        0, write_fd, respond, server, Lazy(lambda: _early_responders(launch, spoken, server))
+    )
     if handover is not None:
         server.get()(write_fd, launch, handover)
     # A normal exit would wait for threads that are blocked on a disk or a name server.
@@ -82,10 +84,10 @@ def _acp_responder(launch: Launch) -> InitializeResponder:
     return acp_responder(launch)
 
 
-def _early_responders(launch: Launch, spoken: SpokenApi) -> EarlyResponders:
+def _early_responders(launch: Launch, spoken: SpokenApi, server: Lazy[object]) -> EarlyResponders:
     from app_server.startup.early_responders import early_responders  # noqa: PLC0415  only for early requests
 
-    return early_responders(launch, spoken)
+    return early_responders(launch, spoken, server)
 
 
 def refuse_inspection() -> None:

@@ -93,6 +93,7 @@ async def test_the_answer_and_the_first_line_are_those_of_the_server(
         early = begin(w, method, params)
         assert early is not None
         assert early.begun is not None
+        assert early.begun.conversation is not None
         assert early.begun.request == Request(7, method, params)
         assert early.begun.conversation.id == ID
         begun = json.loads(early.response)

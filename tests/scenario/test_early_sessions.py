@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app_server.core.auth.storage import StoredAuth, Tokens, write_auth
+from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize
 from app_server.startup.early_acp import acp_responder
 from app_server.startup.early_answers import EarlyAnswer, SpokenApi
@@ -32,7 +33,7 @@ def launch(w: World, **more: Json) -> Launch:
 
 
 def begin(w: World, params: Json, **more: Json) -> EarlyAnswer | None:
-    answer = early_responders(launch(w, **more), SpokenApi())(EarlyInitialize("tests", "1.0"))
+    answer = early_responders(launch(w, **more), SpokenApi(), Lazy(object))(EarlyInitialize("tests", "1.0"))
     return answer(Request(7, "session/new", params))
 
 

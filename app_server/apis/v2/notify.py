@@ -25,4 +25,5 @@ class ThreadNotifier:
         if row.method in self.client.opted_out:
             return
         head = f'{{"method":{json.dumps(row.method)},"params":'.encode()
-        self.outgoing.send(head + params.to_json() + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode())
+        line = head + params.to_json() + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode()
+        self.outgoing.send_notification(row.method, line)

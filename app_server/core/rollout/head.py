@@ -75,7 +75,9 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
     preview: str | None = None
     for line in _head_lines(fd):
         match parse_record(line):
-            case {"type": "session_meta", "payload": dict() as found} if meta is None and _is_meta(found):
+            case {"type": "session_meta", "payload": dict() as found} if meta is None and is_session_meta(
+                found
+            ):
                 meta = found
             case {
                 "type": "event_msg",
@@ -104,7 +106,8 @@ def summarise(path: Path, fd: int, default_provider: str) -> StoredSummary:
     )
 
 
-def _is_meta(found: Mapping[str, Json]) -> bool:
+def is_session_meta(found: Mapping[str, Json]) -> bool:
+    """Whether the payload has what no conversation is without."""
     return all(
         isinstance(found.get(key), str) for key in ("id", "timestamp", "cwd", "originator", "cli_version")
     )

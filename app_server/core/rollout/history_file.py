@@ -9,25 +9,22 @@ from __future__ import annotations
 import errno
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
-from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append, open_for_reading
+from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append
+from app_server.core.rollout.history_log import FILE_NAME, log_id_of, log_metadata, open_log, read_log
 from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.objects import parse_object
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.events.lookups import HistoryEntry
 from protocol.records import dataclass
 
-FILE_NAME = "history.jsonl"
 KEPT_SHARE = 0.8
 """The share of the maximum size that a truncation keeps, so that not every message truncates the file."""
 LOCK_SECONDS = 2.0
 """Maximum wait for another server's append; after it, the message is not stored, and the client receives a warning."""
-MAX_HISTORY_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +57,17 @@ class MessageHistory:
                 _cut(self.path, fd, limit)
 
     def metadata(self) -> tuple[int, int]:
-        """The log id and the number of messages; zeros without a history."""
-        fd = _open(self.path)
-        if fd is None:
-            return 0, 0
-        try:
-            content = _read_all(fd)
-            return _log_id(fd, content), content.count(b"\n")
-        finally:
-            os.close(fd)
+        """See `log_metadata`."""
+        return log_metadata(self.home)
 
     def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
         """The message at a position; None if there is none, or if the log id does not match."""
-        fd = _open(self.path)
+        fd = open_log(self.path)
         if fd is None:
             return None
         try:
-            content = _read_all(fd)
-            if log_id != _log_id(fd, content):
+            content = read_log(fd)
+            if log_id != log_id_of(fd, content):
                 return None
         finally:
             os.close(fd)
@@ -103,7 +93,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 def _cut(path: Path, fd: int, max_bytes: int) -> None:
     """Replaces the file by one with the newest lines; keeps at least the last one."""
-    lines = _read_all(fd).splitlines(keepends=True)
+    lines = read_log(fd).splitlines(keepends=True)
     kept, size = len(lines) - 1, len(lines[-1])
     while kept and size + len(lines[kept - 1]) <= max_bytes * KEPT_SHARE:
         kept -= 1
@@ -114,25 +104,3 @@ def _cut(path: Path, fd: int, max_bytes: int) -> None:
         os.fchmod(file.fileno(), 0o600)
         file.writelines(lines[kept:])
     os.replace(beside, path)
-
-
-def _log_id(fd: int, content: bytes) -> int:
-    """Fits into 53 bits, for clients with floating-point numbers. An inode alone may be reused after a truncation."""
-    first_line = content[: content.find(b"\n") + 1]
-    return (os.fstat(fd).st_ino & 0x1FFFFF) << 32 | zlib.crc32(first_line)
-
-
-def _open(path: Path) -> int | None:
-    try:
-        return open_for_reading(path)
-    except (OSError, RolloutUnreadable):
-        return None
-
-
-def _read_all(fd: int) -> bytes:
-    parts = []
-    at = 0
-    while at < MAX_HISTORY_BYTES and (part := os.pread(fd, 1 << 20, at)):
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,18 +28,17 @@ from app_server.core.rollout.objects import is_blank, parse_object, parse_record
 from app_server.core.rollout.persistence_policy import is_persisted
 from app_server.core.rollout.reverts import REVERTED, TakenBack
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_lines import cut_line, read_lines
 from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.stored_goal import GOAL_LINES, goal_of
-from app_server.core.rollout.stored_lines import cut_line, parse_line
+from app_server.core.rollout.stored_lines import parse_line
 from protocol.engine.goals import Goal
 from protocol.events.msg import EventMsg, parse_event_msg
 from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent, TurnContextItem
 
-MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
-CHUNK_BYTES = 1024 * 1024
 
 BATCH = 1024
 """Lines to validate in one call, which is several times faster than one call each."""
@@ -226,25 +225,3 @@ def _items_among(payloads: list[bytes]) -> list[HistoryLine]:
 def _messages_among(payloads: list[bytes]) -> list[EventMsg]:
     found = (parse_event_msg(parse_object(payload)) for payload in payloads)
     return [event for event in found if event is not None]
-
-
-def read_lines(fd: int) -> Iterator[bytes]:
-    """The lines of the file without line ends; TOO_LONG replaces a line over the limit."""
-    carry: list[bytes] = []
-    carried = 0
-    while chunk := os.read(fd, CHUNK_BYTES):
-        head, *rest = chunk.split(b"\n")
-        if carried <= MAX_LINE_BYTES:
-            carry.append(head)
-        carried += len(head)
-        if not rest:
-            continue
-        yield b"".join(carry) if carried <= MAX_LINE_BYTES else TOO_LONG
-        yield from rest[:-1]
-        carry, carried = [rest[-1]], len(rest[-1])
-    if carried:
-        yield b"".join(carry) if carried <= MAX_LINE_BYTES else TOO_LONG
-
-
-TOO_LONG: Final = b"(too long)"
-"""Replaces a line over the maximum length; it is not a record, so it counts as skipped."""

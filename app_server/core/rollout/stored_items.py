@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_object, parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_lines import cut_line
 from app_server.core.rollout.stored_calls import (
     CALLS,
     OUTPUTS,
@@ -25,7 +26,6 @@ from app_server.core.rollout.stored_calls import (
     search_id,
 )
 from app_server.core.rollout.stored_events import kept_item
-from app_server.core.rollout.stored_lines import cut_line
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.rollout.turn_lines import RawLine, counting_lines, turn_line

@@ -13,23 +13,9 @@ from protocol.records import dataclass
 from protocol.responses import OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import RolloutLine, parse_rollout_line
 
-_CANONICAL = re.compile(
-    rb'\{"timestamp":"[^"\\]{0,40}","type":"([a-z_]{1,20})","payload":(\{(?:"type":"([a-z_]{1,40})")?.*\})\}',
-    re.DOTALL,
-)
 _JOURNALED = re.compile(
     rb'\{"timestamp":"[^"\\]{0,40}","type":"response_item","after":(\d{1,15}),"payload":(\{.*\})\}', re.DOTALL
 )
-_NOTHING: tuple[bytes, bytes, None] = (b"", b"", None)
-
-
-def cut_line(line: bytes) -> tuple[bytes, bytes, bytes | None]:
-    """Splits a line in its usual form: the kind of record, the payload and the payload's `type`.
-
-    Empty values if it has another form. The payload is not validated.
-    """
-    match = _CANONICAL.fullmatch(line)
-    return match.groups() if match else _NOTHING  # type: ignore[return-value]  # the groups of the pattern
 
 
 def parse_line(line: bytes) -> RolloutLine | None:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from app_server.core.rollout.objects import parse_object, parse_record
-from app_server.core.rollout.reader import CHUNK_BYTES, MAX_LINE_BYTES
 from app_server.core.rollout.reverts import REVERTED, TakenBack
+from app_server.core.rollout.rollout_lines import CHUNK_BYTES, MAX_LINE_BYTES, cut_line
 from app_server.core.rollout.stored_events import TURN_ITEM
-from app_server.core.rollout.stored_lines import cut_line
 from app_server.core.rollout.turn_events import Line
 from protocol.records import dataclass
 

@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from app_server.core.rollout import reader
+from app_server.core.rollout import reader, rollout_lines
 from app_server.core.rollout.batches import MESSAGE_NAMES, array_of
 from app_server.core.rollout.persistence_policy import PERSISTED_EVENTS, is_persisted
-from app_server.core.rollout.reader import StoredConversation, read_lines, read_rollout
+from app_server.core.rollout.reader import StoredConversation, read_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_lines import read_lines
 from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.events.notices import BackgroundEventEvent
@@ -104,8 +105,8 @@ def test_a_record_that_was_glued_to_a_torn_one_is_found(stored: Path) -> None:
 
 
 def test_an_endless_line_is_skipped_without_being_held(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(rollout_lines, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(rollout_lines, "CHUNK_BYTES", 64)
     first, rest = stored.read_bytes().split(b"\n", 1)
     found = read(stored, first + b"\n" + b"x" * 5000 + b"\n" + rest)
     assert texts(found.items) == ALL
@@ -115,12 +116,12 @@ def test_an_endless_line_is_skipped_without_being_held(stored: Path, monkeypatch
 def test_lines_that_are_too_long_are_replaced_wherever_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "MAX_LINE_BYTES", 10)
-    monkeypatch.setattr(reader, "CHUNK_BYTES", 4)
+    monkeypatch.setattr(rollout_lines, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(rollout_lines, "CHUNK_BYTES", 4)
     path = tmp_path / "lines"
     path.write_bytes(b"a" * 10 + b"\n" + b"b" * 11 + b"\nc\n" + b"d" * 11)
     fd = os.open(path, os.O_RDONLY)
-    assert list(read_lines(fd)) == [b"a" * 10, reader.TOO_LONG, b"c", reader.TOO_LONG]
+    assert list(read_lines(fd)) == [b"a" * 10, rollout_lines.TOO_LONG, b"c", rollout_lines.TOO_LONG]
     os.close(fd)
 
 
@@ -128,7 +129,7 @@ def test_lines_that_are_too_long_are_replaced_wherever_they_are(
 @settings(max_examples=200)
 def test_lines_are_the_same_however_the_file_is_cut_into_pieces(content: bytes, chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "CHUNK_BYTES", chunk)
+        patch.setattr(rollout_lines, "CHUNK_BYTES", chunk)
         end, start = os.pipe()
         os.write(start, content)
         os.close(start)

@@ -19,7 +19,6 @@ from app_server.core.begun import Begun
 from app_server.core.lazy import Lazy
 from app_server.startup.early_answers import EarlyAnswer, EarlyResponder
 from app_server.startup.early_handshake import (
-    LOADING_AFTER,
     MAX_EARLY,
     Handover,
     early_handshake,
@@ -194,23 +193,57 @@ def test_a_begun_conversation_is_gone_on_with_though_the_client_has_left(pipes: 
     assert len(handover.begun) == 1
 
 
-def test_the_server_is_loaded_while_more_requests_are_answered(pipes: Pipes) -> None:
-    loaded = threading.Event()
-    answered: list[int | str] = []
+def test_requests_that_come_one_upon_another_have_the_processor_to_themselves(pipes: Pipes) -> None:
+    loaded: list[bool] = []
+    answered_before: list[bool] = []
 
-    def late(request: Request) -> EarlyAnswer:
-        if request.id == LOADING_AFTER + 2:  # the first was `initialize`
-            assert loaded.wait(10)
-        answered.append(request.id)
+    def early(request: Request) -> EarlyAnswer | None:
+        answered_before.append(not loaded)
         return answer(request)
 
-    ids = list(range(2, LOADING_AFTER + 4))
+    ids = list(range(2, 12))
     pipes.send(initialize(clientInfo=CLIENT), *({"id": n, "method": "list"} for n in ids))
     handover = early_handshake(
-        pipes.stdin, pipes.stdout, GREET, Lazy(loaded.set), Lazy(lambda: lambda _: late)
+        pipes.stdin, pipes.stdout, GREET, Lazy(lambda: loaded.append(True)), Lazy(lambda: lambda _: early)
     )
     assert handover == Handover(handover.initialize if handover else None, b"")
-    assert answered == ids
+    assert answered_before == [True] * len(ids)
+    assert loaded
+
+
+def test_a_long_answer_does_not_wait_for_a_client_that_sends_more_first(pipes: Pipes) -> None:
+    """A client may fill its end before it reads."""
+    long = "x" * (1 << 21)
+    request, after = {"id": 2, "method": "resume"}, {"id": 3, "method": "x", "params": "y" * (1 << 17)}
+
+    def resume(request: Request) -> EarlyAnswer:
+        return EarlyAnswer(dump_response(request.id, json.dumps(long).encode()), BegunRequest(request))
+
+    handovers: list[Handover | None] = []
+    server = threading.Thread(target=lambda: handovers.append(pipes.handshake(resume)))
+    server.start()
+    pipes.send(initialize(clientInfo=CLIENT), request, after)
+    data = b""
+    while data.count(b"\n") < 2:
+        data += os.read(pipes.from_stdout, 1 << 16)
+    server.join()
+    assert json.loads(data.splitlines()[1])["result"] == long
+    [handover] = handovers
+    assert handover is not None
+    assert len(handover.begun) == 1
+
+
+def test_lines_before_an_answer_are_sent_before_it(pipes: Pipes) -> None:
+    told = {"method": "configured", "params": {}}
+
+    def resume(request: Request) -> EarlyAnswer:
+        return EarlyAnswer(
+            answer(request).response, BegunRequest(request), before=(json.dumps(told).encode(),)
+        )
+
+    pipes.send(initialize(clientInfo=CLIENT), {"id": 2, "method": "resume"})
+    assert pipes.handshake(resume) is not None
+    assert pipes.answers()[1:] == [told, {"id": 2, "result": "early"}]
 
 
 def test_what_has_no_early_answer_is_left_in_its_order(pipes: Pipes) -> None:

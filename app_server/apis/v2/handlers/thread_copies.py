@@ -11,15 +11,14 @@ from app_server.apis.v2.handlers.threads import (
     SUBSCRIPTION,
     ThreadContext,
     all_turns,
-    in_force,
     load,
     loaded,
-    overrides_of,
+    settings_in_force,
     shown_thread,
     stored_path,
-    stored_settings,
     usage_so_far,
 )
+from app_server.apis.v2.opening import overrides_of, stored_settings
 from app_server.apis.v2.thread_ids import parse_thread_id, rollout_not_found
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.status import Activity, ConversationStatus
@@ -67,7 +66,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
         stored = await context.seeds.follow(live, context.make_adapter)
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
         thread = await shown_thread(context, live, turns)
-        response = ThreadForkResponse(thread=thread, **in_force(live))
+        response = ThreadForkResponse(thread=thread, **settings_in_force(live))
         usage = await usage_so_far(context, live, stored)
 
     async def announce() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from app_server.apis.result import HandlerResult
@@ -16,7 +15,7 @@ from app_server.apis.v2.handlers.reading import ReadingContext
 from app_server.apis.v2.item_id_seeds import ItemIdSeeds
 from app_server.apis.v2.loaded_threads import LoadedThreads
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.permissions import active_profile, profile_mode
+from app_server.apis.v2.opening import in_force, overrides_of, stored_settings
 from app_server.apis.v2.settings import collaboration_mode
 from app_server.apis.v2.thread_ids import (
     parse_thread_id,
@@ -37,7 +36,6 @@ from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConfigError, RolloutNotFound
 from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation, StoredRollout
-from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.thread_summary import find_archived
@@ -47,7 +45,6 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
-from protocol.policy import MAX_EFFORT_LENGTH, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
 from protocol.v2.notifications import (
     THREAD_GOAL_UPDATED,
@@ -55,7 +52,6 @@ from protocol.v2.notifications import (
     THREAD_STATUS_CHANGED,
     THREAD_TOKEN_USAGE_UPDATED,
 )
-from protocol.v2.policy import ApprovalsReviewer
 from protocol.v2.thread import Thread
 from protocol.v2.thread_events import (
     ThreadGoalUpdatedNotification,
@@ -64,7 +60,6 @@ from protocol.v2.thread_events import (
     ThreadTokenUsageUpdatedNotification,
 )
 from protocol.v2.thread_open import (
-    ThreadForkParams,
     ThreadResumeParams,
     ThreadResumeResponse,
     ThreadStartParams,
@@ -104,7 +99,7 @@ async def thread_start(
     with live.kept():
         live.unloads = True
         thread = await shown_thread(context, live)
-        response = ThreadStartResponse(thread=thread, **in_force(live))
+        response = ThreadStartResponse(thread=thread, **settings_in_force(live))
 
     async def announce() -> None:
         context.notifier.notify(THREAD_STARTED, ThreadStartedNotification(thread=thread))
@@ -129,7 +124,7 @@ async def thread_resume(
             response = ThreadResumeResponse(
                 thread=await shown_thread(context, live, turns),
                 collaboration_mode=collaboration_mode(live.session.facts.settings),
-                **in_force(live),
+                **settings_in_force(live),
             )
             joined, usage = live, await usage_so_far(context, live, stored)
 
@@ -196,47 +191,9 @@ async def _reopen(
     return live, turns
 
 
-ASKS = "approval_policy"
-"""The setting, and the beginning of its parts."""
-
-
-def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
-    """What the request leaves open is as it was in the thread's last turn."""
-    last = last_turn_context(path)
-    if last is None:
-        return given
-    sandbox, profile = given.sandbox, given.permission_profile
-    settings = dict(given.settings)
-    if sandbox is None and "sandbox_mode" not in settings:
-        sandbox, profile = last.sandbox_policy.mode, last.permission_profile
-        settings |= _workspace_settings(last.sandbox_policy)
-    if given.model is None and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
-        settings.setdefault("model_reasoning_effort", last.chosen_effort)
-    asks_as_before = given.approval_policy is None and not any(key.startswith(ASKS) for key in settings)
-    return replace(
-        given,
-        settings=settings,
-        sandbox=sandbox,
-        permission_profile=profile,
-        cwd=given.cwd or last.cwd,
-        approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
-        granular=last.granular if asks_as_before else given.granular,
-        model=given.model or last.model,
-        mode=last.mode or given.mode,
-        mode_instructions=last.mode_instructions,
-    )
-
-
-def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
-    if not isinstance(policy, WorkspaceWrite):
-        return {}
-    table = "sandbox_workspace_write"
-    return {
-        f"{table}.writable_roots": list(policy.writable_roots),
-        f"{table}.network_access": policy.network_access,
-        f"{table}.exclude_tmpdir_env_var": policy.exclude_tmpdir_env_var,
-        f"{table}.exclude_slash_tmp": policy.exclude_slash_tmp,
-    }
+def settings_in_force(live: LiveConversation) -> dict[str, object]:
+    facts = live.session.facts
+    return in_force(facts.settings, facts.config.provider.id, facts.instruction_sources)
 
 
 def load(context: ThreadContext, overrides: RequestOverrides) -> Config:
@@ -245,44 +202,6 @@ def load(context: ThreadContext, overrides: RequestOverrides) -> Config:
     except ConfigError as error:
         text = str(error).removeprefix(UNREADABLE)
         raise invalid_request(f"{UNREADABLE}{text}", "config") from error
-
-
-def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkParams) -> RequestOverrides:
-    sandbox = params.sandbox.value if params.sandbox else None
-    if params.permissions is not None:
-        sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
-    policy, kinds = None, None
-    if params.approval_policy is not None:
-        policy, kinds = spelling.approval_policy(params.approval_policy)
-    return RequestOverrides(
-        settings=params.config or {},
-        model=params.model,
-        model_provider=params.model_provider,
-        cwd=params.cwd,
-        approval_policy=policy,
-        granular=kinds,
-        sandbox=sandbox,
-        permission_profile=params.permissions,
-        base_instructions=params.base_instructions,
-        developer_instructions=params.developer_instructions,
-    )
-
-
-def in_force(live: LiveConversation) -> dict[str, object]:
-    """The settings that the next turn starts from."""
-    settings = live.session.facts.settings
-    return {
-        "model": settings.model,
-        "model_provider": live.session.facts.config.provider.id,
-        "cwd": settings.cwd,
-        "approval_policy": spelling.shown_approval_policy(settings.approval_policy, settings.granular),
-        "active_permission_profile": active_profile(settings.permission_profile),
-        "approvals_reviewer": ApprovalsReviewer.USER,
-        "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
-        "reasoning_effort": settings.effort,
-        "instruction_sources": live.session.facts.instruction_sources,
-        "runtime_workspace_roots": (settings.cwd,),
-    }
 
 
 async def usage_so_far(
