@@ -597,7 +597,13 @@ def test_a_conversation_is_opened_without_what_only_turns_need() -> None:
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("answered", ["early_acp", "early_list", "early_threads", "early_conversations"])
+@pytest.mark.parametrize(
+    "answered",
+    [
+        *("early_acp", "early_list", "early_threads", "early_conversations"),
+        *("early_resumed_conversations", "early_resumed_threads"),
+    ],
+)
 def test_what_is_answered_early_does_without_pydantic(answered: str) -> None:
     """It takes as long to load as all that comes before the answer."""
     code = f"import sys, app_server.startup.process, app_server.startup.{answered}; sys.exit('pydantic' in sys.modules)"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from app_server import STORED_VERSION
-from app_server.core.config.types import RequestOverrides
+from app_server.core.config.types import Config, RequestOverrides
 from app_server.startup.early_conversations import EarlyConversation, PlannedConversation
 from app_server.startup.early_thread_shape import early_thread
 from app_server.startup.launch import Launch
@@ -67,19 +67,24 @@ def _as_conversation(new: EarlyConversation) -> dict[str, Json]:
 
 def _as_thread(new: EarlyConversation) -> dict[str, Json] | None:
     """None where it needs the full server."""
-    config, permissions = new.config, new.config.permissions
+    settings = shown_settings(new.config, new.instruction_sources)
+    return None if settings is None else {"thread": _thread(new), **settings}
+
+
+def shown_settings(config: Config, instruction_sources: Sequence[str]) -> dict[str, Json] | None:
+    """Those that the next turn starts from; None where they need the full server."""
+    permissions, cwd = config.permissions, str(config.cwd)
+    policy = permissions.approval_policy
     if permissions.granular is not None or permissions.profile is not None:
         return None
-    cwd = str(config.cwd)
     return {
-        "thread": _thread(new),
         "model": config.model.name,
         "modelProvider": config.provider.id,
         "serviceTier": None,
         "cwd": cwd,
         "runtimeWorkspaceRoots": [cwd],
-        "instructionSources": new.instruction_sources,
-        "approvalPolicy": permissions.approval_policy,
+        "instructionSources": list(instruction_sources),
+        "approvalPolicy": AskForApproval.ON_REQUEST if policy is AskForApproval.ON_FAILURE else policy,
         "approvalsReviewer": "user",
         "sandbox": _shown_sandbox(permissions.sandbox_policy),
         "activePermissionProfile": None,

@@ -1,98 +1,136 @@
-"""What `thread/resume` asks for and is answered, for `early_resumes`."""
+"""What `thread/resume` asks for and is answered, for `early_resumes`. Fast to import."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from app_server.apis.capabilities import parse_capabilities
-from app_server.apis.v2 import spelling
-from app_server.apis.v2.lines import NotificationLines
-from app_server.apis.v2.opening import in_force, overrides_of, stored_settings
-from app_server.apis.v2.settings import collaboration_mode
-from app_server.apis.v2.thread_ids import parse_thread_id
-from app_server.apis.v2.thread_view import thread_view, whole_turns
-from app_server.apis.v2.turns import shown_turn
-from app_server.conversations.status import ConversationStatus
+from app_server.apis.v2.reopening import with_last_settings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.context.project_docs import find_instructions
 from app_server.core.rollout.listing import find_rollout
+from app_server.core.rollout.plain_messages import NotPlain
+from app_server.core.rollout.plain_settings import plain_last_settings
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import ModelInUse, ThreadSummary, read_thread_summary
-from app_server.core.rollout.turn_index import TurnIndexes
-from app_server.core.rollout.turn_pages import open_history
-from app_server.core.turn.settings import Settings
+from app_server.core.rollout.thread_summary import ThreadSummary, read_thread_summary
 from app_server.identity import EarlyInitialize
+from app_server.startup.early_answers import compact_json
+from app_server.startup.early_openings import SETTINGS, plain_overrides, shown_settings
 from app_server.startup.early_resumes import PlannedResume, ShownConversation
+from app_server.startup.early_thread_shape import early_thread
+from app_server.startup.early_threads import shown_summary
+from app_server.startup.early_turns import early_turns
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import settings_of_request
-from protocol.ids import ConversationId
+from protocol.ids import ConversationId, parse_conversation_id
 from protocol.jsonrpc import Request
 from protocol.names import THREAD_STATUS_CHANGED
-from protocol.v2.thread_events import ThreadStatusChangedNotification
-from protocol.v2.thread_open import ThreadResumeParams, ThreadResumeResponse
-from protocol.v2.turn import Turn
+from protocol.records import dataclass
 
-EXPERIMENTAL = frozenset(("history", "path", "runtime_workspace_roots", "permissions", "initial_turns_page"))
-"""Parameters that need the client's opt-in, which the full server checks."""
+if TYPE_CHECKING:
+    from protocol.base import Json
+
+MOST_BYTES = 8 * 1024 * 1024
+"""Of more turns than that, the full server leaves items out."""
+
+IDLE: Json = {"type": "idle"}
 
 
 def planned_thread_resume(launch: Launch, client: EarlyInitialize, request: Request) -> PlannedResume | None:
-    """None where its parameters are invalid or experimental. Raises one of `LEFT_TO_THE_SERVER`."""
-    try:
-        params = ThreadResumeParams.model_validate(request.params)
-    except ValidationError:
+    """None where the parameters need more validation. Raises one of `LEFT_TO_THE_SERVER`."""
+    given = request.params
+    if not isinstance(given, dict) or not isinstance(given.get("excludeTurns", False), bool):
         return None
-    if params.model_fields_set & EXPERIMENTAL:
+    id = given.get("threadId")
+    known = parse_conversation_id(id) if isinstance(id, str) else None
+    rest = {name: value for name, value in given.items() if name not in ("threadId", "excludeTurns")}
+    overrides = plain_overrides(rest, SETTINGS)
+    if known is None or overrides is None:
         return None
-    id = parse_thread_id(params.thread_id)
-    path = find_rollout(launch.home, id)
+    resume = _ThreadResume(launch, client, known, find_rollout(launch.home, known), overrides)
+    with_turns = not given.get("excludeTurns", False)
     # Nobody reads the turns of the second answer.
-    again = replace(request, params={**request.params, "excludeTurns": True})
-    return PlannedResume(path, lambda: _shown(launch, client, id, path, params), again)
+    again = replace(request, params={**given, "excludeTurns": True})
+    return PlannedResume(resume.path, lambda: resume.shown(with_turns=with_turns), again)
 
 
-def _shown(
-    launch: Launch, client: EarlyInitialize, id: ConversationId, path: Path, params: ThreadResumeParams
-) -> ShownConversation:
-    config = settings_of_request(launch, stored_settings(path, overrides_of(params)))
-    settings = Settings.of(config)
-    sources: list[str] = []
-    instructions = config.instructions
-    find_instructions(
-        launch.home,
-        config.cwd,
-        instructions.project_doc_max_bytes,
-        instructions.project_doc_fallback_filenames,
-        sources=sources,
-    )
-    status = spelling.thread_status(ConversationStatus())
-    summary = _summary(launch, path, config, settings)
-    response = ThreadResumeResponse(
-        thread=thread_view(summary, status, () if params.exclude_turns else _turns(path, id)),
-        collaboration_mode=collaboration_mode(settings),
-        **in_force(settings, config.provider.id, sources),
-    )
-    lines = NotificationLines(id, time.time, parse_capabilities(client.capabilities).opted_out)
-    changed = ThreadStatusChangedNotification(thread_id=id, status=status)
-    lines.add_raw(THREAD_STATUS_CHANGED, changed.to_json())
-    return ShownConversation(response.to_json(), tuple(lines.take()), frozenset((THREAD_STATUS_CHANGED,)))
+@dataclass(frozen=True, slots=True)
+class _ThreadResume:
+    launch: Launch
+    client: EarlyInitialize
+    id: ConversationId
+    path: Path
+    overrides: RequestOverrides
+
+    def shown(self, *, with_turns: bool) -> ShownConversation | None:
+        try:
+            last = plain_last_settings(self.path)
+            turns = early_turns(self.path, self.id) if with_turns else []
+        except NotPlain:
+            return None
+        config = settings_of_request(self.launch, with_last_settings(self.overrides, last))
+        settings = shown_settings(config, self._instruction_sources(config))
+        if settings is None:
+            return None
+        result = compact_json(
+            {
+                "thread": self._thread(config, turns),
+                **settings,
+                "collaborationMode": _default_mode(config),
+                "initialTurnsPage": None,
+                "turnsBackwardsCursor": None,
+                "itemsBackwardsCursor": None,
+            }
+        )
+        if len(result) > MOST_BYTES:
+            return None
+        return ShownConversation(result, self._notifications(), frozenset((THREAD_STATUS_CHANGED,)))
+
+    def _thread(self, config: Config, turns: list[Json]) -> dict[str, Json]:
+        """As of a loaded thread: with what it works with now."""
+        summary = self._summary()
+        fields = {
+            **shown_summary(summary),
+            "modelProvider": config.provider.id,
+            "model": config.model.name,
+            "reasoningEffort": config.model.effort,
+            "cwd": str(config.cwd),
+            "status": IDLE,
+            "turns": turns,
+        }
+        return early_thread(summary.id, summary.updated_at, summary.origin.git_info, fields)
+
+    def _summary(self) -> ThreadSummary:
+        provider = settings_of_request(self.launch, RequestOverrides()).provider.id
+        return read_thread_summary(self.path, provider, ThreadNotes(self.launch.home, time.time))
+
+    def _instruction_sources(self, config: Config) -> list[str]:
+        sources: list[str] = []
+        instructions = config.instructions
+        find_instructions(
+            self.launch.home,
+            config.cwd,
+            instructions.project_doc_max_bytes,
+            instructions.project_doc_fallback_filenames,
+            sources=sources,
+        )
+        return sources
+
+    def _notifications(self) -> tuple[bytes, ...]:
+        if THREAD_STATUS_CHANGED in parse_capabilities(self.client.capabilities).opted_out:
+            return ()
+        params: Json = {"threadId": self.id, "status": IDLE}
+        line = {"method": THREAD_STATUS_CHANGED, "params": params, "emittedAtMs": int(time.time() * 1000)}
+        return (compact_json(line),)
 
 
-def _summary(launch: Launch, path: Path, config: Config, settings: Settings) -> ThreadSummary:
-    """As of a loaded thread: with what it works with now."""
-    provider = settings_of_request(launch, RequestOverrides()).provider.id
-    stored = read_thread_summary(path, provider, ThreadNotes(launch.home, time.time))
-    return replace(
-        stored,
-        model=ModelInUse(config.provider.id, settings.model, settings.effort),
-        origin=replace(stored.origin, cwd=settings.cwd),
-    )
-
-
-def _turns(path: Path, id: ConversationId) -> tuple[Turn, ...]:
-    with open_history(path, id, TurnIndexes()) as history:
-        return whole_turns(history.all_turns(), shown_turn)
+def _default_mode(config: Config) -> Json:
+    settings = {
+        "model": config.model.name,
+        "reasoning_effort": config.model.effort,
+        "developer_instructions": None,
+    }
+    return {"mode": "default", "settings": settings}

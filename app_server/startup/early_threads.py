@@ -86,8 +86,13 @@ def _is_plain(params: Mapping[str, Json]) -> bool:
 
 def _to_wire(thread: ThreadSummary) -> dict[str, Json]:
     """As the thread API shows one that is not loaded."""
+    return early_thread(thread.id, thread.updated_at, thread.origin.git_info, shown_summary(thread))
+
+
+def shown_summary(thread: ThreadSummary) -> dict[str, Json]:
+    """The fields of one that is not loaded, by their names on the wire."""
     origin, model = thread.origin, thread.model
-    fields = {
+    return {
         "forkedFromId": origin.forked_from,
         "preview": thread.preview,
         "modelProvider": model.provider,
@@ -102,4 +107,3 @@ def _to_wire(thread: ThreadSummary) -> dict[str, Json]:
         "source": origin.source,
         "name": thread.name,
     }
-    return early_thread(thread.id, thread.updated_at, origin.git_info, fields)

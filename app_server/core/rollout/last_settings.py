@@ -5,18 +5,15 @@ for the reading.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_lines import lines_from_the_end
 from app_server.core.rollout.stored_lines import parse_line
 from protocol.rollout import TurnContextItem
 
-BLOCK = 256 * 1024
 MARK = b'"type":"turn_context"'
-MOST_BYTES = 64 * 1024 * 1024
-"""So much of the end of a file is looked at: a turn whose lines are longer has settings that are given up."""
 
 
 def last_turn_context(path: Path) -> TurnContextItem | None:
@@ -36,16 +33,3 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
             os.close(fd)
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
-
-
-def lines_from_the_end(fd: int) -> Iterator[bytes]:
-    """The lines of a file, the last one first; at most `MOST_BYTES` of it."""
-    end = os.fstat(fd).st_size
-    begin = max(end - MOST_BYTES, 0)
-    rest = b""
-    while end > begin:
-        start = max(end - BLOCK, begin)
-        first, *lines = (os.pread(fd, end - start, start) + rest).split(b"\n")
-        yield from reversed(lines)
-        rest, end = first, start
-    yield rest

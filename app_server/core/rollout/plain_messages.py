@@ -40,8 +40,8 @@ USAGE: Final = (
 )
 
 
-class _NotPlain(Exception):
-    """The models know what to do with it."""
+class NotPlain(Exception):
+    """Something that only the models understand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def plain_messages(path: Path) -> PlainMessages | None:
     fd = open_for_reading(path)
     try:
         return _read(fd, path)
-    except (_NotPlain, ValueError, RecursionError):
+    except (NotPlain, ValueError, RecursionError):
         return None
     finally:
         os.close(fd)
@@ -71,12 +71,12 @@ def _read(fd: int, path: Path) -> PlainMessages:
             if name in MESSAGES:
                 payloads.append(payload)
             elif name is None or name in OTHER_MESSAGES or name == TAKES_BACK:
-                raise _NotPlain
+                raise NotPlain
         elif kind not in WITHOUT_MESSAGES:
-            raise _NotPlain
+            raise NotPlain
     found = json.loads("[" + b",".join(payloads).decode() + "]")
     if len(found) != len(payloads):
-        raise _NotPlain
+        raise NotPlain
     return PlainMessages(conversation_of(path.name, stated), tuple(map(_message, found)))
 
 
@@ -84,7 +84,7 @@ def _conversation_id(line: bytes) -> str:
     kind, payload, _ = cut_line(line)
     meta = parse_object(payload) if kind == b"session_meta" else None
     if meta is None or not is_session_meta(meta) or parse_conversation_id(meta["id"]) is None:
-        raise _NotPlain
+        raise NotPlain
     texts = [meta.get(key) for key in ("instructions", "model_provider")]
     git = meta.get("git") or {}
     if (
@@ -95,13 +95,13 @@ def _conversation_id(line: bytes) -> str:
         or not isinstance(meta.get("forked_from_id", ""), str)
         or "client_tools" in meta
     ):
-        raise _NotPlain
+        raise NotPlain
     return str(meta["id"])
 
 
 def _message(payload: Json) -> Json:
     if not isinstance(payload, dict):
-        raise _NotPlain
+        raise NotPlain
     name = payload["type"]
     return {"type": name, **MESSAGES[name.encode()](payload)}
 
@@ -111,7 +111,7 @@ def _user_message(payload: Mapping[str, Json]) -> Mapping[str, Json]:
     if images is None:
         return _text("message")(payload)
     if not isinstance(images, list) or not all(isinstance(each, str) for each in images):
-        raise _NotPlain
+        raise NotPlain
     return {**_text("message")(payload), "images": images}
 
 
@@ -119,7 +119,7 @@ def _text(field: str) -> Callable[[Mapping[str, Json]], Mapping[str, Json]]:
     def text(payload: Mapping[str, Json]) -> Mapping[str, Json]:
         value = payload.get(field)
         if not isinstance(value, str):
-            raise _NotPlain
+            raise NotPlain
         return {field: value}
 
     return text
@@ -127,7 +127,7 @@ def _text(field: str) -> Callable[[Mapping[str, Json]], Mapping[str, Json]]:
 
 def _turn_aborted(payload: Mapping[str, Json]) -> Mapping[str, Json]:
     if payload.get("reason") not in ABORT_REASONS:
-        raise _NotPlain
+        raise NotPlain
     return {"reason": payload["reason"]}
 
 
@@ -148,7 +148,7 @@ def _token_count(payload: Mapping[str, Json]) -> Mapping[str, Json]:
 def _usage(info: Mapping[str, Json], field: str) -> Json:
     usage = _object(info, field)
     if usage is None:
-        raise _NotPlain
+        raise NotPlain
     return {name: _number({name: 0, **usage}, name) for name in USAGE}
 
 
@@ -158,7 +158,7 @@ def _window(limits: Mapping[str, Json], field: str) -> Json:
         return None
     used = window.get("used_percent")
     if isinstance(used, bool) or not isinstance(used, int | float) or not math.isfinite(used):
-        raise _NotPlain
+        raise NotPlain
     return {
         "used_percent": float(used),
         "window_minutes": _number(window, "window_minutes"),
@@ -169,14 +169,14 @@ def _window(limits: Mapping[str, Json], field: str) -> Json:
 def _object(fields: Mapping[str, Json], name: str) -> Mapping[str, Json] | None:
     value = fields.get(name)
     if value is not None and (not isinstance(value, dict) or not value):
-        raise _NotPlain
+        raise NotPlain
     return value
 
 
 def _number(fields: Mapping[str, Json], name: str) -> int | None:
     value = fields.get(name)
     if value is not None and type(value) is not int:
-        raise _NotPlain
+        raise NotPlain
     return value
 
 

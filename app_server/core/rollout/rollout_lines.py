@@ -14,6 +14,9 @@ from typing import Final
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
+BLOCK = 256 * 1024
+MOST_BYTES = 64 * 1024 * 1024
+"""So much of the end of a file is looked at: what lies before is given up."""
 
 _CANONICAL = re.compile(
     rb'\{"timestamp":"[^"\\]{0,40}","type":"([a-z_]{1,20})","payload":(\{(?:"type":"([a-z_]{1,40})")?.*\})\}',
@@ -51,3 +54,16 @@ def read_lines(fd: int) -> Iterator[bytes]:
 
 TOO_LONG: Final = b"(too long)"
 """Replaces a line over the maximum length; it is not a record, so it counts as skipped."""
+
+
+def lines_from_the_end(fd: int) -> Iterator[bytes]:
+    """The lines of a file, the last one first; at most `MOST_BYTES` of it."""
+    end = os.fstat(fd).st_size
+    begin = max(end - MOST_BYTES, 0)
+    rest = b""
+    while end > begin:
+        start = max(end - BLOCK, begin)
+        first, *lines = (os.pread(fd, end - start, start) + rest).split(b"\n")
+        yield from reversed(lines)
+        rest, end = first, start
+    yield rest

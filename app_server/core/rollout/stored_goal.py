@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app_server.core.rollout.disk import open_for_reading
-from app_server.core.rollout.last_settings import lines_from_the_end
 from app_server.core.rollout.objects import parse_object
-from app_server.core.rollout.rollout_lines import cut_line
+from app_server.core.rollout.rollout_lines import cut_line, lines_from_the_end
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from protocol.base import Json
 from protocol.engine.goals import Goal, GoalStatus

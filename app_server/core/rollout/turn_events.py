@@ -6,13 +6,11 @@ message, and ids are derived from the conversation's id and the line number, so 
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from app_server.core.rollout.stored_events import TURN_ITEM
+from app_server.core.rollout.turn_fields import derived_id, number_of, text_of, times_of
 from protocol.base import Json
 from protocol.engine.codec import item_from_value
 from protocol.engine.errors import ErrorClass, TurnError
@@ -48,12 +46,6 @@ Line = tuple[int, str, Mapping[str, Json]]
 
 
 _Events = list[SessionEvent | TurnRenamed]
-
-MOST_NUMBER = 2**53
-"""Of times and durations; a stored number beyond it, or an infinite one, is none."""
-
-_VARIANTS = {f"{digit:x}": f"{digit & 3 | 8:x}" for digit in range(16)}
-"""By the digit that stands there: the first two bits of such an id are 10."""
 
 
 def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[SessionEvent | TurnRenamed]:
@@ -134,7 +126,7 @@ class TurnReader:
 
     # --- turns
     def _turn_start(self, out: _Events, number: int, payload: Mapping[str, Json]) -> None:
-        turn_id = _text(payload, "turn_id") or self._derived("turn", number)
+        turn_id = text_of(payload, "turn_id") or self._derived("turn", number)
         if turn_id == self._turn:
             return
         if payload.get("late") and self._turn is not None:
@@ -142,7 +134,7 @@ class TurnReader:
             self._turn, self._explicit = turn_id, True
             return
         self._close(out)
-        self._begin(out, turn_id, _kind(payload.get("kind")), _number(payload, "started_at"), explicit=True)
+        self._begin(out, turn_id, _kind(payload.get("kind")), number_of(payload, "started_at"), explicit=True)
 
     def _begin(
         self, out: _Events, turn_id: str, kind: TurnKind, started_at: float | None, *, explicit: bool
@@ -151,7 +143,7 @@ class TurnReader:
         out.append(self._event(TurnStarted(kind, None, started_at or 0.0)))
 
     def _turn_complete(self, out: _Events, payload: Mapping[str, Json]) -> None:
-        error = _error(payload.get("error"))
+        error = stored_error(payload.get("error"))
         status = TurnStatus.COMPLETED if error is None else TurnStatus.FAILED
         self._turn_end(out, payload, status, error=error)
 
@@ -171,16 +163,16 @@ class TurnReader:
         error: TurnError | None = None,
         reason: TurnAbortReason | None = None,
     ) -> None:
-        turn_id = _text(payload, "turn_id") or self._turn
+        turn_id = text_of(payload, "turn_id") or self._turn
         if turn_id is None:
             return
-        duration = _number(payload, "duration_ms")
+        duration = number_of(payload, "duration_ms")
         ended = TurnEnded(
             status=status,
-            started_at=_number(payload, "started_at"),
-            ended_at=_number(payload, "completed_at") or 0.0,
+            started_at=number_of(payload, "started_at"),
+            ended_at=number_of(payload, "completed_at") or 0.0,
             seconds=None if duration is None else duration / 1000,
-            last_agent_message=_text(payload, "last_agent_message"),
+            last_agent_message=text_of(payload, "last_agent_message"),
             error=error,
             reason=reason,
         )
@@ -203,8 +195,8 @@ class TurnReader:
     def _whole_item(self, out: _Events, payload: Mapping[str, Json]) -> None:
         item = item_from_value(payload.get("item"))
         if item is not None:
-            started, ended = _times(payload)
-            turn_id = _text(payload, "turn_id") or self._turn
+            started, ended = times_of(payload)
+            turn_id = text_of(payload, "turn_id") or self._turn
             self._item(out, item, started, ended, turn_id, cut=payload.get("cut") is True)
 
     def _older_item(
@@ -216,28 +208,28 @@ class TurnReader:
             self._close(out)
             kind = TurnKind.REVIEW if name == "entered_review_mode" else TurnKind.REGULAR
             self._begin(out, self._derived("turn", number), kind, None, explicit=False)
-        id = _text(payload, "item_id") or self._derived("item", number)
+        id = text_of(payload, "item_id") or self._derived("item", number)
         item = _older(id, payload, after_compaction=after_compaction)
         if item is not None:
-            started, ended = _times(payload)
-            self._item(out, item, started, ended, _text(payload, "turn_id") or self._turn)
+            started, ended = times_of(payload)
+            self._item(out, item, started, ended, text_of(payload, "turn_id") or self._turn)
 
     def _reasoning_part(self, out: _Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
         if "item_id" in payload and "turn_id" not in payload:
             return
-        id = _text(payload, "item_id")
+        id = text_of(payload, "item_id")
         if (
             self._reasoning is not None
             and id is not None
-            and (id != self._reasoning[0] or _times(payload) != self._reasoning_times)
+            and (id != self._reasoning[0] or times_of(payload) != self._reasoning_times)
         ):
             self._end_reasoning(out)
         if self._turn is None:
             self._begin(out, self._derived("turn", number), TurnKind.REGULAR, None, explicit=False)
         if self._reasoning is None:
             self._reasoning = (id or self._derived("item", number), [], [])
-            self._reasoning_times = _times(payload)
-        text = _text(payload, "text")
+            self._reasoning_times = times_of(payload)
+        text = text_of(payload, "text")
         if text is not None:
             _, summary, content = self._reasoning
             (summary if name == "agent_reasoning" else content).append(text)
@@ -271,24 +263,6 @@ class TurnReader:
         return derived_id(self.conversation_id, f"{what} {number}")
 
 
-def derived_id(conversation_id: str, name: str) -> str:
-    """The text of `uuid.uuid5(conversation, name)`; written out, since old files need thousands of them at once."""
-    hashed = _hashed_space(conversation_id).copy()
-    hashed.update(name.encode())
-    digits = hashed.hexdigest()
-    variant = _VARIANTS[digits[16]]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
-
-
-@lru_cache(maxsize=16)
-def _hashed_space(conversation_id: str) -> hashlib._Hash:
-    try:
-        space = uuid.UUID(conversation_id).bytes
-    except ValueError:
-        space = uuid.uuid5(uuid.NAMESPACE_OID, conversation_id).bytes
-    return hashlib.sha1(space, usedforsecurity=False)
-
-
 def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> Item | None:
     kind, message = payload["type"], payload.get("message")
     if kind == "user_message" and isinstance(message, str):
@@ -300,34 +274,15 @@ def _older(id: str, payload: Mapping[str, Json], *, after_compaction: bool) -> I
     if kind == "agent_message" and isinstance(message, str):
         if after_compaction and message == COMPACTED:
             return ContextCompaction(id)
-        return AgentMessage(id, (message,), _text(payload, "phase"))
+        return AgentMessage(id, (message,), text_of(payload, "phase"))
     if kind == "entered_review_mode":
-        return EnteredReview(id, _text(payload, "prompt") or "", _text(payload, "user_facing_hint") or "")
+        return EnteredReview(id, text_of(payload, "prompt") or "", text_of(payload, "user_facing_hint") or "")
     return ExitedReview(id, _review(payload)) if kind == "exited_review_mode" else None
 
 
 def _review(payload: Mapping[str, Json]) -> ReviewOutputEvent | None:
     event = parse_event_msg(dict(payload))
     return getattr(event, "review_output", None)
-
-
-def _times(payload: Mapping[str, Json]) -> tuple[int, int]:
-    """Start and end in milliseconds; 0 if the line has none."""
-    if "started_at_ms" not in payload and "completed_at_ms" not in payload:
-        return 0, 0
-    return int(_number(payload, "started_at_ms") or 0), int(_number(payload, "completed_at_ms") or 0)
-
-
-def _text(payload: Mapping[str, Json], name: str) -> str | None:
-    value = payload.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _number(payload: Mapping[str, Json], name: str) -> float | None:
-    value = payload.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if -MOST_NUMBER <= value <= MOST_NUMBER else None
 
 
 def _kind(value: Json) -> TurnKind:
@@ -337,7 +292,7 @@ def _kind(value: Json) -> TurnKind:
         return TurnKind.REGULAR
 
 
-def _error(value: Json) -> TurnError | None:
+def stored_error(value: Json) -> TurnError | None:
     if not isinstance(value, dict) or not isinstance(value.get("message"), str):
         return None
     try:
@@ -346,5 +301,5 @@ def _error(value: Json) -> TurnError | None:
         error_class = None
     status = value.get("http_status")
     return TurnError(
-        value["message"], error_class, status if isinstance(status, int) else None, _text(value, "details")
+        value["message"], error_class, status if isinstance(status, int) else None, text_of(value, "details")
     )

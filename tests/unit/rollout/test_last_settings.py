@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.last_settings import BLOCK, last_turn_context, lines_from_the_end
+from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.rollout_lines import BLOCK, lines_from_the_end
 from tests.unit.rollout.stored import raw_line
 
 

@@ -221,8 +221,9 @@ def test_a_long_answer_does_not_wait_for_a_client_that_sends_more_first(pipes: P
 
     handovers: list[Handover | None] = []
     server = threading.Thread(target=lambda: handovers.append(pipes.handshake(resume)))
+    pipes.send(initialize(clientInfo=CLIENT), request)
     server.start()
-    pipes.send(initialize(clientInfo=CLIENT), request, after)
+    pipes.send(after)
     data = b""
     while data.count(b"\n") < 2:
         data += os.read(pipes.from_stdout, 1 << 16)
