@@ -86,7 +86,7 @@ def _conversation_id(line: bytes) -> str:
     if meta is None or not is_session_meta(meta) or parse_conversation_id(meta["id"]) is None:
         raise NotPlain
     texts = [meta.get(key) for key in ("instructions", "model_provider")]
-    git = meta.get("git") or {}
+    git = {} if meta.get("git") is None else meta["git"]
     if (
         not all(text is None or isinstance(text, str) for text in texts)
         or not isinstance(meta.get("source", "vscode"), str)
