@@ -29,6 +29,9 @@ RECORD_MS = 10_000
 MAX_BYTES = 128 * 1024
 """Of a recorded start. Larger ones take as long to restore as to run."""
 
+WAIT_SECONDS = 2.0
+"""So long does a command wait for a recording that goes on, which is no longer than its own profile would take."""
+
 MAX_KEPT = 32
 
 NOT_TAKEN_OVER = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "BASH_ENV"})
@@ -67,7 +70,8 @@ class Known:
 
     at: float
     start: Start | None = None
-    recording: bool = False
+    recording: anyio.Event | None = None
+    """Set at the end of the recording; None before it."""
 
 
 @dataclass(slots=True)
@@ -101,28 +105,49 @@ class LoginShells:
             return False
         known = self._known.get(key)
         if known is not None and self.clock() - known.at <= FRESH_SECONDS:
-            first, known.recording = not known.recording, True
-            return first
+            if known.recording is not None:
+                return False
+            known.recording = anyio.Event()
+            return True
         self._known[key] = Known(self.clock())
         self._known.move_to_end(key)
         while len(self._known) > MAX_KEPT:
             self._known.popitem(last=False)
         return False
 
+    async def recorded(self, spec: CommandSpec) -> None:
+        """Waits while the start of this shell is being recorded."""
+        key = _key(spec)
+        known = None if key is None else self._known.get(key)
+        if known is not None and known.recording is not None and not known.recording.is_set():
+            with anyio.move_on_after(WAIT_SECONDS):
+                await known.recording.wait()
+
     async def record(self, spec: CommandSpec, run: Callable[[CommandSpec], Awaitable[ExecResult]]) -> None:
         """Runs the shell for what its profile leaves. `run` may raise what it likes: nothing is known then."""
-        key, mark = _key(spec), secrets.token_hex(16)
-        if key is None or (known := self._known.get(key)) is None:
+        key = _key(spec)
+        known = None if key is None else self._known.get(key)
+        if known is None:
             return
+        try:
+            known.start = await self._start_of(spec, run)
+        finally:
+            if known.recording is not None:
+                known.recording.set()
+
+    async def _start_of(
+        self, spec: CommandSpec, run: Callable[[CommandSpec], Awaitable[ExecResult]]
+    ) -> Start | None:
+        mark = secrets.token_hex(16)
         script = RECORD.replace("MARK", mark)
         result = await run(replace(spec, argv=(*spec.argv[:2], script), timeout_ms=RECORD_MS))
         parts = result.stdout.split(f"\n{mark}\n".encode())
         if result.exit_code != 0 or result.timed_out or len(parts) != 4 or len(result.stdout) > MAX_BYTES:
-            return
+            return None
         env = _environment(parts[1], spec.env)
         name = spec.argv[0].encode(errors="surrogateescape")
         content = b"unset BASH_ENV\nBASH_ARGV0=" + _quoted(name) + b"\n" + parts[2]
-        known.start = Start(env, self._install(content))
+        return Start(env, self._install(content))
 
     def _install(self, content: bytes) -> str:
         folder = own_folder(self.home, "login-shells")

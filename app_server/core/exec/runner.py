@@ -135,12 +135,14 @@ class CommandRunner:
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran."""
-        return await self._run(self._begun_early(spec), on_output)
+        return await self._run(await self._begun_early(spec), on_output)
 
-    def _begun_early(self, spec: CommandSpec) -> CommandSpec:
+    async def _begun_early(self, spec: CommandSpec) -> CommandSpec:
         """The command without its profile, where what that leaves is known."""
         if self._login_shells.used(spec):
             self._sessions.start_soon(self._record_login_shell, spec, name="login shell")
+        else:
+            await self._login_shells.recorded(spec)
         return self._login_shells.taken_over(spec)
 
     async def _run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
@@ -162,7 +164,7 @@ class CommandRunner:
     async def open_session(self, spec: CommandSpec, *, columns: int = 80, rows: int = 24) -> pty.PtySession:
         """Start a command on its own terminal; the caller closes the session. `timeout_ms` is ignored."""
         confinement = await self._confinement(spec)
-        wrapped = self._wrapped(self._begun_early(spec))
+        wrapped = self._wrapped(await self._begun_early(spec))
         session = await pty.open_session(self._launcher, wrapped, confinement, columns, rows)
         self._sessions.start_soon(self._serve_session, session, name="terminal session")
         return session

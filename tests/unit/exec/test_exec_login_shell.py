@@ -6,10 +6,12 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app_server.core.exec import login_shell
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.login_shell import FRESH_SECONDS, MAX_BYTES, LoginShells
 from protocol.policy import SandboxPolicy, WorkspaceWrite
@@ -104,6 +106,50 @@ async def test_values_of_any_kind_survive(shells: Shells, values: list[str]) -> 
 async def test_a_first_use_records_nothing(shells: Shells) -> None:
     spec = shells.spec("true")
     assert not shells.known.used(spec)
+    assert shells.known.taken_over(spec) == spec
+
+
+async def test_a_command_waits_for_a_recording_that_goes_on(shells: Shells) -> None:
+    spec, ends = shells.spec("true"), anyio.Event()
+    began: list[CommandSpec] = []
+
+    async def slow(recording: CommandSpec) -> ExecResult:
+        await ends.wait()
+        return await shells.run(recording)
+
+    async def third() -> None:
+        assert not shells.known.used(spec)
+        await shells.known.recorded(spec)
+        began.append(shells.known.taken_over(spec))
+
+    assert [shells.known.used(spec) for _ in range(2)] == [False, True]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shells.known.record, spec, slow)
+        tasks.start_soon(third)
+        await anyio.wait_all_tasks_blocked()
+        assert began == []
+        ends.set()
+    assert [each.argv[1] for each in began] == ["-c"]
+
+
+async def test_a_command_does_not_wait_for_a_recording_that_failed(shells: Shells) -> None:
+    spec = shells.spec("true")
+
+    async def fails(recording: CommandSpec) -> ExecResult:
+        raise OSError("no process left")
+
+    assert [shells.known.used(spec) for _ in range(2)] == [False, True]
+    with pytest.raises(OSError, match="no process left"):
+        await shells.known.record(spec, fails)
+    await shells.known.recorded(spec)
+    assert shells.known.taken_over(spec) == spec
+
+
+async def test_a_command_waits_only_so_long(shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_shell, "WAIT_SECONDS", 0.01)
+    spec = shells.spec("true")
+    assert [shells.known.used(spec) for _ in range(2)] == [False, True]  # nobody records it
+    await shells.known.recorded(spec)
     assert shells.known.taken_over(spec) == spec
 
 
