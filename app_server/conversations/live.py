@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -230,14 +230,19 @@ class LiveConversation:
             events = await self.session.events()
             if not events:
                 break
-            for n, event in enumerate(events):
-                if not self._follows.is_set():
-                    self.session.give_back(events[n:])
-                    break
-                self._forward(event, group)
-                if self._outgoing.congested:
-                    await self._outgoing.wait_for_capacity()
+            await self._forward_all(events, group)
+            del events  # or the output of a last command would be held until the next turn
         group.cancel_scope.cancel()  # the session has ended: open questions have nobody to ask for them
+
+    async def _forward_all(self, events: Sequence[SessionEvent], group: TaskGroup) -> None:
+        """Those that nobody wants any more are given back."""
+        for n, event in enumerate(events):
+            if not self._follows.is_set():
+                self.session.give_back(events[n:])
+                break
+            self._forward(event, group)
+            if self._outgoing.congested:
+                await self._outgoing.wait_for_capacity()
 
     def _forward(self, event: SessionEvent, group: TaskGroup) -> None:
         starts = isinstance(event.event, TurnStarted)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gc
 from pathlib import Path
 
 import pytest
 
 from protocol.base import Json
+from protocol.engine.events import SessionEvent
 from tests.support.client import text_item
 from tests.support.scripted_model import Hold, begins_to_say, calls, done, reply, runs, says, script, word
 from tests.support.world import MakeWorld, Transport, World
@@ -361,3 +363,14 @@ async def test_what_is_no_schema_is_told_before_a_model_is_asked(world: MakeWorl
         assert "not a JSON Schema: $.properties.a.type: 'text' is not" in error["message"]
         assert w.model.requests == []
         assert (await w.client.turn(conversation)).last_message == "ok"
+
+
+async def test_nothing_of_an_ended_turn_is_held(world: MakeWorld) -> None:
+    """The output of a command would otherwise stay in memory until the next turn."""
+    async with world(reply(script("echo x")), reply(says("done"))) as w:
+        before = {id(each) for each in gc.get_objects() if isinstance(each, SessionEvent)}
+        await w.client.turn(await w.open())
+        held = [
+            each for each in gc.get_objects() if isinstance(each, SessionEvent) and id(each) not in before
+        ]
+        assert held == []
