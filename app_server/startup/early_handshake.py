@@ -47,6 +47,9 @@ PAUSE_SECONDS = 0.01
 PIPE_BYTES = 1 << 16
 """What a pipe holds that nobody reads."""
 
+READING_SECONDS = 0.2
+"""So long is a client that reads a long answer not disturbed."""
+
 MAX_EARLY = 64
 """Requests that are answered before the server is loaded."""
 
@@ -100,6 +103,7 @@ def early_handshake(
     begun: tuple[BegunRequest, ...] = ()
     if early is not None and responders is not None and not loading.started:
         begun = _answer_early(inbox, sending, responders.get()(early), loading)
+    sending.pause(inbox)
     loading.start()
     for background in (loading, sending):
         while not inbox.ended and len(inbox.unread) < MAX_UNREAD and background.wait(inbox):
@@ -161,6 +165,15 @@ class _Sending(_Background):
             self._thread = None
             self._write(data)
         return self._written
+
+    def pause(self, inbox: Inbox) -> None:
+        """Give a client that reads a long answer the processors for a moment."""
+        deadline = time.monotonic() + READING_SECONDS
+        while self.started and not inbox.ended and len(inbox.unread) < MAX_UNREAD:
+            ready = readable([inbox.fd, self._ended], max(0.0, deadline - time.monotonic()))
+            if inbox.fd not in ready:
+                break
+            inbox.read()
 
     def finish(self) -> bool:
         """Wait until everything is written. False if the client no longer reads."""

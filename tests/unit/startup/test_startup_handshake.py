@@ -234,6 +234,32 @@ def test_a_long_answer_does_not_wait_for_a_client_that_sends_more_first(pipes: P
     assert len(handover.begun) == 1
 
 
+def test_the_server_is_loaded_though_a_client_does_not_read_a_long_answer(pipes: Pipes) -> None:
+    loaded = threading.Event()
+
+    def resume(request: Request) -> EarlyAnswer:
+        long = dump_response(request.id, json.dumps("x" * (1 << 20)).encode())
+        return EarlyAnswer(long, BegunRequest(request))
+
+    handovers: list[Handover | None] = []
+
+    def serve() -> None:
+        server = Lazy(loaded.set)
+        handovers.append(
+            early_handshake(pipes.stdin, pipes.stdout, GREET, server, Lazy(lambda: lambda _: resume))
+        )
+
+    pipes.send(initialize(clientInfo=CLIENT), {"id": 2, "method": "resume"})
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert loaded.wait(10)
+    data = b""
+    while data.count(b"\n") < 2:
+        data += os.read(pipes.from_stdout, 1 << 16)
+    thread.join()
+    assert handovers[0] is not None
+
+
 def test_lines_before_an_answer_are_sent_before_it(pipes: Pipes) -> None:
     told = {"method": "configured", "params": {}}
 
