@@ -7,6 +7,7 @@ when it is loaded, without answering. What a request asks for and is answered is
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ from app_server.rpc.errors import RpcError
 from app_server.startup.early_answers import EarlyAnswer
 from protocol.jsonrpc import Request, dump_response
 from protocol.records import dataclass
+
+MOST_BYTES = 32 * 1024 * 1024
+"""Nothing else is served while a file is read here: the full server, which reads in a thread, gets longer ones."""
 
 LEFT_TO_THE_SERVER = (RpcError, ConfigError, ConversationError, OSError, UnicodeEncodeError)
 """It reports what is wrong, and can encode everything."""
@@ -76,12 +80,14 @@ def early_resume(
 
 def _hold(rollout: Path) -> Callable[[], None]:
     """Lock a stored conversation, until the server opens it and does so itself. Raises OSError where another server has
-    it open, and where a crash left something that has to be stored first.
+    it open, where a crash left something that has to be stored first, and for a long file.
     """
     if os.path.lexists(journal_path(rollout)):
         raise FileExistsError(journal_path(rollout))
     fd = open_for_reading(rollout)
     try:
+        if os.fstat(fd).st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, "too long to be read here")
         lock = lock_rollout(fd, rollout)
     except BaseException:
         os.close(fd)

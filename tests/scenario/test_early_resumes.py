@@ -13,6 +13,7 @@ from app_server.core.rollout.disk import open_for_reading
 from app_server.core.rollout.locks import lock_rollout
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.identity import EarlyInitialize
+from app_server.startup import early_resumes
 from app_server.startup.early_answers import EarlyAnswer, SpokenApi
 from app_server.startup.early_responders import early_responders
 from app_server.startup.launch import Launch
@@ -189,6 +190,19 @@ async def test_a_conversation_that_is_open_elsewhere_is_left_to_the_server(
         assert resume_early(w, method, named(method, id)) is None
         os.close(lock)
         os.close(fd)
+
+
+@pytest.mark.parametrize("method", BOTH)
+async def test_a_long_file_is_left_to_the_server(
+    world: MakeWorld, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await stored(world, method, {})
+    async with world() as w:
+        [path] = w.rollouts()
+        monkeypatch.setattr(early_resumes, "MOST_BYTES", path.stat().st_size - 1)
+        assert resume_early(w, method, named(method, id)) is None
+        monkeypatch.setattr(early_resumes, "MOST_BYTES", path.stat().st_size)
+        answered(resume_early(w, method, named(method, id)))
 
 
 @pytest.mark.parametrize("method", BOTH)
