@@ -15,7 +15,7 @@ from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.plain_messages import NotPlain
 from app_server.core.rollout.plain_settings import plain_last_settings
 from app_server.core.rollout.thread_notes import ThreadNotes
-from app_server.core.rollout.thread_summary import ThreadSummary, read_thread_summary
+from app_server.core.rollout.thread_summary import read_thread_summary
 from app_server.identity import EarlyInitialize
 from app_server.startup.early_answers import compact_json
 from app_server.startup.early_openings import SETTINGS, plain_overrides, shown_settings
@@ -91,7 +91,8 @@ class _ThreadResume:
 
     def _thread(self, config: Config, turns: list[Json]) -> dict[str, Json]:
         """As of a loaded thread: with what it works with now."""
-        summary = self._summary()
+        notes = ThreadNotes(self.launch.home, time.time)
+        summary = read_thread_summary(self.path, config.provider.id, notes)
         fields = {
             **shown_summary(summary),
             "modelProvider": config.provider.id,
@@ -102,10 +103,6 @@ class _ThreadResume:
             "turns": turns,
         }
         return early_thread(summary.id, summary.updated_at, summary.origin.git_info, fields)
-
-    def _summary(self) -> ThreadSummary:
-        provider = settings_of_request(self.launch, RequestOverrides()).provider.id
-        return read_thread_summary(self.path, provider, ThreadNotes(self.launch.home, time.time))
 
     def _instruction_sources(self, config: Config) -> list[str]:
         sources: list[str] = []

@@ -140,7 +140,8 @@ class ReadingContext:
         if thread.path is None:
             assert loaded is not None
             return loaded
-        provider = self.config.load().provider.id
+        # Of a loaded thread it is not shown, and the settings need not be read again.
+        provider = self.config.load().provider.id if loaded is None else loaded.model.provider
         try:
             stored = await run_in_thread(read_thread_summary, thread.path, provider, self.notes)
         except RolloutUnreadable:
