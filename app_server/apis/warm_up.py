@@ -25,6 +25,9 @@ QUIET_SECONDS = 0.5
 conversation ends the delay.
 """
 
+BETWEEN_OPENINGS = 0.02
+"""Seconds. A client that opens one conversation upon another has the processor to itself: nothing is loaded then."""
+
 COMMAND_EVENT_MODELS: tuple[type[Model], ...] = (
     FunctionCall,
     UnknownCommand,
@@ -53,6 +56,7 @@ class WarmUp:
     def __init__(self, runner: CommandRunner, models: ProviderModels, background: TaskGroup) -> None:
         self._runner, self._models, self._background = runner, models, background
         self._turn_expected = anyio.Event()
+        self._free_at = 0.0
         self._postponing = 0
         self._go_on = anyio.Event()
 
@@ -67,6 +71,14 @@ class WarmUp:
     def expect_turn(self) -> None:
         """A conversation was opened, so a turn will probably follow soon."""
         self._turn_expected.set()
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Inside, a conversation is opened: a turn will probably follow soon, or another conversation at once."""
+        self.expect_turn()
+        with self.postponed():
+            yield
+            self._free_at = anyio.current_time() + BETWEEN_OPENINGS
 
     @contextmanager
     def postponed(self) -> Iterator[None]:
@@ -93,18 +105,25 @@ class WarmUp:
     async def _engine(self) -> None:
         with anyio.move_on_after(QUIET_SECONDS):
             await self._turn_expected.wait()
-        await self._while_postponed()
+        await self._until_free()
         self._background.start_soon(self._load_models, name="warm-up of models")
         await _build(COMMAND_EVENT_MODELS)
 
     async def _api(self, models: Iterable[type[Model]]) -> None:
         await self._turn_expected.wait()  # however late the client first speaks this API
-        await self._while_postponed()
+        await self._until_free()
         await _build(models)
 
-    async def _while_postponed(self) -> None:
-        while self._postponing:
-            await self._go_on.wait()
+    async def _until_free(self) -> None:
+        """Until no long request is served, and no conversation was opened a moment ago."""
+        while True:
+            rest = self._free_at - anyio.current_time()
+            if self._postponing:
+                await self._go_on.wait()
+            elif rest > 0:
+                await anyio.sleep(rest)
+            else:
+                return
 
     async def _load_models(self) -> None:
         try:

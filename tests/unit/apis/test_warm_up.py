@@ -74,3 +74,32 @@ async def test_the_models_of_an_api_are_built_ahead_of_its_first_turn(
             await models.loaded.wait()
             await anyio.wait_all_tasks_blocked()
             assert Event.__pydantic_complete__
+
+
+async def test_conversations_that_are_opened_one_upon_another_postpone_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(warm_up, "COMMAND_EVENT_MODELS", ())
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    slept: list[float] = []
+    models = Models()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        slept.append(seconds)
+        now += seconds
+        if len(slept) == 1:
+            with one.opening():  # another one meanwhile
+                now += 5
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    async with anyio.create_task_group() as group:
+        one = WarmUp(cast(Any, Runner()), cast(Any, models), group)
+        one.start()
+        await anyio.wait_all_tasks_blocked()
+        with one.opening():
+            await anyio.wait_all_tasks_blocked()
+            assert not models.loaded.is_set()
+        await models.loaded.wait()
+    assert slept == pytest.approx([warm_up.BETWEEN_OPENINGS] * 2)

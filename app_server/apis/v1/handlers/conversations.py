@@ -57,9 +57,9 @@ class ConversationContext:
 async def new_conversation(
     context: ConversationContext, params: NewConversationParams
 ) -> NewConversationResponse:
-    context.warm_up.expect_turn()
-    config = context.config.load(overrides(params))
-    live, opened = await context.open(config, NewConversation())
+    with context.warm_up.opening():
+        config = context.config.load(overrides(params))
+        live, opened = await context.open(config, NewConversation())
     return NewConversationResponse(
         conversation_id=opened.conversation_id,
         model=opened.model,

@@ -92,14 +92,14 @@ class ThreadContext:
 async def thread_start(
     context: ThreadContext, params: ThreadStartParams
 ) -> HandlerResult[ThreadStartResponse]:
-    context.warm_up.expect_turn()
-    config = load(context, overrides_of(params))
-    origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
-    live, _ = await context.conversations.open(config, origin, context.operation_ids())
-    with live.kept():
-        live.unloads = True
-        thread = await shown_thread(context, live)
-        response = ThreadStartResponse(thread=thread, **settings_in_force(live))
+    with context.warm_up.opening():
+        config = load(context, overrides_of(params))
+        origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
+        live, _ = await context.conversations.open(config, origin, context.operation_ids())
+        with live.kept():
+            live.unloads = True
+            thread = await shown_thread(context, live)
+            response = ThreadStartResponse(thread=thread, **settings_in_force(live))
 
     async def announce() -> None:
         context.notifier.notify(THREAD_STARTED, ThreadStartedNotification(thread=thread))
