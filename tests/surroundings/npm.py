@@ -24,10 +24,12 @@ def npm_packages(
     found = [folder / "node_modules" / script for script in scripts]
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be at it
-        if not all(script.exists() for script in found):
+        complete = folder / "complete"  # an installation that was interrupted has some of the files
+        if not complete.exists() or not all(script.exists() for script in found):
             quiet = ("--silent", "--no-audit", "--no-fund")
             command = [npm, "install", *quiet, *options, "--prefix", str(folder), *packages]
             done = subprocess.run(command, capture_output=True, timeout=180, check=False)
             if done.returncode != 0:
                 pytest.skip("the npm registry does not answer")
+            complete.touch()
     return node, tuple(map(str, found))
