@@ -23,7 +23,7 @@ from app_server.core.context.compacted_history import (
     with_marked_summary,
 )
 from app_server.core.context.opening_messages import opening_messages
-from app_server.core.context.project_docs import find_instructions
+from app_server.core.context.project_docs import configured_instructions
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.info import read_git_info
 from app_server.core.git.snapshot import Git
@@ -297,14 +297,7 @@ class Engine:
     def _instructions(self, config: Config) -> Instructions:
         refusals: list[str] = []
         sources: list[str] = []
-        agents = find_instructions(
-            self._process.home,
-            config.cwd,
-            config.instructions.project_doc_max_bytes,
-            config.instructions.project_doc_fallback_filenames,
-            refusals.append,
-            sources,
-        )
+        agents = configured_instructions(config, refusals.append, sources)
         return Instructions(
             agents=agents,
             sources=tuple(sources),

@@ -19,7 +19,7 @@ from app_server import STORED_VERSION
 from app_server.conversations.begun import BegunRequest
 from app_server.core.begun import Begun
 from app_server.core.config.types import Config
-from app_server.core.context.project_docs import find_instructions
+from app_server.core.context.project_docs import configured_instructions
 from app_server.core.errors import ConfigError
 from app_server.core.git.info import read_git_info
 from app_server.core.rollout.disk import REAL_DISK, open_for_append
@@ -44,13 +44,7 @@ class EarlyConversation:
         self.path = new_rollout_path(config.home, begun.at, begun.id)
         self.git = read_git_info(config.cwd)
         self.instruction_sources: list[str] = []
-        self._instructions = find_instructions(
-            config.home,
-            config.cwd,
-            config.instructions.project_doc_max_bytes,
-            config.instructions.project_doc_fallback_filenames,
-            sources=self.instruction_sources,
-        )
+        self._instructions = configured_instructions(config, sources=self.instruction_sources)
 
     def store(self) -> None:
         """Write the first line. Raises OSError, and then leaves no file."""

@@ -6,6 +6,7 @@ engine, and a first request that fails because the client has not initialized. T
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -103,11 +104,10 @@ def early_handshake(
     begun: tuple[BegunRequest, ...] = ()
     if early is not None and responders is not None and not loading.started:
         begun = _answer_early(inbox, sending, responders.get()(early), loading)
-    sending.pause(inbox)
+    sending.read_meanwhile(inbox, READING_SECONDS)  # a client that reads a long answer has the processors
     loading.start()
-    for background in (loading, sending):
-        while not inbox.ended and len(inbox.unread) < MAX_UNREAD and background.wait(inbox):
-            inbox.read()
+    loading.read_meanwhile(inbox)
+    sending.read_meanwhile(inbox)
     loading.close()
     inbox.ended |= not sending.finish()
     return None if inbox.exhausted and not begun else Handover(early, inbox.unread, begun)
@@ -120,9 +120,18 @@ class _Background:
         self._ended, self._ends = os.pipe()
         self.started = False
 
-    def wait(self, inbox: Inbox) -> bool:
-        """Wait until there is input; False once it has ended, or if it never started."""
-        return self.started and self._ended not in readable([inbox.fd, self._ended], None)
+    def wait(self, inbox: Inbox, seconds: float | None = None) -> bool:
+        """Wait until there is input; False once it has ended, after these seconds, or if it never started."""
+        return self.started and readable([inbox.fd, self._ended], seconds) == [inbox.fd]
+
+    def read_meanwhile(self, inbox: Inbox, seconds: float = math.inf) -> None:
+        """Read input, as far as there is room, until it has ended, or for so long."""
+        deadline = time.monotonic() + seconds
+        while not inbox.ended and len(inbox.unread) < MAX_UNREAD:
+            rest = None if seconds == math.inf else max(0.0, deadline - time.monotonic())
+            if not self.wait(inbox, rest):
+                break
+            inbox.read()
 
     def close(self) -> None:
         os.close(self._ended)
@@ -165,15 +174,6 @@ class _Sending(_Background):
             self._thread = None
             self._write(data)
         return self._written
-
-    def pause(self, inbox: Inbox) -> None:
-        """Give a client that reads a long answer the processors for a moment."""
-        deadline = time.monotonic() + READING_SECONDS
-        while self.started and not inbox.ended and len(inbox.unread) < MAX_UNREAD:
-            ready = readable([inbox.fd, self._ended], max(0.0, deadline - time.monotonic()))
-            if inbox.fd not in ready:
-                break
-            inbox.read()
 
     def finish(self) -> bool:
         """Wait until everything is written. False if the client no longer reads."""

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-LOAD_HALF_THE_SERVER = frozenset((THREAD_RESUME,))
-"""Requests that wait for the server once it is being loaded: two threads would load the same modules."""
-
-
 def early_responders(launch: Launch, spoken: SpokenApi, server: Lazy[object]) -> EarlyResponders:
     def for_client(client: EarlyInitialize) -> EarlyResponder:
         if launch.acp:
@@ -56,10 +52,10 @@ def early_responders(launch: Launch, spoken: SpokenApi, server: Lazy[object]) ->
                 responders[THREAD_LIST] = Lazy(lambda: _threads(launch.home))
 
         def answer(request: Request) -> EarlyAnswer | None:
-            if request.method in LOAD_HALF_THE_SERVER and server.started:
-                return None
-            responder = responders.get(request.method)
             spoken.threads |= "/" in request.method
+            if request.method == THREAD_RESUME and server.started:
+                return None  # it may need models: two threads would load the same modules
+            responder = responders.get(request.method)
             try:
                 found = None if responder is None else responder.get()(request)
             except Exception:  # the full server then serves the request, and reports the error

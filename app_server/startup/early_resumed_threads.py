@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from app_server.apis.capabilities import parse_capabilities
 from app_server.apis.v2.reopening import with_last_settings
 from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.context.project_docs import find_instructions
+from app_server.core.context.project_docs import configured_instructions
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.plain_messages import NotPlain
 from app_server.core.rollout.plain_settings import plain_last_settings
@@ -72,7 +72,9 @@ class _ThreadResume:
         except NotPlain:
             return None
         config = settings_of_request(self.launch, with_last_settings(self.overrides, last))
-        settings = shown_settings(config, self._instruction_sources(config))
+        sources: list[str] = []
+        configured_instructions(config, sources=sources)
+        settings = shown_settings(config, sources)
         if settings is None:
             return None
         result = compact_json(
@@ -103,18 +105,6 @@ class _ThreadResume:
             "turns": turns,
         }
         return early_thread(summary.id, summary.updated_at, summary.origin.git_info, fields)
-
-    def _instruction_sources(self, config: Config) -> list[str]:
-        sources: list[str] = []
-        instructions = config.instructions
-        find_instructions(
-            self.launch.home,
-            config.cwd,
-            instructions.project_doc_max_bytes,
-            instructions.project_doc_fallback_filenames,
-            sources=sources,
-        )
-        return sources
 
     def _notifications(self) -> tuple[bytes, ...]:
         if THREAD_STATUS_CHANGED in parse_capabilities(self.client.capabilities).opted_out:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from app_server.core.collector import without_collector
 from app_server.core.rollout.disk import open_for_reading
+from app_server.core.rollout.objects import RECORD_START
 from app_server.core.rollout.plain_messages import NotPlain
 from app_server.core.rollout.rollout_lines import cut_line, read_lines
 from app_server.core.rollout.turn_fields import derived_id, number_of, text_of, times_of
@@ -39,7 +40,6 @@ WITHOUT_TURNS: Final = frozenset((b"session_meta", b"response_item", b"turn_cont
 """Kinds of lines. A compaction is none of them: what follows it may be its end."""
 
 PHASES: Final = frozenset(("commentary", "partial_answer", "final_answer"))
-_RECORD_START: Final = b'{"timestamp":'
 
 
 def early_turns(path: Path, thread_id: str) -> list[Json]:
@@ -59,7 +59,7 @@ def _turn_lines(fd: int) -> Iterator[tuple[int, bool, bytes]]:
     apart = False
     for number, line in enumerate(read_lines(fd)):
         kind, payload, name = cut_line(line)
-        if line.find(_RECORD_START, 1) >= 0:
+        if line.find(RECORD_START, 1) >= 0:
             raise NotPlain
         if kind == b"event_msg" and name in TURN_LINES:
             yield number, apart, payload
@@ -98,7 +98,6 @@ class _EarlyFold:
         self._turn: str | None = None
         self._explicit = False
         """Whether the open turn has a stored start."""
-        self._started_at: int | None = None
         self._reasoning: _Reasoning | None = None
 
     def read(self, number: int, payload: Mapping[str, Json], *, apart: bool) -> None:
@@ -141,7 +140,7 @@ class _EarlyFold:
     def _begin(self, turn_id: str, started_at: int | None, *, explicit: bool) -> None:
         if turn_id in self._turns:
             raise NotPlain
-        self._turn, self._explicit, self._started_at = turn_id, explicit, started_at
+        self._turn, self._explicit = turn_id, explicit
         self._of(turn_id)["startedAt"] = started_at
 
     def _of(self, turn_id: str) -> dict[str, Json]:
@@ -170,12 +169,11 @@ class _EarlyFold:
             from app_server.startup.early_items import shown_error  # noqa: PLC0415  models, for such turns only
 
             error = shown_error(payload["error"])
+        if turn["startedAt"] is None:
+            turn["startedAt"] = _whole(number_of(payload, "started_at"))
         turn |= {
             "status": "completed" if status == "failed" and error is None else status,
             "error": error,
-            "startedAt": _whole(number_of(payload, "started_at"))
-            if turn["startedAt"] is None
-            else turn["startedAt"],
             "completedAt": _whole(number_of(payload, "completed_at")),
             "durationMs": None if duration is None else round(round(duration / 1000, 3) * 1000),
         }
@@ -183,17 +181,9 @@ class _EarlyFold:
 
     def _close(self) -> None:
         """Ends a turn without a stored end."""
-        if self._turn is None:
-            return
-        turn = self._of(self._turn)
-        turn |= {
-            "status": "interrupted" if self._explicit else "completed",
-            "error": None,
-            "startedAt": self._started_at if turn["startedAt"] is None else turn["startedAt"],
-            "completedAt": None,
-            "durationMs": None,
-        }
-        self._turn = None
+        if self._turn is not None:
+            self._of(self._turn)["status"] = "interrupted" if self._explicit else "completed"
+            self._turn = None
 
     # --- items
     def _message(self, number: int, name: str, payload: Mapping[str, Json]) -> None:

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from app_server.core.config.types import Config
 from app_server.core.git.project_folders import (
     OnRefusal,
     belongs_to_another,
@@ -55,6 +56,21 @@ def find_instructions(
     found += [str(document.path) for document in project]
     texts = (own.text.strip() if own else "", "\n\n".join(document.text for document in project))
     return SEPARATOR.join(text for text in texts if text) or None
+
+
+def configured_instructions(
+    config: Config, on_refusal: OnRefusal = log.warning, sources: list[str] | None = None
+) -> str | None:
+    """The same with the settings of a conversation."""
+    settings = config.instructions
+    return find_instructions(
+        config.home,
+        config.cwd,
+        settings.project_doc_max_bytes,
+        settings.project_doc_fallback_filenames,
+        on_refusal,
+        sources,
+    )
 
 
 def _project_docs(cwd: Path, max_bytes: int, names: Sequence[str], on_refusal: OnRefusal) -> list[_Document]:

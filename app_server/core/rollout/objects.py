@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from protocol.base import Json
 
-_RECORD_START = b'{"timestamp":'
+RECORD_START = b'{"timestamp":'
 _EDGES = b"\0 \t\r\xef\xbb\xbf"
 """Bytes around a record to ignore: NULs of a power failure, an editor's line end, a byte order mark."""
 
@@ -23,7 +23,7 @@ def parse_record(line: bytes) -> dict[str, Json] | None:
     raw = parse_object(line)
     if raw is None:
         # A record that was appended to an incomplete one.
-        start = line.rfind(_RECORD_START)
+        start = line.rfind(RECORD_START)
         raw = parse_object(line[start:]) if start > 0 else None
     return raw
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from protocol.events.msg import EventMsg
+if TYPE_CHECKING:
+    from protocol.events.msg import EventMsg
 
 PERSISTED_EVENTS: Final = frozenset(
     {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from app_server.core.rollout.disk import open_for_reading
 from app_server.core.rollout.head import is_session_meta
 from app_server.core.rollout.objects import parse_object
+from app_server.core.rollout.persistence_policy import PERSISTED_EVENTS
 from app_server.core.rollout.rollout_lines import cut_line, read_lines
 from app_server.core.rollout.rollout_names import conversation_of
 from protocol.ids import ConversationId, parse_conversation_id
@@ -23,9 +24,6 @@ from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from protocol.base import Json
-
-OTHER_MESSAGES: Final = frozenset((b"entered_review_mode", b"exited_review_mode", b"undo_completed"))
-"""Shown, and rare."""
 
 TAKES_BACK: Final = b"thread_rolled_back"
 
@@ -70,7 +68,7 @@ def _read(fd: int, path: Path) -> PlainMessages:
         if kind == b"event_msg":
             if name in MESSAGES:
                 payloads.append(payload)
-            elif name is None or name in OTHER_MESSAGES or name == TAKES_BACK:
+            elif name is None or name == TAKES_BACK or name.decode() in PERSISTED_EVENTS:
                 raise NotPlain
         elif kind not in WITHOUT_MESSAGES:
             raise NotPlain
@@ -109,10 +107,10 @@ def _message(payload: Json) -> Json:
 def _user_message(payload: Mapping[str, Json]) -> Mapping[str, Json]:
     images = payload.get("images")
     if images is None:
-        return _text("message")(payload)
+        return _message_text(payload)
     if not isinstance(images, list) or not all(isinstance(each, str) for each in images):
         raise NotPlain
-    return {**_text("message")(payload), "images": images}
+    return {**_message_text(payload), "images": images}
 
 
 def _text(field: str) -> Callable[[Mapping[str, Json]], Mapping[str, Json]]:
@@ -123,6 +121,9 @@ def _text(field: str) -> Callable[[Mapping[str, Json]], Mapping[str, Json]]:
         return {field: value}
 
     return text
+
+
+_message_text = _text("message")
 
 
 def _turn_aborted(payload: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -182,7 +183,7 @@ def _number(fields: Mapping[str, Json], name: str) -> int | None:
 
 MESSAGES: Final[Mapping[bytes, Callable[[Mapping[str, Json]], Mapping[str, Json]]]] = {
     b"user_message": _user_message,
-    b"agent_message": _text("message"),
+    b"agent_message": _message_text,
     b"agent_reasoning": _text("text"),
     b"agent_reasoning_raw_content": _text("text"),
     b"token_count": _token_count,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from app_server.core.rollout.objects import parse_object, parse_record
+from app_server.core.rollout.objects import RECORD_START, parse_object, parse_record
 from app_server.core.rollout.reverts import REVERTED, TakenBack
 from app_server.core.rollout.rollout_lines import CHUNK_BYTES, MAX_LINE_BYTES, cut_line
 from app_server.core.rollout.stored_events import TURN_ITEM
@@ -29,8 +29,6 @@ OF_TURNS: Final = frozenset(
 
 MARK: Final = REVERTED.encode()
 """In lines that may take others back."""
-
-_RECORD_START: Final = b'{"timestamp":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def raw_lines(fd: int, number: int, begin: int, end: int) -> Iterator[RawLine]:
 def turn_line(raw: RawLine) -> Line | None:
     """The line for `TurnReader`; None where it is no record."""
     kind, payload, name = cut_line(raw.data)
-    if kind and raw.data.find(_RECORD_START, 1) < 0:
+    if kind and raw.data.find(RECORD_START, 1) < 0:
         if kind != b"event_msg":
             return raw.number, kind.decode(), {}
         if name in OF_TURNS:
