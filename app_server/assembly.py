@@ -16,8 +16,6 @@ from anyio.abc import TaskGroup
 
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import AuthMethod
-from app_server.core.auth.mcp_tokens import McpTokenSource
-from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.config.types import Config, OtelExporter
 from app_server.core.engine import Engine
 from app_server.core.exec.runner import CommandRunner
@@ -26,7 +24,7 @@ from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, ProcessSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.mcp_server import McpRuntime
+from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.families import find_family
 from app_server.core.model.model_client import ModelClient
@@ -47,6 +45,7 @@ from protocol.ids import ConversationId
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
+    from app_server.core.auth.mcp_tokens import McpTokenSource
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 AUTH_MODES = {AuthMethod.API_KEY: "ApiKey", AuthMethod.CHATGPT: "ChatGPT"}
@@ -112,7 +111,15 @@ class EngineAdapters:
         self._auth = auth
         self._background, self._wall_clock = background, wall_clock
         self._spawner = spawner
-        self._mcp_tokens = McpTokenSource(home, OAuthHttp(environment), wall_clock, anyio.Lock())
+
+        def load_mcp_tokens() -> McpTokenSource:
+            from app_server.core.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
+
+            return mcp_tokens.McpTokenSource(
+                home, oauth_http.OAuthHttp(environment), wall_clock, anyio.Lock()
+            )
+
+        self._mcp_tokens = Lazy(load_mcp_tokens)
         self._programs: dict[tuple[str, ...], NotifyProgram] = {}
         self._export: TelemetryExport | None = None
         self._opening = anyio.Lock()
@@ -153,7 +160,7 @@ class EngineAdapters:
             cwd=str(config.cwd),
             spawner=self._spawner,
             version=self._user_agent.version,
-            tokens=self._mcp_tokens,
+            tokens=self._mcp_tokens.get,
         )
 
     async def telemetry(self, config: Config, conversation_id: ConversationId) -> ConversationTelemetry:

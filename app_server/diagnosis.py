@@ -37,7 +37,7 @@ from app_server.core.git.git_program import GitProgram
 from app_server.core.git.run_git import run_git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.mcp_server import McpRuntime
+from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.request_settings import ClientIdentity

@@ -34,8 +34,6 @@ from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.home_login import env_api_key
 from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.mcp_login import McpLogins
-from app_server.core.auth.oauth_http import OAuthHttp
 from app_server.core.config.types import CliOverrides
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
@@ -54,6 +52,7 @@ from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
+    from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.skills.skill_catalog import SkillCatalog
 
 log = logging.getLogger(__name__)
@@ -198,6 +197,12 @@ def _compose(
 
         return SkillCatalog(settings.home, environment.get("HOME"))
 
+    def load_mcp_logins() -> McpLogins:
+        from app_server.core.auth import mcp_login, oauth_http  # noqa: PLC0415 - where a user logs in at one
+
+        http = oauth_http.OAuthHttp(environment)
+        return mcp_login.McpLogins(settings.home, http, time.time, os.urandom)
+
     skills = Lazy(load_skills)
     engine = LazyEngine(Lazy(load))
     services = ServerServices(
@@ -208,7 +213,7 @@ def _compose(
         accounts=AccountServices(
             auth,
             Logins(auth, user_agent, background, new_id=process.new_id, random=os.urandom),
-            McpLogins(settings.home, OAuthHttp(environment), time.time, os.urandom),
+            Lazy(load_mcp_logins),
         ),
         host=HostServices(runner, git, FileSearch(time.time_ns)),
         engine=engine,

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTER = (
     {"__main__", "settings_reference"},
     {"cli"},
+    {"command_line"},
     {"in_process", "chat", "headless"},
     {"startup", "demo", "doctor", "inspector"},
     {"client", "diagnosis"},
@@ -158,6 +161,13 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
+    "app_server.command_line": "argparse, which a server that is started without arguments does without",
+    "app_server.core.auth.device_login": "only where somebody logs in",
+    "app_server.core.auth.login": "the same",
+    "app_server.core.auth.mcp_login": "only where somebody logs in at an MCP server",
+    "app_server.core.auth.mcp_tokens": "only for MCP servers that are reached over HTTP",
+    "app_server.core.auth.oauth_http": "only for either of them",
+    "app_server.core.mcp.mcp_server": "only where a server is configured",
     "app_server.core.auth.storage": "only to say whether there is a login",
     "app_server.core.mcp.http_link": "only servers that are reached over HTTP",
     "app_server.core.rollout.thread_index": "SQLite, for the lists that need more than names",
@@ -182,6 +192,7 @@ LATE_IMPORTS = {
     "app_server.startup": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
     "app_server.core.process_memory": "imports it",
+    "difflib": "only for mistakes in settings",
     "hashlib": "OpenSSL, which the first lists do without",
     "httpx": "logins at MCP servers",
     "app_server.core.http.httpx_options": "imports httpx",
@@ -585,8 +596,16 @@ def test_the_engine_is_imported_late() -> None:
     """A client that only asks for what is stored does not wait for the agent."""
     late = [
         f"app_server.core.{name}"
-        for name in ("engine", "tools.runtime", "turn.loop", "session.session", "model.client", "mcp.manager")
+        for name in (
+            "engine",
+            "tools.runtime",
+            "turn.loop",
+            "session.session",
+            "model.model_client",
+            "mcp.mcp_manager",
+        )
     ]
+    assert modules().keys() >= set(late)
     code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
 
@@ -595,6 +614,46 @@ def test_a_conversation_is_opened_without_what_only_turns_need() -> None:
     late = ("app_server.core.turn.loop", "app_server.core.tools.registry", "app_server.core.tools.runtime")
     code = "import sys, app_server.assembly; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
     assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+
+
+def test_a_server_loads_nothing_that_only_few_need() -> None:
+    """Each of these takes memory for as long as the server runs. pydantic would import those of packages' metadata to
+    look for plugins (`disable_pydantic_plugins`).
+    """
+    rare = {
+        *(
+            "argparse",
+            "difflib",
+            "email",
+            "html",
+            "httpx",
+            "importlib.metadata",
+            "jsonschema",
+            "tomlkit",
+            "zipfile",
+        ),
+        *(f"app_server.core.auth.{name}" for name in ("login", "mcp_login", "mcp_tokens", "oauth_http")),
+        "app_server.core.mcp.mcp_server",
+    }
+    assert {name for name in rare if find_spec(name) is None} == set()
+    code = """
+import sys
+import app_server.__main__
+from app_server.startup.process import disable_pydantic_plugins
+disable_pydantic_plugins()
+import app_server.startup.full_server, app_server.apis.v1.routes, app_server.apis.v2.routes
+import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
+from protocol.v1.methods import NEW_CONVERSATION
+NEW_CONVERSATION.params.model_rebuild()
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert rare & set(done.stdout.split()) == set()
+
+
+def test_pydantic_looks_for_plugins_where_the_server_has_none() -> None:
+    """It is a private module: this says where it is gone, and then nothing is disabled but by pydantic's own switch."""
+    assert callable(import_module("pydantic.plugin._loader").get_plugins)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
 
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.device_login import DeviceLoginFlow, open_device_login
-from app_server.core.auth.login import LoginFlow, LoginOutcome, open_login
+from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.lazy import Lazy
 from app_server.identity import UserAgent
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from app_server.core.auth.device_login import DeviceLoginFlow
+    from app_server.core.auth.login import LoginFlow
 
 ACCOUNT = ""
 """The purpose of a login at the model's provider; others are named by whom they are for."""
@@ -57,13 +61,13 @@ class Logins:
     async def open(self) -> OpenLogin[LoginFlow]:
         """Start to listen for the browser. The caller then calls `await_in_background`."""
         self.end(ACCOUNT)
-        flow = await open_login(self._auth, random=self.random, originator=self._user_agent.originator)
+        flow = await _OPEN_LOGIN.get()(self._auth, random=self.random, originator=self._user_agent.originator)
         return self.add(flow)
 
     async def open_device(self) -> OpenLogin[DeviceLoginFlow]:
         """Ask for a code. The caller then calls `await_in_background`."""
         self.end(ACCOUNT)
-        return self.add(await open_device_login(self._auth))
+        return self.add(await _OPEN_DEVICE_LOGIN.get()(self._auth))
 
     def add(self, flow: Flow, purpose: str = ACCOUNT) -> OpenLogin[Flow]:
         login = OpenLogin(self._new_id(), flow, purpose)
@@ -105,3 +109,20 @@ class Logins:
         finally:
             self._pending.pop(login.id, None)
         on_finished(outcome)
+
+
+def _load_open_login() -> Callable[..., Awaitable[LoginFlow]]:
+    """Most servers are logged in already."""
+    from app_server.core.auth.login import open_login  # noqa: PLC0415
+
+    return open_login
+
+
+def _load_open_device_login() -> Callable[[AuthManager], Awaitable[DeviceLoginFlow]]:
+    from app_server.core.auth.device_login import open_device_login  # noqa: PLC0415
+
+    return open_device_login
+
+
+_OPEN_LOGIN = Lazy(_load_open_login)
+_OPEN_DEVICE_LOGIN = Lazy(_load_open_device_login)

@@ -14,7 +14,6 @@ from app_server.apis.logins import Logins
 from app_server.apis.warm_up import ProviderModels
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.mcp_login import McpLogins
 from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.exec.runner import CommandRunner
@@ -25,6 +24,7 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
+    from app_server.core.auth.mcp_login import McpLogins
     from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.skills.skill_catalog import SkillCatalog
 
@@ -57,7 +57,7 @@ class ConfigSource:
 class AccountServices:
     auth: AuthManager
     logins: Logins
-    mcp_logins: McpLogins
+    mcp_logins: Lazy[McpLogins]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from app_server.limits import Limits, limits_of
 from protocol.records import dataclass
@@ -34,9 +34,8 @@ class Launch:
         return not self.settings and self.profile is None
 
 
-def parse_launch(args: argparse.Namespace, environment: Mapping[str, str]) -> Launch:
-    """Raises ValueError if a value is invalid."""
-    given = vars(args)
+def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> Launch:
+    """From the options that were given on the command line, by their names. Raises ValueError if a value is invalid."""
     pairs = []
     for text in given.get("config", ()):
         key, separator, value = text.partition("=")

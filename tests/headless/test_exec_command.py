@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.cli import parser
 from app_server.client import AppServer
+from app_server.command_line import parser
 from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.headless.exec_run import reported_status

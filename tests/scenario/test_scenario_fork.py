@@ -18,7 +18,7 @@ from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.mcp_server import McpRuntime, OnState
+from app_server.core.mcp.runtime import McpRuntime, OnState
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.request_settings import ClientIdentity

@@ -15,7 +15,8 @@ from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import code_challenge
 from app_server.core.auth.home_login import AuthMethod, require_login_allowed
 from app_server.core.auth.issuer import DeviceCode, DeviceGrant
-from app_server.core.auth.login import CANCELLED, NOT_FINISHED, LoginOutcome
+from app_server.core.auth.login import CANCELLED, NOT_FINISHED
+from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.errors import AuthError, IssuerUnreachable
 
 LIMIT_SECONDS = 900.0

@@ -34,8 +34,8 @@ from app_server.core.auth.callback import (
     read_callback,
 )
 from app_server.core.auth.home_login import AuthMethod, require_login_allowed
+from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.errors import AuthError
-from protocol.records import dataclass
 
 PORTS = (1455, 1457, 0)
 """The issuer knows the first two; any free port is for issuers that accept it."""
@@ -50,12 +50,6 @@ CANCELLED = "the login was cancelled"
 NOT_FINISHED = "the login was not finished in time"
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LoginOutcome:
-    success: bool
-    error: str | None = None
 
 
 class LoginFlow:

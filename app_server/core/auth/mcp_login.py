@@ -23,8 +23,6 @@ from protocol.records import dataclass
 
 OPEN_SECONDS = 60.0
 """For all requests before the user is asked."""
-LIMIT_SECONDS = 300.0
-LONGEST_SECONDS = 3600.0
 PORTS = (0,)
 """The port is registered with the client, so any will do."""
 

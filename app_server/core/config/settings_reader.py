@@ -7,13 +7,13 @@ few words, because other values may be secrets.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from app_server.core.config.types import SettingsWarning
 from app_server.core.errors import ConfigError, FilePosition
+from app_server.core.lazy import Lazy
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -185,8 +185,18 @@ class SettingsReader:
 
 def did_you_mean(word: str, known: set[str]) -> str:
     """`; did you mean …?` if a known word is similar, else an empty text."""
-    close = difflib.get_close_matches(word[:100], sorted(known), n=1)
+    close = _CLOSE_MATCHES.get()(word[:100], sorted(known), n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def _load_close_matches() -> Callable[..., list[str]]:
+    """Only mistakes need it."""
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    return get_close_matches
+
+
+_CLOSE_MATCHES = Lazy(_load_close_matches)
 
 
 def quote(value: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,7 +19,6 @@ from app_server.core.mcp.failure_texts import UNEXPECTED
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.mcp_client import McpRequestFailed, ServerIntroduction, entries
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.mcp_server import McpServer
 from app_server.core.mcp.offer import ServerTool, allowed
 from app_server.core.mcp.resources import (
     LIST_RESOURCES,
@@ -40,6 +40,9 @@ from protocol.mcp import (
     TextResourceContents,
 )
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from app_server.core.mcp.mcp_server import McpServer
 
 LOOK_SECONDS = 15.0
 """For looking at all servers: one that takes longer to start or to answer is shown as far as it has come."""

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import anyio
 import httpx
 
-from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.bounds import PIECE_BYTES
 from app_server.core.config.types import McpHttpTransport
 from app_server.core.errors import AuthError
@@ -25,6 +24,7 @@ from app_server.core.mcp.http_login import StoredLogin
 from app_server.core.mcp.interfaces import McpError, McpFailure, OnMessage
 from app_server.core.mcp.launch_env import display_url, is_http_url, request_headers, sends_token
 from app_server.core.mcp.rpc_messages import encode, oversized, parse
+from app_server.core.mcp.runtime import LoadTokens
 from app_server.core.mcp.server_limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
 from app_server.core.threads import run_in_thread
 from app_server.core.yielding import YieldBudget
@@ -195,7 +195,7 @@ def _error_text(error: Exception) -> str:
 
 @contextlib.asynccontextmanager
 async def open_http(
-    name: str, transport: McpHttpTransport, user: Mapping[str, str], tokens: McpTokenSource | None = None
+    name: str, transport: McpHttpTransport, user: Mapping[str, str], tokens: LoadTokens | None = None
 ) -> AsyncIterator[HttpLink]:
     """`tokens`: of logins, for a server whose settings name no token of their own.
 
@@ -217,7 +217,7 @@ async def open_http(
             headers=headers,
             auth=None
             if tokens is None or sends_token(transport)
-            else StoredLogin(tokens, name, transport.url),
+            else StoredLogin(tokens(), name, transport.url),
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
         )

@@ -7,16 +7,17 @@ manager emits no events and knows no turns; calls return values.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 import anyio
 
 from app_server.core.bounds import nested_too_deeply
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.failure_texts import UNEXPECTED, StartFailure, tool_call_error
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.launch_env import sends_token
 from app_server.core.mcp.mcp_client import McpRequestFailed, entries
-from app_server.core.mcp.mcp_server import McpRuntime, McpServer
 from app_server.core.mcp.offer import McpTool, model_tools
 from app_server.core.mcp.resources import (
     LIST_RESOURCES,
@@ -33,11 +34,15 @@ from app_server.core.mcp.resources import (
     templates_output,
 )
 from app_server.core.mcp.results import McpCallOutcome, parse_result
+from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.server_limits import MAX_RESOURCES
 from app_server.core.mcp.tool_approval import is_approved, needs_approval
 from protocol.base import Json
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, McpInvocation, Resource, ResourceTemplate
+
+if TYPE_CHECKING:
+    from app_server.core.mcp.mcp_server import McpServer
 
 READY_GRACE_SECONDS = 2.0
 """Time beyond a server's startup limit for its orderly end."""
@@ -65,7 +70,9 @@ class McpManager:
     def _use(self, servers: Mapping[str, McpServerConfig]) -> None:
         self.configs = dict(sorted(servers.items()))
         self.servers = {
-            name: McpServer(config, self._runtime) for name, config in self.configs.items() if config.enabled
+            name: _MCP_SERVER.get()(config, self._runtime)
+            for name, config in self.configs.items()
+            if config.enabled
         }
         """Those that are enabled."""
         self._tools: dict[str, McpTool] | None = None
@@ -262,7 +269,7 @@ class McpManager:
         if sends_token(config.transport):
             return McpAuthStatus.BEARER_TOKEN
         tokens = self._runtime.tokens
-        logged_in = tokens is not None and tokens.has_login(name, config.transport.url)
+        logged_in = tokens is not None and tokens().has_login(name, config.transport.url)
         return McpAuthStatus.O_AUTH if logged_in else McpAuthStatus.UNSUPPORTED
 
 
@@ -278,3 +285,13 @@ def _kind(value: Json) -> str:
             return f"string {value[:40]!r}"
         case _:
             return "sequence"
+
+
+def _load_mcp_server() -> type[McpServer]:
+    """Most conversations have none."""
+    from app_server.core.mcp.mcp_server import McpServer  # noqa: PLC0415
+
+    return McpServer
+
+
+_MCP_SERVER = Lazy(_load_mcp_server)

@@ -12,11 +12,10 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field, replace
+from dataclasses import replace
 
 import anyio
 
-from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.failure_texts import (
@@ -25,43 +24,19 @@ from app_server.core.mcp.failure_texts import (
     StartFailure,
     start_failure,
 )
-from app_server.core.mcp.interfaces import Elicit, McpFailure, McpLink, ProcessSpawner
+from app_server.core.mcp.interfaces import McpFailure, McpLink
 from app_server.core.mcp.mcp_client import McpClient, McpRequestFailed, ServerIntroduction
 from app_server.core.mcp.offer import ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
+from app_server.core.mcp.runtime import LoadTokens, McpRuntime, ignore_state
 from app_server.core.mcp.server_limits import MAX_TOOLS_PER_SERVER, RESTARTS
 from app_server.core.mcp.stdio_link import open_stdio
 from app_server.core.mcp.tool_names import SERVER_NAME
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.engine.events import McpServerState, McpServerStateChanged
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
-
-OnState = Callable[[McpServerStateChanged], None]
-
-
-def _ignore(change: McpServerStateChanged) -> None:
-    """Nobody is interested."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpRuntime:
-    """What the servers of a conversation need to start."""
-
-    environment: Mapping[str, str] = field(repr=False)
-    """The user's environment; a server receives an allow-list of it."""
-    cwd: str
-    spawner: ProcessSpawner
-    version: str
-    """Of this program, for the handshake."""
-    elicit: Elicit | None = None
-    """Sends a server's question to the user; without it, every elicitation is declined."""
-    tokens: McpTokenSource | None = None
-    """Of logins at servers."""
-    on_state: OnState = _ignore
-    """Called when a server starts, has started, or failed to start; not when it is started again after it died."""
 
 
 class McpServer:
@@ -104,7 +79,7 @@ class McpServer:
         """Another server takes its place; reports it if it has not started yet."""
         if not self.settled.is_set():
             self._report(McpServerState.CANCELLED)
-            self._runtime = replace(self._runtime, on_state=_ignore)
+            self._runtime = replace(self._runtime, on_state=ignore_state)
 
     async def request(self, method: str, params: Json) -> Json:
         """The result of one request, within the configured timeout. Raises McpRequestFailed."""
@@ -194,7 +169,7 @@ async def _list_tools(client: McpClient) -> list[Json]:
 
 
 OpenHttp = Callable[
-    [str, McpHttpTransport, Mapping[str, str], McpTokenSource | None], AbstractAsyncContextManager[McpLink]
+    [str, McpHttpTransport, Mapping[str, str], LoadTokens | None], AbstractAsyncContextManager[McpLink]
 ]
 
 

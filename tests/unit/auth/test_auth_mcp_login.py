@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app_server.core.auth import mcp_login
-from app_server.core.auth.login import LoginOutcome
+from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.auth.mcp_login import McpLogins
 from app_server.core.auth.mcp_tokens import McpTokenSource
 from app_server.core.auth.oauth_client import McpLoginOver

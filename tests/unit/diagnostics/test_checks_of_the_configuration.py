@@ -26,7 +26,7 @@ from app_server.core.diagnostics.settings import check_config
 from app_server.core.errors import ConfigError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.mcp_server import McpRuntime
+from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from protocol.checks import Check, CheckStatus

@@ -15,7 +15,7 @@ from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.services import ConfigSource
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.login import LoginOutcome
+from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.errors import ConfigError
 from protocol.acp.initialize import (
     AgentInitializeRequest,

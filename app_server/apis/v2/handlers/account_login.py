@@ -15,7 +15,7 @@ from app_server.apis.v2.handlers.account import plan_type
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import AuthMethod
-from app_server.core.auth.login import LoginOutcome
+from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import invalid_request
 from protocol.records import dataclass

@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app_server.apis.logins import Logins
 from app_server.apis.result import HandlerResult
 from app_server.apis.v2.handlers.mcp_servers import McpContext
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.core.auth.login import LoginOutcome
-from app_server.core.auth.mcp_login import LIMIT_SECONDS, LONGEST_SECONDS, McpLogins
+from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.config.types import McpHttpTransport
 from app_server.core.errors import AuthError
+from app_server.core.lazy import Lazy
 from app_server.core.mcp.launch_env import sends_token
 from app_server.rpc.errors import invalid_request
 from protocol.records import dataclass
@@ -25,6 +25,11 @@ from protocol.v2.mcp import (
 )
 from protocol.v2.notifications import MCP_SERVER_OAUTH_LOGIN_COMPLETED
 
+if TYPE_CHECKING:
+    from app_server.core.auth.mcp_login import McpLogins
+
+LIMIT_SECONDS = 300.0
+LONGEST_SECONDS = 3600.0
 MOST_SCOPES: Final = 100
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 
@@ -32,7 +37,7 @@ _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 @dataclass(frozen=True, slots=True)
 class McpLoginContext:
     servers: McpContext
-    mcp_logins: McpLogins
+    mcp_logins: Lazy[McpLogins]
     logins: Logins
     notifier: ThreadNotifier
 
@@ -47,7 +52,7 @@ async def mcp_server_oauth_login(
     purpose = f"mcp server {params.name}"
     context.logins.end(purpose)
     try:
-        flow = await context.mcp_logins.open_login(params.name, transport.url, params.scopes)
+        flow = await context.mcp_logins.get().open_login(params.name, transport.url, params.scopes)
     except AuthError as error:
         raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
     login = context.logins.add(flow, purpose)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 
 @cache
 def instruction_text(name: str) -> str:
     """The text of `name`.md."""
-    return files(__name__).joinpath(f"{name}.md").read_text("utf-8")
+    return Path(__file__).with_name(f"{name}.md").read_text("utf-8")
