@@ -40,7 +40,7 @@ from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
 from app_server.core.opening import ProcessEnvironment
-from app_server.core.process_memory import return_free_memory
+from app_server.core.process_memory import FreeMemoryReturn
 from app_server.identity import ClientProfile, EarlyInitialize, own_user_agent
 from app_server.lazy_engine import LazyEngine
 from app_server.limits import Limits
@@ -88,14 +88,16 @@ async def serve(
     `early` is an `initialize` that was answered before this server was loaded, and `begun` are requests for
     conversations that were.
     """
+    memory = FreeMemoryReturn()
     outgoing = Outgoing(
         transport.write,
         settings.limits.unread_bytes,
         jsonrpc=settings.acp,
-        after_large_batch=return_free_memory,
+        after_large_batch=memory.return_now,
     )
     async with anyio.create_task_group() as process:
         process.start_soon(_write, outgoing, process, name="writer")
+        process.start_soon(memory.return_again, name="memory")
         try:
             await _serve_client(transport, outgoing, settings, early, begun)
         finally:

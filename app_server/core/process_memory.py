@@ -11,9 +11,14 @@ import functools
 import sys
 from collections.abc import Callable
 
+import anyio
+
 M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 320 * 1024
 """Bytes from which on a block gets a mapping of its own: more than one read of a pipe, which would take longer then."""
+
+SETTLE_SECONDS = 1.0
+"""The result of a command is stored, sent to the model and shown; by then all three have usually ended."""
 
 
 def return_large_blocks() -> None:
@@ -28,6 +33,26 @@ def return_free_memory() -> None:
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)
+
+
+class FreeMemoryReturn:
+    """Returns free memory after a large output: at once, and again when its last owners have let go of it."""
+
+    def __init__(self, settle_seconds: float = SETTLE_SECONDS) -> None:
+        self._settle_seconds = settle_seconds
+        self._owed = anyio.Event()
+
+    def return_now(self) -> None:
+        return_free_memory()
+        self._owed.set()
+
+    async def return_again(self) -> None:
+        """Runs for as long as the server. However much is written, memory is returned once in this time."""
+        while True:
+            await self._owed.wait()
+            await anyio.sleep(self._settle_seconds)
+            self._owed = anyio.Event()
+            return_free_memory()
 
 
 @functools.cache

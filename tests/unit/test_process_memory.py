@@ -5,7 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import anyio
+import anyio.lowlevel
 import pytest
+
+from app_server.core import process_memory
+from app_server.core.process_memory import FreeMemoryReturn
 
 SCRIPT = """
 import ctypes
@@ -38,3 +43,25 @@ def test_memory_below_a_block_in_use_is_returned() -> None:
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     before, after = map(int, ran.stdout.split())
     assert before == after == 0 or before - after > 15_000_000
+
+
+@pytest.mark.anyio
+async def test_memory_is_returned_again_when_its_last_owners_have_freed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    returns = list[int]()
+    monkeypatch.setattr(process_memory, "return_free_memory", lambda: returns.append(1))
+    memory = FreeMemoryReturn(settle_seconds=0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(memory.return_again)
+        await anyio.wait_all_tasks_blocked()
+        assert len(returns) == 0
+        for before in (0, 3):
+            memory.return_now()
+            memory.return_now()
+            assert len(returns) == before + 2
+            while len(returns) == before + 2:
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            assert len(returns) == before + 3
+        tasks.cancel_scope.cancel()
