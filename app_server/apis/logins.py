@@ -111,7 +111,13 @@ class Logins:
         on_finished(outcome)
 
 
-def _load_open_login() -> Callable[..., Awaitable[LoginFlow]]:
+class _OpenBrowserLogin(Protocol):
+    async def __call__(
+        self, auth: AuthManager, *, random: Callable[[int], bytes], originator: str
+    ) -> LoginFlow: ...
+
+
+def _load_open_login() -> _OpenBrowserLogin:
     """Most servers are logged in already."""
     from app_server.core.auth.login import open_login  # noqa: PLC0415
 
