@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.loading import modules_loaded_by
+
 ROOT = Path(__file__).resolve().parent.parent
 
 OUTER = (
@@ -594,50 +596,30 @@ def test_the_engine_does_not_look_at_the_process() -> None:
 
 def test_the_engine_is_imported_late() -> None:
     """A client that only asks for what is stored does not wait for the agent."""
-    late = [
-        f"app_server.core.{name}"
-        for name in (
-            "engine",
-            "tools.runtime",
-            "turn.loop",
-            "session.session",
-            "model.model_client",
-            "mcp.mcp_manager",
-        )
-    ]
-    assert modules().keys() >= set(late)
-    code = "import sys, app_server.startup.full_server; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
-    assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+    names = "engine", "tools.runtime", "turn.loop", "session.session", "model.model_client", "mcp.mcp_manager"
+    late = {f"app_server.core.{name}" for name in names}
+    assert modules().keys() >= late
+    assert modules_loaded_by("import app_server.startup.full_server") & late == set()
 
 
 def test_a_conversation_is_opened_without_what_only_turns_need() -> None:
-    late = ("app_server.core.turn.loop", "app_server.core.tools.registry", "app_server.core.tools.runtime")
-    code = "import sys, app_server.assembly; sys.exit(any(name in sys.modules for name in sys.argv[1:]))"
-    assert subprocess.run([sys.executable, "-c", code, *late], check=False).returncode == 0
+    late = {"app_server.core.turn.loop", "app_server.core.tools.registry", "app_server.core.tools.runtime"}
+    assert modules().keys() >= late
+    assert modules_loaded_by("import app_server.assembly") & late == set()
 
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
     """Each of these takes memory for as long as the server runs. pydantic would import those of packages' metadata to
     look for plugins (`disable_pydantic_plugins`).
     """
+    libraries = "argparse difflib email html httpx importlib.metadata jsonschema tomlkit zipfile"
     rare = {
-        *(
-            "argparse",
-            "difflib",
-            "email",
-            "html",
-            "httpx",
-            "importlib.metadata",
-            "jsonschema",
-            "tomlkit",
-            "zipfile",
-        ),
+        *libraries.split(),
         *(f"app_server.core.auth.{name}" for name in ("login", "mcp_login", "mcp_tokens", "oauth_http")),
         "app_server.core.mcp.mcp_server",
     }
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
-import sys
 import app_server.__main__
 from app_server.startup.process import disable_pydantic_plugins
 disable_pydantic_plugins()
@@ -645,10 +627,8 @@ import app_server.startup.full_server, app_server.apis.v1.routes, app_server.api
 import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
 from protocol.v1.methods import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
-print(*sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert rare & set(done.stdout.split()) == set()
+    assert modules_loaded_by(code) & rare == set()
 
 
 def test_pydantic_looks_for_plugins_where_the_server_has_none() -> None:
@@ -665,8 +645,8 @@ def test_pydantic_looks_for_plugins_where_the_server_has_none() -> None:
 )
 def test_what_is_answered_early_does_without_pydantic(answered: str) -> None:
     """It takes as long to load as all that comes before the answer."""
-    code = f"import sys, app_server.startup.process, app_server.startup.{answered}; sys.exit('pydantic' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    code = f"import app_server.startup.process, app_server.startup.{answered}"
+    assert "pydantic" not in modules_loaded_by(code)
 
 
 def test_the_reference_of_settings_is_a_tool() -> None:
