@@ -35,6 +35,7 @@ OUTER = (
     {"logs"},
     {"rpc", "transport", "core"},
     {"identity", "limits"},
+    {"beneath"},
 )
 """Each level imports what is below it. Those that share a level do not import one another."""
 

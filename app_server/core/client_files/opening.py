@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app_server.beneath import holds_credentials
 from app_server.core.errors import CoreError
-from app_server.core.sandbox.plan import SECRET_FILES
 
 READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 PROCESSES = "/proc"
@@ -39,7 +39,7 @@ def opened(path: str, home: str) -> Iterator[tuple[int, os.stat_result]]:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise not_a_file(path)
-        if _holds_credentials(info, home) or _is_of_a_process(descriptor, info):
+        if holds_credentials(info, home) or _is_of_a_process(descriptor, info):
             raise FileRefused(f"path `{path}` may hold secrets of this server and is not read", "secret")
         yield descriptor, info
     finally:
@@ -48,17 +48,6 @@ def opened(path: str, home: str) -> Iterator[tuple[int, os.stat_result]]:
 
 def not_a_file(path: str) -> FileRefused:
     return FileRefused(f"path `{path}` is not a file", "not_a_file")
-
-
-def _holds_credentials(info: os.stat_result, home: str) -> bool:
-    for name in SECRET_FILES:
-        try:
-            secret = os.stat(os.path.join(home, name))
-        except OSError:
-            continue
-        if os.path.samestat(info, secret):
-            return True
-    return False
 
 
 def _is_of_a_process(descriptor: int, info: os.stat_result) -> bool:

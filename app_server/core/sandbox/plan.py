@@ -10,15 +10,12 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Set
 
+from app_server.beneath import SECRET_FILES
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
 
 PROTECTED_NAMES = (".git", ".codex", ".agents")
 """Names in a writable root that control what the user's tools execute later: never writable, even if missing."""
-
-SECRET_FILES = ("auth.json", ".credentials.json", ".locks")
-"""Files of the server's home that no command can open: credentials, and lock files of servers."""
-
 
 WHOLE_DISK = "the whole disk can be no root"
 IN_HOME = "it lies in the server's home"

@@ -1,0 +1,286 @@
+"""Opens names beneath a folder: the one way in which the server reads or writes a file of a workspace by its name.
+
+Commands change a workspace while the server works in it. Whoever looks at a name and opens it later can be led out of
+the folder by a link that was exchanged meanwhile, with rights that no command has. Here every component is opened from
+the folder before it, never through a link; what was opened is what was checked. The server's own credentials are
+refused, whatever name leads to them. Standard library only: the engine and the front ends use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+SECRET_FILES = ("auth.json", ".credentials.json", ".locks")
+"""Names in the server's home that no command, model or client is given: credentials, and the locks of transcripts."""
+
+MAX_DEPTH = 256
+"""Folders between the root and a file: each takes a descriptor while it is open."""
+MAX_LINKS = 40
+"""Links followed for one name; the limit of Linux."""
+READ_SIZE = 1 << 20
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+if sys.platform == "linux":
+    _FOLDER |= os.O_PATH  # passing through a folder takes no right to list it
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class RefusedName(PermissionError):
+    """A name leads out of the folder, to credentials, or to something that is no regular file."""
+
+
+class TooLarge(OSError):
+    """A file is larger than what the caller reads."""
+
+
+class Beneath:
+    """An open folder, and the files and folders beneath it. A context manager; not for several threads at once.
+
+    Names are relative to the folder. The folders on the way to the last name stay open, so that names in sorted order
+    cost one step each. All methods block, and raise `OSError`; `RefusedName` where opening would be unsafe.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], home: str | os.PathLike[str] | None = None) -> None:
+        """Open the folder at the absolute path `root`, no component of which may be a link: pass a real path.
+
+        `home` is the server's home, whose credentials are refused.
+        """
+        self.root = os.fsencode(os.path.abspath(root))
+        self._home = None if home is None else os.fspath(home)
+        self._chain: list[tuple[bytes, int]] = []
+        self._root = os.open("/", _FOLDER)
+        try:
+            for part in _parts(self.root):
+                self._root = _replaced(self._root, os.open(part, _FOLDER, dir_fd=self._root))
+        except BaseException:
+            os.close(self._root)
+            raise
+
+    @classmethod
+    def named_by_user(cls, folder: str | os.PathLike[str]) -> Self:
+        """Open a folder that the user named on a command line: links on the way to it are the user's own."""
+        return cls(os.path.realpath(folder, strict=True))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._leave(0)
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def stat(self, name: str | bytes) -> os.stat_result:
+        """Return the status of the file, folder or link at `name`; of a link its own."""
+        folder, last = self._place(name)
+        return os.stat(last, dir_fd=folder, follow_symlinks=False)
+
+    def read_link(self, name: str | bytes) -> bytes:
+        """Return the target of the link at `name`."""
+        folder, last = self._place(name)
+        return os.readlink(last, dir_fd=folder)
+
+    def list(self, name: str | bytes = b"") -> Sequence[str]:
+        """Return the names in the folder at `name`, unsorted."""
+        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._enter(_parts(name)))
+        try:
+            return os.listdir(listed)
+        finally:
+            os.close(listed)
+
+    @contextlib.contextmanager
+    def opened(
+        self, name: str | bytes, *, follow_links: bool = False
+    ) -> Iterator[tuple[int, os.stat_result]]:
+        """Open the regular file at `name` for reading; gives its descriptor and status.
+
+        With `follow_links`, links that stay beneath the folder are followed.
+        """
+        folder, last = self._place(self._resolved(name) if follow_links else name)
+        # A pipe or device is refused before it is opened: being opened could already do something.
+        _check_regular(os.stat(last, dir_fd=folder, follow_symlinks=False), name)
+        descriptor = os.open(last, _READ, dir_fd=folder)
+        try:
+            status = os.fstat(descriptor)
+            _check_regular(status, name)
+            if self._home is not None and holds_credentials(status, self._home):
+                raise RefusedName(errno.EACCES, "may hold credentials of the server", os.fsdecode(name))
+            yield descriptor, status
+        finally:
+            os.close(descriptor)
+
+    def read(self, name: str | bytes, most: int, *, follow_links: bool = False) -> bytes:
+        """Return the content of the regular file at `name`. Raises `TooLarge` beyond `most` bytes."""
+        with self.opened(name, follow_links=follow_links) as (descriptor, status):
+            if status.st_size > most:
+                raise TooLarge(errno.EFBIG, os.strerror(errno.EFBIG), os.fsdecode(name))
+            return read_up_to(descriptor, most, os.fsdecode(name))
+
+    def replace(self, name: str | bytes, content: bytes, mode: int) -> None:
+        """Write a file of exactly these permission bits at `name`, in one step; makes missing folders."""
+        folder, last = self._place(name, create=True)
+        staged = _staged_name()
+        descriptor = os.open(staged, _CREATE, 0o600, dir_fd=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(content)
+                os.fchmod(file.fileno(), mode)
+            os.replace(staged, last, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(staged, dir_fd=folder)
+            raise
+
+    def replace_with_link(self, name: str | bytes, target: bytes) -> None:
+        """Make a link at `name`, in one step; makes missing folders."""
+        folder, last = self._place(name, create=True)
+        staged = _staged_name()
+        os.symlink(target, staged, dir_fd=folder)
+        try:
+            os.replace(staged, last, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(staged, dir_fd=folder)
+            raise
+
+    def remove(self, name: str | bytes) -> None:
+        """Remove the file or link at `name`."""
+        folder, last = self._place(name)
+        os.unlink(last, dir_fd=folder)
+
+    def remove_folder(self, name: str | bytes) -> None:
+        """Remove the empty folder at `name`."""
+        folder, last = self._place(name)
+        os.rmdir(last, dir_fd=folder)
+
+    def make_folder(self, name: str | bytes) -> None:
+        """Make the folder at `name` and those above it, where they are missing."""
+        self._enter(_parts(name), create=True)
+
+    def _place(self, name: str | bytes, *, create: bool = False) -> tuple[int, bytes]:
+        """Return the descriptor of the folder that holds `name`, and its last component."""
+        parts = _parts(name)
+        if not parts:
+            raise RefusedName(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(name))
+        return self._enter(parts[:-1], create=create), parts[-1]
+
+    def _enter(self, parts: Sequence[bytes], *, create: bool = False) -> int:
+        """Open the folder at `parts`; folders that are open already are not opened again."""
+        if len(parts) > MAX_DEPTH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), os.fsdecode(b"/".join(parts)))
+        shared = 0
+        while shared < min(len(parts), len(self._chain)) and self._chain[shared][0] == parts[shared]:
+            shared += 1
+        self._leave(shared)
+        for part in parts[shared:]:
+            inside = self._inside()
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=inside)
+            self._chain.append((part, os.open(part, _FOLDER, dir_fd=inside)))
+        return self._inside()
+
+    def _inside(self) -> int:
+        return self._chain[-1][1] if self._chain else self._root
+
+    def _leave(self, depth: int) -> None:
+        while len(self._chain) > depth:
+            os.close(self._chain.pop()[1])
+
+    def _resolved(self, name: str | bytes) -> bytes:
+        """Return the name without links to which `name` leads. Raises `RefusedName` if it leads out."""
+        waiting, done = deque(_parts(name, parents=True)), list[bytes]()
+        links = 0
+        while waiting:
+            part = waiting.popleft()
+            if part == b"..":
+                if not done:
+                    raise RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
+                done.pop()
+                continue
+            try:
+                target = os.readlink(part, dir_fd=self._enter(done))
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                done.append(part)  # no link
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fsdecode(name))
+            if target.startswith(b"/"):
+                if not (target + b"/").startswith(self.root.rstrip(b"/") + b"/"):
+                    raise RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
+                target, done = target[len(self.root) :], []
+            waiting.extendleft(reversed(_parts(target, parents=True)))
+        return b"/".join(done)
+
+
+def holds_credentials(status: os.stat_result, home: str) -> bool:
+    """Tell whether a file is one of the credentials in the server's `home`, by whatever name it was opened."""
+    for name in SECRET_FILES:
+        try:
+            secret = os.stat(os.path.join(home, name))
+        except OSError:
+            continue
+        if os.path.samestat(status, secret):
+            return True
+    return False
+
+
+def read_up_to(descriptor: int, most: int, name: str) -> bytes:
+    """Read an open file to its end. Raises `TooLarge` beyond `most` bytes: it may have grown meanwhile."""
+    pieces: list[bytes] = []
+    left = most + 1
+    while left > 0:
+        piece = os.read(descriptor, min(left, READ_SIZE))
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        left -= len(piece)
+    raise TooLarge(errno.EFBIG, os.strerror(errno.EFBIG), name)
+
+
+def _parts(name: str | bytes, *, parents: bool = False) -> list[bytes]:
+    """Split a name into its components. Raises `RefusedName` for `..`, unless `parents` are allowed."""
+    try:
+        encoded = os.fsencode(name)
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ)) from error
+    if b"\0" in encoded:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), os.fsdecode(encoded))
+    parts = [part for part in encoded.split(b"/") if part not in (b"", b".")]
+    if not parents and b".." in parts:
+        raise RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
+    return parts
+
+
+def _check_regular(status: os.stat_result, name: str | bytes) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(name))
+    raise RefusedName(errno.EINVAL, "is not a regular file", os.fsdecode(name))
+
+
+def _replaced(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _staged_name() -> str:
+    """Return a name that nobody can have planted."""
+    return f".staged-{secrets.token_hex(8)}"

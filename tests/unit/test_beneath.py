@@ -1,0 +1,200 @@
+"""Names beneath a folder: nothing outside of it is read, written or removed, whatever is linked, also meanwhile."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app_server.beneath import MAX_DEPTH, Beneath, RefusedName, TooLarge
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").write_text("outside")
+    return tmp_path / "ws"
+
+
+@pytest.fixture
+def beneath(root: Path) -> Iterator[Beneath]:
+    with Beneath(root) as opened:
+        yield opened
+
+
+def test_a_file_is_read_by_its_name(root: Path, beneath: Beneath) -> None:
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "b" / "c").write_bytes(b"text")
+    assert beneath.read("a/b/c", 10) == b"text"
+    assert beneath.list("a") == ["b"]
+    assert beneath.stat("./a//b/c").st_size == 4
+
+
+def test_a_link_is_not_followed_at_the_end_or_on_the_way(root: Path, beneath: Beneath) -> None:
+    (root / "link").symlink_to("../out/file")
+    (root / "folder").symlink_to("../out")
+    for name in ("link", "folder/file"):
+        with pytest.raises(OSError, match=r"link|symbolic|Not a directory|regular"):
+            beneath.read(name, 100)
+    for change in (beneath.remove, beneath.make_folder, lambda name: beneath.replace(name, b"x", 0o644)):
+        with pytest.raises(OSError, match="Errno"):
+            change("folder/file")
+    assert (root.parent / "out" / "file").read_text() == "outside"
+    assert beneath.read_link("link") == b"../out/file"
+
+
+def test_parent_folders_are_refused(beneath: Beneath) -> None:
+    with pytest.raises(RefusedName):
+        beneath.read("../out/file", 100)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", ""])
+def test_a_name_that_is_none_is_an_error_of_the_system(beneath: Beneath, name: str) -> None:
+    with pytest.raises(OSError, match="Errno"):
+        beneath.read(name, 100)
+
+
+def test_links_that_stay_inside_are_followed_where_it_is_asked_for(root: Path, beneath: Beneath) -> None:
+    (root / "docs").mkdir()
+    (root / "docs" / "real").write_text("text")
+    (root / "docs" / "up").symlink_to("../docs/real")
+    (root / "absolute").symlink_to(root / "docs" / "up")
+    assert beneath.read("absolute", 10, follow_links=True) == b"text"
+
+
+def test_links_that_lead_out_or_nowhere_are_refused(root: Path, beneath: Beneath) -> None:
+    (root / "out").symlink_to("../out/file")
+    (root / "absolute").symlink_to(root.parent / "out" / "file")
+    (root / "similar").symlink_to(f"{root}-2/file")
+    (root / "loop").symlink_to("loop")
+    for name in ("out", "absolute", "similar", "loop"):
+        with pytest.raises(OSError, match="Errno"):
+            beneath.read(name, 100, follow_links=True)
+
+
+def test_the_root_itself_may_not_be_reached_by_a_link(root: Path) -> None:
+    (root.parent / "link").symlink_to("ws")
+    with pytest.raises(OSError, match="Errno"):
+        Beneath(root.parent / "link")
+    with Beneath.named_by_user(root.parent / "link") as opened:
+        assert opened.list() == []
+
+
+def test_credentials_are_refused_by_whatever_name(root: Path) -> None:
+    home = root.parent / "home"
+    home.mkdir()
+    (home / "auth.json").write_text("key")
+    os.link(home / "auth.json", root / "plain")
+    with Beneath(root, home) as opened, pytest.raises(RefusedName):
+        opened.read("plain", 100)
+
+
+def test_pipes_and_folders_are_no_files(root: Path, beneath: Beneath) -> None:
+    os.mkfifo(root / "pipe")
+    (root / "folder").mkdir()
+    with pytest.raises(RefusedName):
+        beneath.read("pipe", 100)
+    with pytest.raises(IsADirectoryError):
+        beneath.read("folder", 100)
+
+
+def test_a_large_file_is_refused(root: Path, beneath: Beneath) -> None:
+    (root / "large").write_bytes(b"12345")
+    with pytest.raises(TooLarge):
+        beneath.read("large", 4)
+    assert beneath.read("large", 5) == b"12345"
+
+
+def test_a_file_is_replaced_whole_with_its_bits(root: Path, beneath: Beneath) -> None:
+    beneath.replace("new/folder/file", b"one", 0o600)
+    beneath.replace("new/folder/file", b"two", 0o755)
+    assert (root / "new/folder/file").read_bytes() == b"two"
+    assert stat.S_IMODE((root / "new/folder/file").stat().st_mode) == 0o755
+    beneath.replace_with_link("new/link", b"anywhere")
+    assert os.readlink(root / "new/link") == "anywhere"
+    assert sorted(each.name for each in root.rglob("*")) == ["file", "folder", "link", "new"]
+
+
+def test_what_cannot_be_replaced_leaves_nothing_behind(root: Path, beneath: Beneath) -> None:
+    (root / "folder" / "inner").mkdir(parents=True)
+    with pytest.raises(OSError, match="Errno"):
+        beneath.replace("folder", b"text", 0o644)
+    with pytest.raises(OSError, match="Errno"):
+        beneath.replace_with_link("folder", b"text")
+    assert beneath.list() == ["folder"]
+
+
+def test_removed_are_files_and_empty_folders(root: Path, beneath: Beneath) -> None:
+    beneath.make_folder("a/b")
+    beneath.replace("a/b/c", b"", 0o644)
+    with pytest.raises(OSError, match="Errno"):
+        beneath.remove_folder("a/b")
+    beneath.remove("a/b/c")
+    beneath.remove_folder("a/b")
+    assert beneath.list("a") == []
+
+
+def test_the_depth_is_bounded(beneath: Beneath) -> None:
+    with pytest.raises(OSError, match="too long"):
+        beneath.make_folder("d/" * (MAX_DEPTH + 1))
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c", "..", ".", "", "/"]), max_size=6).map("/".join)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(links=st.dictionaries(st.sampled_from(["a", "b", "c", "d/a", "d/b"]), NAMES), name=NAMES)
+def test_no_tree_of_links_leads_out(
+    tmp_path_factory: pytest.TempPathFactory, links: dict[str, str], name: str
+) -> None:
+    top = tmp_path_factory.mktemp("top")
+    (top / "ws" / "d").mkdir(parents=True)
+    for place in (top, top / "ws", top / "ws" / "d"):
+        (place / "file").write_text("inside" if place != top else "outside")
+    for link, target in links.items():
+        (top / "ws" / link).symlink_to(target or ".")
+    with Beneath(top / "ws") as opened:
+        for follow_links in (False, True):
+            try:
+                found = opened.read(f"{name}/file", 100, follow_links=follow_links)
+            except OSError:
+                continue
+            assert found == b"inside"
+
+
+def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(root: Path) -> None:
+    """Another thread exchanges a folder with a link to one outside, as a command could."""
+    (root / "d").mkdir()
+    (root / "d" / "file").write_text("inside")
+    (root / "link").symlink_to("../out")
+    stop = threading.Event()
+
+    def exchange() -> None:
+        while not stop.is_set():
+            for source, target in (("d", "kept"), ("link", "d"), ("d", "link"), ("kept", "d")):
+                os.rename(root / source, root / target)
+
+    swapping = threading.Thread(target=exchange)
+    swapping.start()
+    seen = set()
+    try:
+        for round in range(2000):
+            with Beneath(root) as opened:
+                try:
+                    seen.add(opened.read("d/file", 100))
+                    opened.replace("d/new", b"%d" % round, 0o644)
+                    opened.remove("d/new")
+                except OSError:
+                    pass
+    finally:
+        stop.set()
+        swapping.join()
+    assert seen <= {b"inside"}
+    assert os.listdir(root.parent / "out") == ["file"]
