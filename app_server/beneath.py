@@ -17,7 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 SECRET_FILES = ("auth.json", ".credentials.json", ".locks")
 """Names in the server's home that no command, model or client is given: credentials, and the locks of transcripts."""
@@ -133,12 +133,20 @@ class Beneath:
 
     def replace(self, name: str | bytes, content: bytes, mode: int) -> None:
         """Write a file of exactly these permission bits at `name`, in one step; makes missing folders."""
+        with self.staged(name, mode) as file:
+            file.write(content)
+
+    @contextlib.contextmanager
+    def staged(self, name: str | bytes, mode: int) -> Iterator[BinaryIO]:
+        """Make a file of exactly these permission bits, which takes its place at `name` when the block ends; makes
+        missing folders.
+        """
         folder, last = self._place(name, create=True)
         staged = _staged_name()
         descriptor = os.open(staged, _CREATE, 0o600, dir_fd=folder)
         try:
             with open(descriptor, "wb") as file:
-                file.write(content)
+                yield file
                 os.fchmod(file.fileno(), mode)
             os.replace(staged, last, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:

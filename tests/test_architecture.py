@@ -473,7 +473,7 @@ def test_a_server_does_not_load_the_client_library() -> None:
 
 def test_the_inspector_knows_the_wire_only() -> None:
     """It shows any server, and holds this one against the protocol; nothing of a server is in it."""
-    known = ("app_server.inspector", "app_server.transport.framing")
+    known = ("app_server.inspector", "app_server.transport.framing", "app_server.beneath")
     inner = [pair for pair in edges("app_server.inspector") if inside(pair[1], "app_server")]
     assert [pair for pair in inner if not any(inside(pair[1], each) for each in known)] == []
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from app_server.inspector.backlog import BoundedBacklog, FileBacklog
 from app_server.inspector.passthrough import end_like, pass_through
+from app_server.inspector.session_file import new_private_file
 from app_server.inspector.tap import Tap
 
 UNREAD = 64 << 20
@@ -52,23 +53,25 @@ def page_is_installed() -> bool:
 class Observing:
     """What the observer does; the arguments of its process."""
 
-    record: str
-    """A file, or empty."""
+    recording: int | None
+    """The descriptor of its file."""
     page: bool
     url_file: str
     server: Sequence[str]
 
     def arguments(self, fd: int) -> list[str]:
-        return [str(fd), self.record, "page" if self.page else "", self.url_file, "--", *self.server]
+        recording = "" if self.recording is None else str(self.recording)
+        return [str(fd), recording, "page" if self.page else "", self.url_file, "--", *self.server]
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    observing = Observing(args.record or "", args.page or not args.record, args.url_file or "", args.server)
-    if observing.record:
+    recording = None
+    if args.record:
         try:
-            open(observing.record, "ab").close()
+            recording = new_private_file(args.record)
         except OSError as error:
-            return _fail(MISUSED, f"cannot write {observing.record}: {error.strerror}")
+            return _fail(MISUSED, f"cannot write {args.record}: {error.strerror}")
+    observing = Observing(recording, args.page or not args.record, args.url_file or "", args.server)
     reading, writing = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         try:
@@ -79,13 +82,15 @@ def _inspect(args: argparse.Namespace) -> int:
         (sys.executable, "-P", "-m", "app_server.inspector.observer", *observing.arguments(reading)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        pass_fds=(reading,),
+        pass_fds=(reading,) if recording is None else (reading, recording),
         process_group=0,  # a session of its own would have as much of the processors as the server's
         env=os.environ,
     )
     os.close(reading)
+    if recording is not None:
+        os.close(recording)
     begin = time.monotonic_ns()
-    backlog = FileBacklog() if observing.record else BoundedBacklog(UNREAD)
+    backlog = FileBacklog() if args.record else BoundedBacklog(UNREAD)
     tap = Tap(writing, backlog, lambda: time.monotonic_ns() - begin)
     try:
         status = pass_through(args.server, os.environ, tap)
@@ -95,12 +100,12 @@ def _inspect(args: argparse.Namespace) -> int:
         return _fail(
             NOT_FOUND if missing else NOT_EXECUTABLE, f"cannot start {args.server[0]}: {error.strerror}"
         )
-    lost = bool(observing.record) and tap.gone
-    tap.close(None if observing.record else PAGE_LEAVES_WITHIN)
-    if observing.record:
+    lost = bool(args.record) and tap.gone
+    tap.close(None if args.record else PAGE_LEAVES_WITHIN)
+    if args.record:
         lost |= observer.wait() != 0
     if lost:
-        _fail(status, f"the recording {observing.record} is not complete")
+        _fail(status, f"the recording {args.record} is not complete")
     return end_like(status)
 
 

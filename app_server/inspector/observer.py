@@ -58,10 +58,10 @@ async def observe(fd: int, store: EntryStore | None, recorder: Recorder | None, 
 
 
 def main(argv: Sequence[str]) -> int:
-    fd, record, page, url_file = argv[:4]
+    fd, recording, page, url_file = argv[:4]
     head = SessionHead(argv[5:], datetime.now().astimezone().isoformat(timespec="milliseconds"))
     try:
-        recorder = Recorder(record, head) if record else None
+        recorder = Recorder(int(recording), head) if recording else None
         anyio.run(observe, int(fd), EntryStore(head) if page else None, recorder, url_file)
     except OSError as error:
         print(f"app-server inspect: the recording failed: {error}", file=sys.stderr)  # noqa: T201

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from app_server.inspector.session_file import Recorder, SessionHead
+from app_server.inspector.session_file import Recorder, SessionHead, new_private_file
 from app_server.inspector.session_records import NotASession
 from app_server.inspector.session_replay import play_file
 
@@ -41,7 +41,7 @@ def _view(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def _replay(args: argparse.Namespace) -> int:
     """0 if all went as recorded and no rule was broken, else 1 with what went wrong on stderr."""
     head = SessionHead(args.server, datetime.now().astimezone().isoformat(timespec="milliseconds"))
-    recorder = Recorder(args.record, head) if args.record else None
+    recorder = Recorder(new_private_file(args.record), head) if args.record else None
     problems = play_file(Path(args.replay), args.server, recorder)
     for problem in problems:
         _fail(1, problem)

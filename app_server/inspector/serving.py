@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app_server.inspector.page_server import new_guard, page_app
+from app_server.inspector.session_file import new_private_file
 from app_server.inspector.shown_sessions import ShownSessions
 
 GRACE = 10
@@ -53,9 +54,9 @@ class _Server(uvicorn.Server):
 
 def _announce(url: str, url_file: str) -> None:
     print(f"app-server inspect: {url}", file=sys.stderr, flush=True)  # noqa: T201  the stdout is not ours
-    if url_file:
-        written = f"{url_file}.new"
-        fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(url + "\n")
-        os.replace(written, url_file)  # whoever waits for it finds a whole one
+    if not url_file:
+        return
+    try:
+        os.close(new_private_file(url_file, f"{url}\n".encode()))
+    except OSError as error:
+        print(f"app-server inspect: cannot write {url_file}: {error.strerror}", file=sys.stderr)  # noqa: T201

@@ -1,11 +1,13 @@
-"""A session as a file: JSON Lines, a head and then one record a line. Pure, but for the recorder's file."""
+"""A session as a file: JSON Lines, a head and then one record a line. Pure, but for the files that it writes."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
+from app_server.beneath import Beneath, RefusedName
 from app_server.inspector.masking import masked_text
 from app_server.inspector.session_records import NotASession, Record, compact, from_line, to_line
 from protocol.base import Json
@@ -70,12 +72,24 @@ def _object(line: str) -> dict[str, Json]:
     return value
 
 
-class Recorder:
-    """Writes records to a file that only the user may read."""
+def new_private_file(path: str, content: bytes = b"") -> int:
+    """Make a file that only the user may read, in the place of a file or link at `path`; return its descriptor.
 
-    def __init__(self, path: str, head: SessionHead) -> None:
-        """Raises OSError. A file that is there is replaced."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    It is whole when it appears, and nothing is written where a link leads. Raises OSError.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or pipe, also behind a link
+        raise RefusedName(errno.EINVAL, "it is not a regular file", path)
+    folder, name = os.path.split(path)
+    with Beneath.named_by_user(folder or ".") as beneath, beneath.staged(name, 0o600) as file:
+        file.write(content)
+        return os.dup(file.fileno())
+
+
+class Recorder:
+    """Writes records to a file."""
+
+    def __init__(self, fd: int, head: SessionHead) -> None:
+        """Takes over the descriptor. Raises OSError."""
         self._file = os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
         self._file.write(head.to_line() + "\n")
         self._file.flush()

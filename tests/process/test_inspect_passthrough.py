@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -65,6 +68,59 @@ def test_bytes_pass_unchanged_and_all_are_recorded(tmp_path: Path) -> None:
         *["ended"] * 3,
         "exited",
     ]
+
+
+@pytest.mark.parametrize("planted", ["nothing", "a readable file", "a link", "a link to nothing"])
+def test_a_recording_is_the_users_alone_and_follows_no_link(tmp_path: Path, planted: str) -> None:
+    record, other = tmp_path / "record", tmp_path / "other"
+    other.write_text("mine")
+    if planted == "a readable file":
+        record.write_text("old")
+        record.chmod(0o644)
+    elif planted != "nothing":
+        record.symlink_to(other if planted == "a link" else tmp_path / "missing")
+    mask = os.umask(0)
+    try:
+        run(record, sys.executable, "-c", ECHO, given=b"hello\n")
+    finally:
+        os.umask(mask)
+    assert [line["text"] for line in of(recorded(record)[1], "client") if "text" in line] == ["hello"]
+    assert stat.S_IMODE(record.lstat().st_mode) == 0o600
+    assert other.read_text() == "mine"
+    assert {each.name for each in tmp_path.iterdir()} == {"record", "other"}
+
+
+def test_a_recording_takes_the_place_of_no_device_or_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name, complaint in (
+        ("pipe", b"not a regular file"),
+        ("link", b"not a regular file"),
+        ("x/y", b"No such"),
+    ):
+        done = run(tmp_path / name, sys.executable, "-c", ECHO)
+        assert done.returncode == 2
+        assert complaint in done.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_the_file_with_the_address_is_the_users_alone_and_follows_no_link(tmp_path: Path) -> None:
+    pytest.importorskip("starlette", reason="no extra `inspect`")
+    url, other = tmp_path / "url", tmp_path / "other"
+    other.write_text("mine")
+    for name in ("url", "url.new"):
+        (tmp_path / name).symlink_to(other)
+    command = (SCRIPT, "inspect", "--url-file", str(url), "--", sys.executable, "-c", ECHO)
+    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, umask=0)
+    end = time.monotonic() + PATIENCE
+    while url.is_symlink():
+        assert time.monotonic() < end, "no address"
+        threading.Event().wait(0.02)
+    assert stat.S_IMODE(url.lstat().st_mode) == 0o600
+    assert url.read_text().startswith("http://127.0.0.1:")
+    assert other.read_text() == "mine"
+    running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0
 
 
 def test_words_after_the_dashes_are_the_servers(tmp_path: Path) -> None:
