@@ -99,7 +99,10 @@ class ReasoningEffort(StrEnum):
     HIGH = "high"
 
 
-FURTHER_EFFORTS: Final = ("xhigh", "max", "ultra")
+ULTRA: Final = "ultra"
+"""The most that there is. A word of clients, which no provider takes."""
+
+FURTHER_EFFORTS: Final = ("xhigh", "max", ULTRA)
 """Efforts of newer models, for which the conversation API has no word."""
 
 

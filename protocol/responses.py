@@ -52,6 +52,10 @@ def _unwritten_id(default: str | None = None) -> Any:
     return Field(default=default, exclude=True, json_schema_extra={"writeOnly": True})
 
 
+COMMENTARY: Final = "commentary"
+"""The phase of a message that accompanies the work and is no answer."""
+
+
 class MessageItem(EngineModel):
     """Something said by the user, the assistant or the developer."""
 

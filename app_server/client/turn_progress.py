@@ -14,7 +14,7 @@ from app_server.client.failures import OutputInvalid, TurnFailed
 from protocol.records import dataclass
 from protocol.v2.errors import ErrorNotification, TurnError
 from protocol.v2.item_events import ItemCompletedNotification
-from protocol.v2.items import AgentMessageThreadItem, ThreadItem
+from protocol.v2.items import AgentMessageThreadItem, MessagePhase, ThreadItem
 from protocol.v2.thread import TokenUsageBreakdown
 from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
 from protocol.v2.turn import TurnCompletedNotification, TurnStatus
@@ -37,9 +37,10 @@ class TurnResult(Generic[T]):
 
     @property
     def final_message(self) -> str | None:
-        """The last thing that the model said."""
-        messages = [item.text for item in self.items if isinstance(item, AgentMessageThreadItem)]
-        return messages[-1] if messages else None
+        """The last thing that the model said; a commentary only where it said nothing else."""
+        messages = [item for item in self.items if isinstance(item, AgentMessageThreadItem)]
+        answers = [item for item in messages if item.phase is not MessagePhase.COMMENTARY]
+        return next((item.text for item in reversed(answers or messages)), None)
 
     @property
     def completed(self) -> bool:

@@ -170,7 +170,7 @@ class Engine:
         return opened
 
     async def _fork(self, config: Config, origin: Fork) -> Opened:
-        """The new file gets every line of the old one, so it is listed and resumed like any other."""
+        """The new file gets every line of the old one but for its goal, so it is listed and resumed like any other."""
         stored = await run_in_thread(read_for_fork, origin.path, origin.keeps)
         client_tools = stored.meta.client_tools or ()
         conversation_id, instructions, writer = self._new_rollout(
@@ -184,7 +184,7 @@ class Engine:
             config, conversation_id, writer, instructions, messages, telemetry, client_tools=client_tools
         )
         items = (*stored.items, *stored.leftover)
-        opened.session.restore(rebuild_history(items, self._rebuild(config, instructions)), stored.goal)
+        opened.session.restore(rebuild_history(items, self._rebuild(config, instructions)), None)
         return replace(opened, forked_from=stored.meta.id)
 
     async def _resume(self, config: Config, origin: StoredRollout) -> Opened:

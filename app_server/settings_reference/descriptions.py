@@ -16,7 +16,7 @@ WITHOUT_EFFECT = frozenset(
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Model": {
         "model": "the model of new conversations",
-        "review_model": "the model of reviews",
+        "review_model": "the model of reviews; unset: the conversation's",
         "model_provider": "a table of `[model_providers]`, or `openai`, `ollama` (also `oss`), `lmstudio`",
         "model_reasoning_effort": (
             "how long the model thinks: `none` `minimal` `low` `medium` `high`, or another word that the model knows;"

@@ -31,7 +31,6 @@ PROFILES = """\
 
 DEFAULTS: Mapping[str, Callable[[Config], object]] = {
     "model": lambda config: config.model.name,
-    "review_model": lambda config: config.model.review_model,
     "model_provider": lambda config: config.provider.id,
     "model_reasoning_summary": lambda config: config.model.summary,
     "show_raw_agent_reasoning": lambda config: config.model.show_raw_reasoning,

@@ -27,6 +27,8 @@ class ErrorClass(StrEnum):
     RESPONSE_TOO_MANY_FAILED_ATTEMPTS = "response_too_many_failed_attempts"
     OUTPUT_LIMIT = "output_limit"
     """The model's answer reached its greatest length."""
+    CYBER_POLICY = "cyber_policy"
+    """The provider takes the request for an attack on somebody's computers."""
     REFUSED = "refused"
     """The provider's filter withheld the answer."""
     OTHER = "other"

@@ -23,6 +23,7 @@ class CodexErrorKind(StrEnum):
     RATE_LIMIT_EXCEEDED = "rateLimitExceeded"
     SERVER_OVERLOADED = "serverOverloaded"
     MODEL_NOT_FOUND = "modelNotFound"
+    CYBER_POLICY = "cyberPolicy"
     INTERNAL_SERVER_ERROR = "internalServerError"
     UNAUTHORIZED = "unauthorized"
     BAD_REQUEST = "badRequest"

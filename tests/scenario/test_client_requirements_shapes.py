@@ -183,6 +183,36 @@ async def test_the_input_of_a_turn_comes_back_as_it_was_sent(world: MakeWorld) -
         assert read["thread"]["turns"][0]["items"][0]["content"] == [sent]
 
 
+async def test_a_commentary_is_no_answer(world: MakeWorld) -> None:
+    """Clients take the message that `turn/completed` names for the answer of the turn."""
+
+    def phased(text: str, phase: str) -> Json:
+        return done({**says(text, text)["item"], "phase": phase})
+
+    said = phased("the answer", "final_answer"), phased("an aside", "commentary")
+    async with world(reply(*said), reply(phased("alone", "commentary"))) as w:
+        thread = await start(w.client)
+        answered, silent = [await ended(w.client, await turn(w.client, thread)) for _ in range(2)]
+        assert [item["text"] for item in answered["items"]] == ["the answer"]
+        assert (silent["items"], silent["itemsView"]) == ([], "notLoaded")
+        pages = await w.client.call("thread/turns/list", {"threadId": thread, "sortDirection": "asc"})
+        named = [[i["text"] for i in each["items"] if "text" in i] for each in pages["data"]]
+        assert named == [["the answer"], []]
+
+
+async def test_a_message_of_several_parts_is_one_item(world: MakeWorld) -> None:
+    parts = [{"type": "output_text", "text": text} for text in ("a", "b")]
+    async with world(reply(done({**says("")["item"], "content": parts}))) as w:
+        thread = await start(w.client)
+        [shown] = (await ended(w.client, await turn(w.client, thread)))["items"]
+        assert shown["text"] == "ab"
+    async with world() as w:
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        assert read["thread"]["turns"][0]["items"][1:] == [shown]
+        resumed = await w.client.call("thread/resume", {"threadId": thread})
+        assert resumed["thread"]["turns"] == read["thread"]["turns"]
+
+
 async def test_the_phase_of_a_message_is_told_and_kept(world: MakeWorld) -> None:
     """Two clients end a turn at the final answer, and the model reads its own phases again."""
     aside, answer = (

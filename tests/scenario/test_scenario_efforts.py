@@ -20,7 +20,7 @@ def sent(w: World) -> list[Json]:
     return [request.body.get("reasoning", {}).get("effort") for request in w.model.requests]
 
 
-@pytest.mark.parametrize("effort", ["xhigh", "ultra", "as much as it takes"])
+@pytest.mark.parametrize("effort", ["xhigh", "as much as it takes"])
 async def test_what_the_client_says_reaches_the_model_and_comes_back(world: MakeWorld, effort: str) -> None:
     async with world(reply(says("a")), reply(says("b")), reply(says("c"))) as w:
         thread = await start(w.client)
@@ -40,6 +40,20 @@ async def test_what_the_client_says_reaches_the_model_and_comes_back(world: Make
         # The conversation API has a closed list; it goes on with the thread all the same.
         resumed = await w.client.call("resumeConversation", {"path": str(stored)})
         assert resumed["conversationId"] == thread
+
+
+async def test_ultra_is_a_word_of_clients(world: MakeWorld) -> None:
+    """No provider takes it. The client has it shown as it chose it."""
+    async with world(reply(says("a")), reply(says("b"))) as w:
+        for model in ("scripted", "gpt-5.1"):
+            thread = await start(w.client, model=model)
+            params = {"threadId": thread, "input": words("hi"), "effort": "ultra"}
+            await ended(w.client, (await w.client.call("turn/start", params))["turn"]["id"])
+        assert [each["threadSettings"]["effort"] for each in notified(w, "thread/settings/updated")] == [
+            "ultra",
+            "ultra",
+        ]
+        assert sent(w) == ["high", "high"]
 
 
 async def test_a_stored_effort_holds_after_a_resume(world: MakeWorld) -> None:

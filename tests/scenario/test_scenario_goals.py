@@ -168,30 +168,37 @@ async def test_a_stored_goal_waits_for_a_turn_that_somebody_asks_for(world: Make
         assert len(w.model.requests) == 3
 
 
-async def test_a_fork_takes_the_goal_along_and_waits(world: MakeWorld) -> None:
-    hold = Hold()
-    async with world(reply(says("one")), reply(begins_to_say(), word("a"), hold, says("a b"))) as w:
+async def test_an_ephemeral_thread_has_none(world: MakeWorld) -> None:
+    """Nobody could end it from another process, and it would be gone with this one."""
+    made = calls("create_goal", {"objective": "the model's"})
+    async with world(reply(made), reply(says("as you wish"))) as w:
+        thread = (await w.client.call("thread/start", {"ephemeral": True}))["thread"]["id"]
+        for method, more in (("set", {"objective": "x"}), ("get", {}), ("clear", {})):
+            with pytest.raises(Refused, match=f"ephemeral thread does not support goals: {thread}"):
+                await w.client.call(f"thread/goal/{method}", {"threadId": thread, **more})
+        await turn(w, thread)
+        assert not tools(w) & {"get_goal", "create_goal", "update_goal"}
+        assert "unsupported call" in w.model.requests[-1].outputs()["c1"]
+    assert len(w.model.requests) == 2
+    assert "thread/goal/updated" not in methods(w)
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+async def test_a_fork_has_no_goal_of_its_own(world: MakeWorld, ephemeral: bool) -> None:
+    async with world(reply(says("one")), reply(says("in the fork"))) as w:
         thread = await start(w)
         await turn(w, thread)
-        await put(w, thread, objective="x")
-        await w.client.expect("item/agentMessage/delta")
-        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""})
-        await w.client.expect("turn/completed")
-        hold.release()
-        forked = (await w.client.call("thread/fork", {"threadId": thread}))["thread"]["id"]
-        assert {**await get(w, forked), "threadId": thread} == await get(w, thread)
-        assert len(w.model.requests) == 2
-        await w.client.call("thread/goal/clear", {"threadId": forked})
-        assert (await get(w, thread))["status"] == "active"
-
-
-async def test_an_ephemeral_thread_may_have_one(world: MakeWorld) -> None:
-    async with world(reply(COMPLETE), reply(says("done"))) as w:
-        thread = (await w.client.call("thread/start", {"ephemeral": True}))["thread"]["id"]
-        await put(w, thread, objective="x")
-        await w.client.expect("turn/completed")
-        assert (await get(w, thread))["status"] == "complete"
-        assert w.rollouts() == []
+        await put(w, thread, objective="x", status="paused")
+        copy = {"threadId": thread, "ephemeral": ephemeral, "excludeTurns": True}
+        forked = (await w.client.call("thread/fork", copy))["thread"]["id"]
+        await turn(w, forked)
+        if not ephemeral:
+            assert await get(w, forked) is None
+        assert (await get(w, thread))["status"] == "paused"
+    if not ephemeral:
+        async with world() as w:
+            assert await get(w, forked) is None, "nor is it stored with one"
+            assert (await get(w, thread))["objective"] == "x"
 
 
 async def test_clearing_ends_it(world: MakeWorld) -> None:

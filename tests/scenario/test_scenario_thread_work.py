@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app_server.apis.v2.items import NO_REVIEW
 from protocol.base import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import (
@@ -13,6 +14,7 @@ from tests.support.scripted_model import (
     Hold,
     Reply,
     begins_to_say,
+    chat_reply,
     done,
     failure,
     patches,
@@ -86,13 +88,40 @@ async def test_a_review_has_one_turn_id_and_its_text_twice(world: MakeWorld) -> 
         assert notified(w, "thread/tokenUsage/updated") == [], "the context of a review is not the thread's"
 
 
+@pytest.mark.parametrize("output", [(), (says(""),), (done({"type": "reasoning", "summary": []}),)])
+async def test_a_reviewer_without_words_has_an_item_and_a_message(
+    world: MakeWorld, output: tuple[Json, ...]
+) -> None:
+    async with world(reply(*output)) as w:
+        thread = await start(w.client)
+        shown = await review(w, thread, {"type": "custom", "instructions": "Look."})
+        done = await ended(w.client, shown["id"])
+        left, message = items(w)[-2:]
+        assert (left["type"], left["review"]) == ("exitedReviewMode", NO_REVIEW)
+        assert (message["type"], message["text"]) == ("agentMessage", NO_REVIEW)
+        assert (done["status"], [item["id"] for item in done["items"]]) == ("completed", [message["id"]])
+        read = await w.client.call("thread/read", {"threadId": thread, "includeTurns": True})
+        assert read["thread"]["turns"][0]["items"][-2:] == [left, message]
+
+
+@pytest.mark.parametrize("wire_api", ["responses", "chat"])
+async def test_a_review_is_made_by_the_model_of_the_thread(world: MakeWorld, wire_api: str) -> None:
+    """A local provider has no other."""
+    answer = chat_reply({"content": "Fine."}) if wire_api == "chat" else reply(says("Fine."))
+    async with world(answer, provider={"wire_api": wire_api}) as w:
+        thread = await start(w.client, model="local")
+        shown = await review(w, thread, {"type": "custom", "instructions": "Look."})
+        assert (await ended(w.client, shown["id"]))["items"][0]["text"] == "Fine."
+        assert w.model.requests[0].body["model"] == "local"
+
+
 async def test_a_thread_goes_on_with_its_own_model_after_a_review(world: MakeWorld) -> None:
-    async with world(reply(says("Fine."))) as w:
+    async with world(reply(says("Fine.")), config={"review_model": "reviewer"}) as w:
         started = await w.client.call("thread/start", {})
         thread = started["thread"]["id"]
         shown = await review(w, thread, {"type": "custom", "instructions": "Look."})
         await ended(w.client, shown["id"])
-        assert w.model.requests[0].body["model"] != started["model"]
+        assert w.model.requests[0].body["model"] == "reviewer"
     async with world(reply(says("ok"))) as w:
         resumed = await w.client.call("thread/resume", {"threadId": thread})
         assert (resumed["model"], resumed["reasoningEffort"]) == (

@@ -73,6 +73,15 @@ def reply(
     return Reply((CREATED, *events, completed), headers=tuple(headers))
 
 
+def chat_reply(*deltas: Json, usage: Json = None, finish: str = "stop") -> Reply:
+    """An answer over Chat Completions, piece by piece; without `usage` it does not say what it cost."""
+    pieces = [{"id": "chat-1", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    end = {"id": "chat-1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+    counted = [] if usage is None else [{"id": "chat-1", "choices": [], "usage": usage}]
+    frames = (json.dumps(each) for each in (*pieces, end, *counted))
+    return Reply(body="".join(f"data: {frame}\n\n" for frame in (*frames, "[DONE]")).encode())
+
+
 CREATED: Json = {"type": "response.created", "response": {"id": "resp-1"}}
 
 
@@ -132,7 +141,8 @@ class ModelRequest:
 
     @property
     def input(self) -> list[Json]:
-        return list(self.body["input"])
+        """None over Chat Completions."""
+        return list(self.body.get("input", ()))
 
     @property
     def tools(self) -> list[str]:

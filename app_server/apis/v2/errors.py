@@ -45,6 +45,8 @@ def codex_error_info(error: TurnError) -> CodexErrorInfo | None:  # noqa: C901 -
             return CodexErrorKind.RATE_LIMIT_EXCEEDED
         case ErrorClass.SERVER_OVERLOADED:
             return CodexErrorKind.SERVER_OVERLOADED
+        case ErrorClass.CYBER_POLICY:
+            return CodexErrorKind.CYBER_POLICY
         case ErrorClass.INTERNAL_SERVER_ERROR:
             return CodexErrorKind.INTERNAL_SERVER_ERROR
         case ErrorClass.UNAUTHORIZED:

@@ -8,8 +8,9 @@ from typing import Final, assert_never
 
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
-from protocol.engine.items import AgentMessage, ExitedReview, UserMessage
+from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
+from protocol.responses import COMMENTARY
 from protocol.v2.input import TextUserInput
 from protocol.v2.items import ThreadItem, UserMessageThreadItem
 from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
@@ -62,19 +63,19 @@ def ended_turn(record: TurnRecord) -> Turn:
 
 
 def last_message(record: TurnRecord) -> EndedItem | None:
-    """The last message that was not cut and has words."""
-    items = reversed(_items(record))
-    whole = (
-        each for each in items if isinstance(each.item, AgentMessage) and each.item.text and not each.cut
-    )
-    return next(whole, None)
+    """The last message that was not cut and has words, and is more than a commentary."""
+    return next((each for each in reversed(_items(record)) if not each.cut and _answers(each.item)), None)
+
+
+def _answers(item: Item) -> bool:
+    return isinstance(item, AgentMessage) and bool(item.text) and item.phase != COMMENTARY
 
 
 def review_message(ended: EndedItem) -> EndedItem | None:
-    """What a review found, as a message behind the item that says so: many clients show messages only. Its id is made
-    of the item's, so that it is the same live and read again."""
+    """What a review found, or that it had no result, as a message behind the item that says so: many clients show
+    messages only. Its id is made of the item's, so that it is the same live and read again."""
     review = ended.item
-    if not isinstance(review, ExitedReview) or review.output is None:
+    if not isinstance(review, ExitedReview):
         return None
     message = AgentMessage(str(uuid.uuid5(uuid.NAMESPACE_OID, review.id)), (review_text(review.output),))
     return EndedItem(message, ended.ended_ms, ended.ended_ms)

@@ -57,7 +57,6 @@ from protocol.policy import (
 from protocol.records import dataclass
 
 DEFAULT_MODEL = "gpt-5-codex"
-DEFAULT_REVIEW_MODEL = "gpt-5-codex"
 
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
 """Maximum size of an instructions file: no model takes more."""
@@ -144,8 +143,8 @@ def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInp
 
 def _model(table: SettingsReader) -> ModelSettings:
     return ModelSettings(
-        name=_filled(table, "model", DEFAULT_MODEL),
-        review_model=_filled(table, "review_model", DEFAULT_REVIEW_MODEL),
+        name=_filled(table, "model") or DEFAULT_MODEL,
+        review_model=_filled(table, "review_model"),
         context_window=table.integer("model_context_window", minimum=1),
         max_output_tokens=table.integer("model_max_output_tokens", minimum=1),
         auto_compact_token_limit=table.integer("model_auto_compact_token_limit", minimum=1),
@@ -289,11 +288,11 @@ def _file_names(table: SettingsReader, key: str) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def _filled(table: SettingsReader, key: str, default: str) -> str:
+def _filled(table: SettingsReader, key: str) -> str | None:
     value = table.text(key)
     if value is not None and not value.strip():
         raise table.invalid(key, "must not be empty")
-    return default if value is None else value
+    return value
 
 
 def _or(value: int | None, default: int) -> int:

@@ -174,7 +174,8 @@ class ModelSettings:
     """Which model answers, and how it is asked. For the turn loop."""
 
     name: str
-    review_model: str
+    review_model: str | None = None
+    """None: reviews are made by the model of the conversation."""
     context_window: int | None = None
     max_output_tokens: int | None = None
     auto_compact_token_limit: int | None = None

@@ -12,6 +12,7 @@ from app_server.core.model.model_errors import (
     CONTEXT_FULL,
     OVERLOADED,
     AccessBlocked,
+    CyberPolicy,
     InvalidPrompt,
     ModelUnknown,
     ProviderFailing,
@@ -34,6 +35,7 @@ LONGEST_WAIT: Final = 120.0
 """Seconds; a provider that asks for more gets no further attempt, and the user sees why."""
 
 UNEXPLAINED: Final = "response.failed event received"
+FLAGGED: Final = "The provider takes this request for a risk to computer security, and does not answer it."
 
 _NO_MODEL = re.compile(
     r"(?i)\bmodel\b.{0,80}\b(?:not found|does not exist|is not supported)"
@@ -76,6 +78,8 @@ def known_failure(code: str, message: str) -> ModelError | None:
             return UsageNotIncluded()
         case "invalid_prompt":
             return InvalidPrompt(message)
+        case "cyber_policy":
+            return CyberPolicy(FLAGGED if message == UNEXPLAINED else excerpt(message))
         case _:
             return None
 

@@ -159,6 +159,12 @@ class InvalidPrompt(ModelError):
         super().__init__(f"The provider does not accept the request: {excerpt(message)}")
 
 
+class CyberPolicy(ModelError):
+    """The provider takes the request for an attack on somebody's computers; its own words say what to do."""
+
+    error_class = ErrorClass.CYBER_POLICY
+
+
 class NotAnEventStream(ModelError):
     def __init__(self, content_type: str, body: str) -> None:
         super().__init__(

@@ -16,9 +16,9 @@ class RequestSettings:
     summary: ReasoningSummary = ReasoningSummary.AUTO
     verbosity: Verbosity | None = None
     supports_reasoning_summaries: bool | None = None
+    """The user's setting; None for the default of the model's family."""
     sends_chosen_effort: bool = False
     """An effort that was chosen is sent whatever is known of the model."""
-    """The user's setting; None for the default of the model's family."""
     subagent: str | None = None
     """What the request is for, where it is not the user's turn: `review`, `compact`."""
     live_chat: bool = False

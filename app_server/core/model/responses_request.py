@@ -18,7 +18,7 @@ from app_server.core.model.prompt import (
 from app_server.core.model.request_settings import RequestSettings
 from app_server.core.model.shell_outputs import command_calls, plain_output, wants_plain_outputs
 from protocol.base import Json
-from protocol.policy import ReasoningSummary
+from protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
 from protocol.responses import (
     CustomToolCallOutput,
     FunctionCallOutput,
@@ -69,14 +69,22 @@ def reasoning_options(settings: RequestSettings, family: ModelFamily) -> dict[st
         if settings.sends_chosen_effort and settings.effort is not None:
             chosen = settings.summary not in (ReasoningSummary.AUTO, ReasoningSummary.NONE)
             return {
-                "effort": str(settings.effort),
+                "effort": _sent_effort(settings.effort),
                 **({"summary": settings.summary.value} if chosen else {}),
             }
         return None
     effort = settings.effort or family.default_effort
     # The API has no word for no summary.
     summary = None if settings.summary is ReasoningSummary.NONE else settings.summary.value
-    return {**({"effort": str(effort)} if effort else {}), **({"summary": summary} if summary else {})}
+    return {
+        **({"effort": _sent_effort(effort)} if effort else {}),
+        **({"summary": summary} if summary else {}),
+    }
+
+
+def _sent_effort(effort: str) -> str:
+    """As the provider knows it: for the most that there is, the highest that every model takes."""
+    return ReasoningEffort.HIGH.value if effort == ULTRA else str(effort)
 
 
 def text_options(prompt: Prompt, settings: RequestSettings, family: ModelFamily) -> dict[str, Json]:

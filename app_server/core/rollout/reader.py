@@ -107,13 +107,15 @@ def read_rollout(path: Path, keeps: int | None = None) -> StoredConversation:
 
 
 def copied_lines(stored: StoredConversation) -> Iterator[bytes]:
-    """Every line that counts, as it is in the file, but for the metadata and for what is no record. Raises OSError."""
+    """Every line that counts, as it is in the file, but for the metadata, the goal, which is that of one conversation
+    only, and what is no record. Raises OSError."""
     fd = open_for_reading(stored.path)
     try:
         for number, line in enumerate(islice(read_lines(fd), stored.lines)):
-            kind, _, _ = cut_line(line)
+            kind, _, name = cut_line(line)
             named = kind.decode() if kind else _kind_of(line)
-            if named not in (None, "session_meta") and number not in stored.taken_back:
+            left_out = named in (None, "session_meta") or name in GOAL_LINES
+            if not left_out and number not in stored.taken_back:
                 yield line
     finally:
         os.close(fd)

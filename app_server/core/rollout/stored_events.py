@@ -137,7 +137,7 @@ def _is_covered_by_legacy(item: Item) -> bool:
             plain = item.client_id is None and item.sent is None
             return plain and len(item.content) == 1 and item.content[0].type == "text"
         case AgentMessage():
-            return True
+            return len(item.content) == 1
         case Reasoning():
             return not item.content and not item.show_content
         case _:

@@ -37,7 +37,8 @@ class RegularSteps:
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
         self.tool_turn = tool_turn_of(services, state, turn, self._diffs)
-        self.tool_turn.goals = goals_for_tools(services, state) if of_thread else None
+        if of_thread and services.conversation.rollout_path is not None:
+            self.tool_turn.goals = goals_for_tools(services, state)
         self.runtime = ToolRuntime(self._tools, self.tool_turn, snapshot.taken)
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
@@ -50,7 +51,7 @@ class RegularSteps:
             services.conversation.config,
             self._shape.family,
             services.mcp,
-            goals=self._of_thread,
+            goals=self.tool_turn.goals is not None,
             client_tools=services.conversation.client_tools,
             mode=self._turn.settings.mode.kind,
         )

@@ -41,7 +41,7 @@ from protocol.responses import ResponseItem
 
 
 class ReviewTask:
-    """Asks the review model, which thinks little and writes much, whatever the conversation's settings are."""
+    """Asks the review model, or else the conversation's, to think little and to write much."""
 
     kind = TurnKind.REVIEW
 
@@ -53,7 +53,7 @@ class ReviewTask:
             turn,
             settings=replace(
                 turn.settings,
-                model=services.conversation.config.model.review_model,
+                model=services.conversation.config.model.review_model or turn.settings.model,
                 effort=ReasoningEffort.LOW,
                 summary=ReasoningSummary.DETAILED,
             ),

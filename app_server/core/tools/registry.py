@@ -149,7 +149,7 @@ def build_tools(
     mode: TurnMode = TurnMode.DEFAULT,
 ) -> ToolSet:
     """An MCP tool never replaces a built-in one. A client's tool may replace one that only reads. `goals`: the turn is
-    of an API that knows goals.
+    of an API that knows goals, in a conversation that is stored.
     """
     brought = dynamic_tools(client_tools)
     replaced = {tool.name for tool in brought}

@@ -8,6 +8,7 @@ from typing import assert_never
 from protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
 from protocol.items import ImageInput, TextInput, UserInput
 from protocol.responses import (
+    COMMENTARY,
     InputImage,
     InputText,
     MessageItem,
@@ -75,10 +76,12 @@ def user_message(item: MessageItem, id: str) -> UserMessage:
 
 
 def last_assistant_text(items: Sequence[ResponseItem]) -> str | None:
-    """The last text of the last assistant message that has one."""
+    """The text of the last assistant message that has one; of a commentary only where nothing else was said."""
+    commentary = None
     for item in reversed(items):
         if isinstance(item, MessageItem) and item.role == "assistant":
-            texts = [part.text for part in item.content if isinstance(part, OutputText) and part.text]
-            if texts:
-                return texts[-1]
-    return None
+            text = "".join(part.text for part in item.content if isinstance(part, OutputText))
+            if text and item.phase != COMMENTARY:
+                return text
+            commentary = commentary or text or None
+    return commentary

@@ -35,7 +35,7 @@ def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     config = load(tmp_path, "")
     assert (config.model.name, config.model.review_model, config.provider.id) == (
         "gpt-5-codex",
-        "gpt-5-codex",
+        None,
         "openai",
     )
     assert (config.permissions.approval_policy, config.permissions.sandbox_policy) == (

@@ -87,6 +87,12 @@ def test_limits_of_the_account() -> None:
         assert not refused.error.retryable
 
 
+def test_a_request_that_is_flagged_has_the_providers_words() -> None:
+    flagged = told(400, {"code": "cyber_policy", "message": "apply for access"})
+    assert (str(flagged.error), flagged.again) == ("apply for access", False)
+    assert flagged.error.error_class is ErrorClass.CYBER_POLICY
+
+
 @pytest.mark.parametrize("resets_at", [None, "soon", -1, 10**30, True, 1.5])
 def test_an_odd_reset_time_is_left_out(resets_at: Json) -> None:
     error = told(429, {"type": "usage_limit_reached", "resets_at": resets_at}).error

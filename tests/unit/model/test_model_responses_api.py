@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.http.sse import SseDecoder
+from app_server.core.model.api_failures import FLAGGED
 from app_server.core.model.model_errors import IncompleteResponse, InvalidPrompt, QuotaExceeded
 from app_server.core.model.model_events import (
     Completed,
@@ -23,6 +24,7 @@ from app_server.core.model.model_events import (
 )
 from app_server.core.model.responses_api import ResponsesDecoder
 from protocol.base import Json
+from protocol.engine.errors import ErrorClass
 from protocol.events.tokens import TokenUsage
 from protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
 from tests.unit.model.scripted import COMPLETED, CREATED, event, item_done, message_done, sse, text_delta
@@ -178,6 +180,10 @@ def test_failures_by_code() -> None:
     assert isinstance(failing(code="insufficient_quota", message="pay"), QuotaExceeded)
     assert isinstance(failing(code="invalid_prompt", message="no"), InvalidPrompt)
     assert not failing(code="context_length_exceeded", message="x").retryable
+    for message, told in (("told why", "told why"), (None, FLAGGED)):
+        flagged = failing(code="cyber_policy", message=message)
+        assert (str(flagged), flagged.error_class) == (told, ErrorClass.CYBER_POLICY)
+        assert not flagged.retryable
     other = failing(code="server_error", message="the model fell over")
     assert str(other) == "stream disconnected before completion: the model fell over"
     assert other.retryable

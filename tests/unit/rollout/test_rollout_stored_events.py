@@ -119,7 +119,6 @@ def test_words_that_joined_a_turn_are_no_event_of_codex_058() -> None:
     [
         HELLO,
         AgentMessage("m", ("hi",)),
-        AgentMessage("m", ("one", "two")),
         Reasoning("r", ("one", "two")),
     ],
 )
@@ -147,6 +146,7 @@ def test_the_phase_of_a_message_is_beside_it() -> None:
         Reasoning("r", ("one",), ("raw",), show_content=True),
         Reasoning("r", ("one",), (), show_content=True),
         AgentMessage("m", ()),
+        AgentMessage("m", ("one", "two")),
         EnteredReview("e", "look", "hint"),
         ExitedReview("x", None),
         ContextCompaction("c"),

@@ -196,6 +196,9 @@ def test_everything_that_a_provider_looks_up_is_one_item(action: Json, looked_fo
         ([message("a"), message("b")], "b"),
         ([message("a"), message(None)], "a"),
         ([message("a"), MessageItem(role="user", content=(OutputText(text="u"),))], "a"),
+        ([message("a"), message("b").model_copy(update={"phase": "commentary"})], "a"),
+        ([message("a").model_copy(update={"phase": "commentary"}), message("")], "a"),
+        ([MessageItem(role="assistant", content=(OutputText(text="a"), OutputText(text="b")))], "ab"),
     ],
 )
 def test_the_last_words_are_the_assistants(items: list[MessageItem], last: str | None) -> None:

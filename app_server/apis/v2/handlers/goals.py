@@ -5,6 +5,7 @@ from __future__ import annotations
 from app_server.apis.v2.goals import goal_status, shown_goal
 from app_server.apis.v2.handlers.threads import ThreadContext, loaded
 from app_server.apis.v2.thread_ids import parse_thread_id, thread_not_found
+from app_server.conversations.live import LiveConversation
 from app_server.core.errors import RolloutNotFound
 from app_server.core.goals.goal_keeper import GoalChange, GoalRefused, NoGoal
 from app_server.core.rollout.listing import find_rollout
@@ -18,7 +19,7 @@ async def thread_goal_set(
     context: ThreadContext, params: wire.ThreadGoalSetParams
 ) -> wire.ThreadGoalSetResponse:
     """Nothing is awaited, so the response is queued before anything that follows from it."""
-    live = loaded(context, params.thread_id)
+    live = _with_goals(loaded(context, params.thread_id))
     takes_budget_away = params.token_budget is None and "token_budget" in params.model_fields_set
     change = GoalChange(
         objective=params.objective,
@@ -43,7 +44,7 @@ async def thread_goal_get(
     thread_id = parse_thread_id(params.thread_id)
     live = context.conversations.find(thread_id)
     if live is not None:
-        goal = live.session.goal.current
+        goal = _with_goals(live).session.goal.current
     else:
         try:
             path = await run_in_thread(find_rollout, context.config.home, thread_id)
@@ -57,5 +58,12 @@ async def thread_goal_clear(
     context: ThreadContext, params: wire.ThreadGoalClearParams
 ) -> wire.ThreadGoalClearResponse:
     """A turn that runs for it goes on to its end."""
-    live = loaded(context, params.thread_id)
+    live = _with_goals(loaded(context, params.thread_id))
     return wire.ThreadGoalClearResponse(cleared=live.session.goal.clear())
+
+
+def _with_goals(live: LiveConversation) -> LiveConversation:
+    """The thread, if it can have a goal: an ephemeral one ends with its process. Raises RpcError."""
+    if live.rollout_path is None:
+        raise invalid_request(f"ephemeral thread does not support goals: {live.id}", "ephemeral")
+    return live

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app_server.apis.v2.items import NO_REVIEW
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.status import Activity, ConversationStatus
@@ -249,14 +250,14 @@ def test_a_review_has_one_turn_and_says_what_it_found(output: ReviewOutputEvent 
     turn.show(ExitedReview("x", output))
     joined = seen.adapter.running_turn()
     turn.turn_ended(TurnStatus.COMPLETED)
-    message = ["item/started agentMessage", "item/completed agentMessage"]
     assert seen.short() == [
         "turn/started",
         "item/started enteredReviewMode",
         "item/completed enteredReviewMode",
         "item/started exitedReviewMode",
         "item/completed exitedReviewMode",
-        *(message if output else []),
+        "item/started agentMessage",
+        "item/completed agentMessage",
         "turn/completed completed",
     ]
     check_laws(seen.messages)
@@ -265,7 +266,7 @@ def test_a_review_has_one_turn_and_says_what_it_found(output: ReviewOutputEvent 
     assert joined is not None
     assert [each["id"] for each in joined.to_value()["items"]] == ids, "the same live and read again"
     said = [each["text"] for each in seen.params("turn/completed")[0]["turn"]["items"]]
-    assert said == (["Well done."] if output else [])
+    assert said == ["Well done." if output else NO_REVIEW]
 
 
 def test_a_compaction_is_an_item() -> None:
