@@ -64,7 +64,11 @@ class UserInputAnswer:
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
-    """The command is approved, and the rule that its approval request proposed holds from now on."""
+    """The command is approved, and so is from now on every one that begins with these words, if its approval request
+    proposed them.
+    """
+
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

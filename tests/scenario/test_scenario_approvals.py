@@ -53,6 +53,18 @@ async def test_a_yes_runs_the_command(world: MakeWorld, word: str) -> None:
     assert [end["exit_code"] for end in turn.of("exec_command_end")] == [0]
 
 
+@pytest.mark.parametrize("sandbox", ["workspace-write", "danger-full-access"])
+async def test_what_destroys_waits_for_the_user_in_the_workspace_too(world: MakeWorld, sandbox: str) -> None:
+    config = {"approval_policy": "on-request", "sandbox_mode": sandbox}
+    async with world(
+        reply(script("rm -rf sub")), reply(says("ok")), config=config, files={"sub/f": "1"}
+    ) as w:
+        w.client.decide("execCommandApproval", "denied")
+        turn = await w.client.turn(await w.open())
+        assert (w.workspace / "sub/f").read_text() == "1"
+    assert turn.kinds().count("exec_approval_request") == 1
+
+
 async def test_the_question_says_what_would_run_and_where(world: MakeWorld) -> None:
     async with world(reply(MAKE), reply(says("ok")), config=UNTRUSTED) as w:
         w.client.decide("execCommandApproval", "denied")

@@ -34,16 +34,26 @@ def asked(w: World) -> list[Json]:
     return [m["params"] for m in w.client.received() if m.get("method") == APPROVAL]
 
 
-@pytest.mark.parametrize("amendment", [["cp"], [], ["bash", "-lc"], ["touch"], "touch", None])
-async def test_a_rule_in_other_words_than_proposed_runs_nothing_and_is_not_kept(
-    world: MakeWorld, amendment: Json
+@pytest.mark.parametrize(
+    ("amendment", "ran"),
+    [
+        *((["cp"], "completed"), (["bash", "-lc"], "completed"), (["touch"], "completed")),
+        *(([], "declined"), ("touch", "declined"), (None, "declined")),
+    ],
+)
+async def test_a_rule_in_other_words_than_proposed_is_a_yes_for_once_and_is_not_kept(
+    world: MakeWorld, amendment: Json, ran: str
 ) -> None:
-    async with world(reply(script("touch a")), reply(says("ok")), config=UNTRUSTED) as w:
+    replies = reply(script("touch a")), reply(script("touch a", "c2")), reply(says("ok"))
+    async with world(*replies, config=UNTRUSTED | {"sandbox_mode": "workspace-write"}) as w:
         id = await turn(w.client, await start(w.client))
         rule = {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": amendment}}
         await w.client.answer(await w.client.expect(APPROVAL), {"decision": rule})
+        await w.client.answer(await w.client.expect(APPROVAL), {"decision": "decline"})
         assert (await ended(w.client, id))["status"] == "completed"
-        assert [status for _, status in commands(w)] == ["declined"]
+        assert [status for _, status in commands(w)] == [ran, "declined"]
+        told = [m["params"]["message"] for m in w.client.received() if m.get("method") == "warning"]
+        assert ("No rule is kept" in " ".join(told)) is (ran == "completed")
         assert not (w.home / "rules").exists()
 
 

@@ -92,14 +92,12 @@ def decision(result: Json) -> ReviewDecision:
     return _DECISIONS[parsed] if isinstance(parsed, FileChangeApprovalDecision) else ReviewDecision.DENIED
 
 
-def accepts_rule(result: Json, proposed: tuple[str, ...] | None) -> bool:
-    """Whether the client says yes for good, in the very words that were proposed: other words were not offered."""
+def accepted_rule(result: Json) -> KeepRule | None:
+    """The rule for which the client says yes for good. The engine keeps none but the one that it proposed."""
     parsed = parse_decision(result)
-    return (
-        proposed is not None
-        and isinstance(parsed, AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision)
-        and parsed.accept_with_execpolicy_amendment.execpolicy_amendment == proposed
-    )
+    if not isinstance(parsed, AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision):
+        return None
+    return KeepRule(parsed.accept_with_execpolicy_amendment.execpolicy_amendment)
 
 
 def _offered(proposed: tuple[str, ...] | None) -> tuple[CommandExecutionApprovalDecision, ...]:
@@ -173,10 +171,10 @@ def _is_typed(event: ExecApprovalRequestEvent, item: Item | None) -> bool:
 
 def _op(operation_id: str, event: Question, result: Json) -> Op | ClientAnswer:
     match event:
-        case ExecApprovalRequestEvent(call_id=call_id, proposed_rule=proposed) if accepts_rule(
-            result, proposed
-        ):
-            return ClientAnswer(operation_id, call_id, KeepRule())
+        case ExecApprovalRequestEvent(call_id=call_id, proposed_rule=(_, *_)) if (
+            rule := accepted_rule(result)
+        ) is not None:
+            return ClientAnswer(operation_id, call_id, rule)
         case ApplyPatchApprovalRequestEvent(call_id=call_id) if (
             decision(result) is ReviewDecision.APPROVED_FOR_SESSION
         ):

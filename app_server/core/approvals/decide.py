@@ -70,9 +70,9 @@ def policy_rejection(
             f"if the approval policy is {name}"
         )
     if kinds is not None and not kinds.sandbox_approval:
-        if request.escalated:
+        if leaves_sandbox(request, sandbox):
             return "the user is not asked about the sandbox; reject command — do not ask for escalated permissions"
-        if isinstance(sandbox, DangerFullAccess) and is_dangerous(request.argv):
+        if is_dangerous(request.argv):
             return "the command destroys, and the user is not asked about that; reject command"
     return None
 
@@ -108,26 +108,32 @@ def decide(
     only if the decision depends on the repository of the working directory; without it, no git command counts as
     reading only.
     """
-    unconfined = isinstance(sandbox, DangerFullAccess)
     if request.restriction is not None:
         return Verdict.ASK
     match approval:
         case AskForApproval.NEVER | AskForApproval.ON_FAILURE:
             return Verdict.RUN
         case AskForApproval.ON_REQUEST:
-            if request.escalated:
+            if leaves_sandbox(request, sandbox):
                 return Verdict.ASK
-            if not (unconfined and is_dangerous(request.argv)):
+            if not is_dangerous(
+                request.argv
+            ):  # a sandbox leaves the user's own work in its roots to the command
                 return Verdict.RUN
             known = is_known_safe(request.argv, trusts=trusts, allowed=allowed)
             return Verdict.RUN if known else Verdict.ASK
         case AskForApproval.UNTRUSTED:
             # Without a sandbox, another command could change the repository between our check and git's own.
-            plain = None if unconfined else git_is_plain
+            plain = None if isinstance(sandbox, DangerFullAccess) else git_is_plain
             safe = is_known_safe(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
             return Verdict.RUN if safe else Verdict.ASK
         case _:
             assert_never(approval)
+
+
+def leaves_sandbox(request: CommandRequest, sandbox: SandboxPolicy) -> bool:
+    """Whether the model asks for more than the policy gives: under full access there is no sandbox to leave."""
+    return request.escalated and not isinstance(sandbox, DangerFullAccess)
 
 
 def decide_input(
@@ -148,7 +154,7 @@ def decide_input(
         case AskForApproval.ON_FAILURE:
             return InputVerdict.ASK if wider else InputVerdict.TYPE
         case AskForApproval.ON_REQUEST:
-            destroys = not terminal.confined and is_dangerous(("bash", "-c", as_typed(text)))
+            destroys = is_dangerous(("bash", "-c", as_typed(text)))
             ask = InputVerdict.ASK if kinds is None or kinds.sandbox_approval else InputVerdict.REFUSE
             return ask if wider or destroys else InputVerdict.TYPE
         case AskForApproval.UNTRUSTED:

@@ -1,4 +1,4 @@
-"""Which commands need an approval even where everything is allowed: those that destroy what cannot be restored.
+"""Which commands need an approval in every sandbox and without one: those that destroy what cannot be restored.
 
 This catches mistakes; it is not a security boundary. It finds what a command line shows, also behind control flow,
 wrappers, nested shells and quoting, and ignores text that only mentions such a command. The sandbox holds against
@@ -41,6 +41,8 @@ _ENCODED = re.compile(r"(?:^|\s)-e(c|nc?o?d?e?d?c?o?m?m?a?n?d?)?\s", re.IGNORECA
 _POWERSHELL_REMOVAL = re.compile(
     r"\b(remove-item|ri|rm|del|erase|rd|rmdir)\b[^;|\n]*\s-(r|fo)", re.IGNORECASE
 )
+_LARGER = re.compile(r"(-\w*s|--s\w*=)?[+>]")
+"""Before a size that `truncate` only adds to a file, or that is the least it has."""
 MAX_PATTERN = 32
 
 
@@ -143,6 +145,7 @@ _PROGRAMS: Mapping[str, Callable[[Words], bool]] = {
     "rsync": lambda words: any(word.startswith(("--del", "--remove-source")) for word in words),
     "crontab": lambda words: "-r" in words,
     "mv": lambda words: "/dev/null" in words[-1:],
+    "truncate": lambda words: bool(words) and not any(_LARGER.match(word) for word in words),
     "tee": lambda words: any(_DEVICE.match(word) for word in words),
     "cp": lambda words: any(_DEVICE.match(word) for word in words[-1:]),
     "kill": lambda words: len(words) > 1 and words[-1] == "-1",

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import assert_never
 
 from app_server.core.approvals.consent import Consent, Rights, rights_of
+from app_server.core.shell.quote import join
 from app_server.core.tools.contract import ToolTurn
 from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.notices import WarningEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import ReviewDecision
+
+OTHER_RULE = (
+    "No rule is kept: the answer named another one than was proposed, `{}`. The command is approved once."
+)
 
 Question = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent
 
@@ -38,7 +43,7 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
     match answer.decision:
         case ReviewDecision.APPROVED:
             if isinstance(answer.also, KeepRule):
-                await _keep_rule(question, turn)
+                await _keep_rule(answer.also, question, turn)
             return True
         case ReviewDecision.APPROVED_FOR_SESSION:
             whole_files = isinstance(answer.also, AllowFiles)
@@ -50,8 +55,12 @@ async def has_consent(question: Question, consent: Consent, turn: ToolTurn) -> b
             assert_never(answer.decision)
 
 
-async def _keep_rule(question: Question, turn: ToolTurn) -> None:
-    if isinstance(question, ExecApprovalRequestEvent) and question.proposed_rule is not None:
+async def _keep_rule(rule: KeepRule, question: Question, turn: ToolTurn) -> None:
+    """Keeps it only in the very words that were proposed. Other words are a yes to this one run all the same."""
+    if not isinstance(question, ExecApprovalRequestEvent) or question.proposed_rule is None:
+        return
+    problem: str | None = OTHER_RULE.format(join(question.proposed_rule))
+    if rule.words == question.proposed_rule:
         problem = await turn.approvals.rules.keep(question.proposed_rule)
-        if problem is not None:
-            turn.emit(WarningEvent(message=problem))
+    if problem is not None:
+        turn.emit(WarningEvent(message=problem))

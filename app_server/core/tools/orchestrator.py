@@ -22,6 +22,7 @@ from app_server.core.approvals.decide import (
     CommandRequest,
     Verdict,
     decide,
+    leaves_sandbox,
     may_ask_after_denial,
     policy_rejection,
 )
@@ -212,13 +213,14 @@ class CommandApproval:
             turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
             return False
         reason, proposal = command.justification, None
-        if command.escalated:
+        leaves = leaves_sandbox(request, turn.settings.sandbox_policy)
+        if leaves:
             reason = reason or ESCALATION_REASON
         elif request.restriction is not None:
             reason = _rule_reason(request.restriction, reason)
         else:
             proposal = rules.proposal(command.argv, self._trusts)
-        await self._request_approval(reason, unconfined=command.escalated, proposal=proposal)
+        await self._request_approval(reason, unconfined=leaves, proposal=proposal)
         return True
 
     def _trusts(self, program: str) -> bool:

@@ -90,7 +90,7 @@ async def test_a_withdrawn_question_leaves_nothing_to_answer() -> None:
     assert (await broker.request_decision("c1", "t2", lambda: _answered(broker, "c1"))).decision is YES
 
 
-@pytest.mark.parametrize("also", [None, KeepRule(), AllowFiles()])
+@pytest.mark.parametrize("also", [None, KeepRule(("touch",)), AllowFiles()])
 async def test_an_answer_says_what_is_allowed_beside_the_request(also: KeepRule | AllowFiles | None) -> None:
     broker = ApprovalBroker()
 

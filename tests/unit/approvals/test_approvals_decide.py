@@ -15,7 +15,14 @@ from app_server.core.approvals.decide import (
 )
 from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, RuleDecision
 from app_server.core.approvals.rule_proposals import rule_for
-from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, ReadOnly, SandboxPolicy
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    QuestionKinds,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
 
 UNTRUSTED, ON_FAILURE = AskForApproval.UNTRUSTED, AskForApproval.ON_FAILURE
 ON_REQUEST, NEVER = AskForApproval.ON_REQUEST, AskForApproval.NEVER
@@ -82,9 +89,36 @@ def test_a_policy_without_questions_about_the_sandbox_refuses_them() -> None:
     assert decide_input("ls\n", ON_REQUEST, ROOT, ROOT, silent) is TYPE
 
 
-def test_what_destroys_is_asked_about_where_no_sandbox_holds_it() -> None:
-    assert decide_input("rm -rf build\n", ON_REQUEST, EVERYTHING, EVERYTHING) is ASK
-    assert decide_input("rm -rf build\n", ON_REQUEST, ROOT, EVERYTHING) is TYPE
+@pytest.mark.parametrize("terminal", [ROOT, EVERYTHING])
+def test_typing_what_destroys_is_asked_about_in_every_sandbox(terminal: Rights) -> None:
+    silent = QuestionKinds(sandbox_approval=False)
+    assert decide_input("rm -rf build\n", ON_REQUEST, terminal, EVERYTHING) is ASK
+    assert decide_input("rm -rf build\n", ON_REQUEST, terminal, EVERYTHING, silent) is REFUSE
+    assert decide_input("rm -rf build\n", NEVER, terminal, EVERYTHING) is TYPE
+
+
+@pytest.mark.parametrize("sandbox", [ReadOnly(), WorkspaceWrite(), DangerFullAccess()])
+def test_what_destroys_is_asked_about_in_every_sandbox(sandbox: SandboxPolicy) -> None:
+    for line in ("rm -rf sub", "ls && rm -fr sub g", "find . -delete", "git clean -fdx", "truncate -s 0 f"):
+        request = CommandRequest(("bash", "-lc", line), "/ws")
+        verdicts = {
+            policy: decide(request, policy, sandbox, trusts=lambda _: True) for policy in AskForApproval
+        }
+        assert verdicts == {
+            UNTRUSTED: Verdict.ASK,
+            ON_REQUEST: Verdict.ASK,
+            ON_FAILURE: Verdict.RUN,
+            NEVER: Verdict.RUN,
+        }
+
+
+def test_nobody_is_asked_to_leave_a_sandbox_that_is_none() -> None:
+    more = CommandRequest(("make",), "/ws", escalated=True)
+    assert decide(more, ON_REQUEST, DangerFullAccess(), trusts=lambda _: True) is Verdict.RUN
+    assert decide(more, ON_REQUEST, WorkspaceWrite(), trusts=lambda _: True) is Verdict.ASK
+    silent = QuestionKinds(sandbox_approval=False)
+    assert policy_rejection(more, ON_REQUEST, DangerFullAccess(), silent) is None
+    assert policy_rejection(more, NEVER, DangerFullAccess()) is not None
 
 
 @pytest.mark.parametrize(
@@ -145,7 +179,7 @@ def test_questions_that_are_switched_off_are_rejected() -> None:
         "the command destroys, and the user is not asked about that; reject command"
     )
     assert policy_rejection(rm, ON_REQUEST, DangerFullAccess(), on) is None
-    assert policy_rejection(rm, ON_REQUEST, ReadOnly(), off) is None
+    assert policy_rejection(rm, ON_REQUEST, ReadOnly(), off) is not None
     assert policy_rejection(ls(), ON_REQUEST, DangerFullAccess(), off) is None
     for approval in (NEVER, ON_FAILURE, UNTRUSTED):
         rejected = policy_rejection(ls(escalated=True), approval, ReadOnly())

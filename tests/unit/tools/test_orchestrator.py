@@ -152,6 +152,21 @@ async def test_full_access_runs_without_a_sandbox_and_still_asks_before_it_destr
     assert len(on.questions()) == 1
 
 
+async def test_what_destroys_is_asked_about_in_the_sandbox_and_runs_there(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, answers=[NO, YES])
+    with pytest.raises(ToolFailure, match="rejected by user"):
+        await run_command(command(on, "rm", "-rf", "build"), on.turn)
+    assert on.runner.asked == []
+    await run_command(command(on, "rm", "-rf", "build", call_id="c2"), on.turn)
+    assert on.runner.confined == [True]
+
+
+async def test_under_full_access_a_wish_for_more_is_no_question(scene: MakeScene) -> None:
+    on = scene(ON_REQUEST, DangerFullAccess(), [NO])
+    await run_command(command(on, escalated=True), on.turn)
+    assert (on.questions(), on.runner.confined) == ([], [False])
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
