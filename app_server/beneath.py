@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
+import re
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -27,6 +27,9 @@ MAX_DEPTH = 256
 MAX_LINKS = 40
 """Links followed for one name; the limit of Linux."""
 READ_SIZE = 1 << 20
+
+PROCESSES = "/proc"
+_OF_A_PROCESS = re.compile(r"/proc/\d+/")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 if sys.platform == "linux":
@@ -50,13 +53,20 @@ class Beneath:
     cost one step each. All methods block, and raise `OSError`; `RefusedName` where opening would be unsafe.
     """
 
-    def __init__(self, root: str | os.PathLike[str], home: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        home: str | os.PathLike[str] | None = None,
+        fences: Sequence[str] = (),
+    ) -> None:
         """Open the folder at the absolute path `root`, no component of which may be a link: pass a real path.
 
-        `home` is the server's home, whose credentials are refused.
+        `home` is the server's home, whose credentials are refused. `fences` are folders that commands may change: a
+        link in one leads no further than the fence.
         """
         self.root = os.fsencode(os.path.abspath(root))
         self._home = None if home is None else os.fspath(home)
+        self._fences = [os.fsencode(os.path.realpath(each)) for each in fences]
         self._chain: list[tuple[bytes, int]] = []
         self._root = os.open("/", _FOLDER)
         try:
@@ -118,8 +128,8 @@ class Beneath:
         try:
             status = os.fstat(descriptor)
             _check_regular(status, name)
-            if self._home is not None and holds_credentials(status, self._home):
-                raise RefusedName(errno.EACCES, "may hold credentials of the server", os.fsdecode(name))
+            if may_hold_secrets(descriptor, status, self._home):
+                raise RefusedName(errno.EACCES, "may hold secrets of the server", os.fsdecode(name))
             yield descriptor, status
         finally:
             os.close(descriptor)
@@ -211,13 +221,14 @@ class Beneath:
     def _resolved(self, name: str | bytes) -> bytes:
         """Return the name without links to which `name` leads. Raises `RefusedName` if it leads out."""
         waiting, done = deque(_parts(name, parents=True)), list[bytes]()
-        links = 0
+        links, fences = 0, set[bytes]()
         while waiting:
             part = waiting.popleft()
             if part == b"..":
-                if not done:
-                    raise RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
-                done.pop()
+                if done:
+                    done.pop()
+                elif self.root != b"/":
+                    raise _leads_out(name)
                 continue
             try:
                 target = os.readlink(part, dir_fd=self._enter(done))
@@ -229,12 +240,44 @@ class Beneath:
             links += 1
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fsdecode(name))
+            fences.update(self._fences_around(done))
             if target.startswith(b"/"):
-                if not (target + b"/").startswith(self.root.rstrip(b"/") + b"/"):
-                    raise RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
+                if not _within(target, self.root):
+                    raise _leads_out(name)
                 target, done = target[len(self.root) :], []
             waiting.extendleft(reversed(_parts(target, parents=True)))
+        if not all(_within(self._path(done), fence) for fence in fences):
+            raise _leads_out(name)
         return b"/".join(done)
+
+    def _fences_around(self, folder: Sequence[bytes]) -> Iterable[bytes]:
+        """Return the fences around a folder; none around the server's home, where no command may write."""
+        path = self._path(folder)
+        if self._fences and self._home and _within(path, os.fsencode(os.path.realpath(self._home))):
+            return ()
+        return (fence for fence in self._fences if _within(path, fence))
+
+    def _path(self, parts: Sequence[bytes]) -> bytes:
+        return os.path.join(self.root, *parts)
+
+
+def read_named(
+    path: str | os.PathLike[str],
+    most: int,
+    home: str | os.PathLike[str] | None = None,
+    fences: Sequence[str] = (),
+) -> bytes:
+    """Return the content of a regular file that the user named by a path; links on the way are the user's own.
+
+    `home` and `fences` are those of `Beneath`. Raises `TooLarge` beyond `most` bytes.
+    """
+    with Beneath("/", home, fences) as disk:
+        return disk.read(os.path.join(b"/", os.fsencode(path)), most, follow_links=True)
+
+
+def may_hold_secrets(descriptor: int, status: os.stat_result, home: str | None) -> bool:
+    """Tell whether an open file is one of the credentials in the server's `home`, or shows a process."""
+    return (home is not None and holds_credentials(status, home)) or _shows_a_process(descriptor, status)
 
 
 def holds_credentials(status: os.stat_result, home: str) -> bool:
@@ -247,6 +290,16 @@ def holds_credentials(status: os.stat_result, home: str) -> bool:
         if os.path.samestat(status, secret):
             return True
     return False
+
+
+def _shows_a_process(descriptor: int, status: os.stat_result) -> bool:
+    """Tell whether it is a file of /proc about a process: the server's own environment could be read there."""
+    try:
+        if os.stat(PROCESSES).st_dev != status.st_dev:
+            return False
+        return _OF_A_PROCESS.match(os.readlink(f"{PROCESSES}/self/fd/{descriptor}")) is not None
+    except OSError:  # a system without it
+        return False
 
 
 def read_up_to(descriptor: int, most: int, name: str) -> bytes:
@@ -272,7 +325,7 @@ def _parts(name: str | bytes, *, parents: bool = False) -> list[bytes]:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), os.fsdecode(encoded))
     parts = [part for part in encoded.split(b"/") if part not in (b"", b".")]
     if not parents and b".." in parts:
-        raise RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
+        raise _leads_out(name)
     return parts
 
 
@@ -281,7 +334,15 @@ def _check_regular(status: os.stat_result, name: str | bytes) -> None:
         return
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(name))
-    raise RefusedName(errno.EINVAL, "is not a regular file", os.fsdecode(name))
+    raise RefusedName(errno.EINVAL, "not a regular file", os.fsdecode(name))
+
+
+def _leads_out(name: str | bytes) -> RefusedName:
+    return RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
+
+
+def _within(path: bytes, folder: bytes) -> bool:
+    return (path + b"/").startswith(folder.rstrip(b"/") + b"/")
 
 
 def _replaced(old: int, new: int) -> int:
@@ -291,4 +352,4 @@ def _replaced(old: int, new: int) -> int:
 
 def _staged_name() -> str:
     """Return a name that nobody can have planted."""
-    return f".staged-{secrets.token_hex(8)}"
+    return f".staged-{os.urandom(8).hex()}"

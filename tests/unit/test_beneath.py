@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.beneath import MAX_DEPTH, Beneath, RefusedName, TooLarge
+from app_server.beneath import MAX_DEPTH, Beneath, RefusedName, TooLarge, read_named
 
 
 @pytest.fixture
@@ -94,6 +94,37 @@ def test_credentials_are_refused_by_whatever_name(root: Path) -> None:
     os.link(home / "auth.json", root / "plain")
     with Beneath(root, home) as opened, pytest.raises(RefusedName):
         opened.read("plain", 100)
+
+
+def test_a_link_in_a_fence_leads_no_further_than_the_fence(root: Path) -> None:
+    home = root / ".home"
+    home.mkdir()
+    (root / "file").write_text("inside")
+    (root / "in").symlink_to(root / "file")
+    (root / "escape").symlink_to("../out/file")
+    (root.parent / "to_in").symlink_to(root / "in")
+    (root.parent / "to_escape").symlink_to(root / "escape")
+    (root.parent / "to_out").symlink_to("out/../../../" + "../" * 9 + str(root.parent / "out/file"))
+    (home / "own").symlink_to(root.parent / "out" / "file")
+
+    def read(path: Path) -> bytes:
+        return read_named(path, 100, home, (str(root),))
+
+    assert [read(root / "in"), read(root.parent / "to_in")] == [b"inside", b"inside"]
+    for path in (root / "escape", root.parent / "to_escape"):
+        with pytest.raises(RefusedName):
+            read(path)
+    assert read(root.parent / "to_out") == b"outside", "no command changes a link there"
+    assert read(home / "own") == b"outside", "the user's own, though the home lies in the fence"
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="/proc")
+def test_what_shows_a_process_is_refused(root: Path) -> None:
+    (root / "link").symlink_to("/proc/self/environ")
+    for path in (root / "link", "/proc/self/environ", f"/proc/{os.getpid()}/maps"):
+        with pytest.raises(RefusedName):
+            read_named(path, 1 << 20)
+    assert read_named("/proc/filesystems", 1 << 20)
 
 
 def test_pipes_and_folders_are_no_files(root: Path, beneath: Beneath) -> None:

@@ -8,17 +8,14 @@ server's own environment could be read. This keeps them from being handed on by 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app_server.beneath import holds_credentials
+from app_server.beneath import may_hold_secrets
 from app_server.core.errors import CoreError
 
 READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-PROCESSES = "/proc"
-_OF_A_PROCESS = re.compile(r"/proc/\d+/")
 
 
 class FileRefused(CoreError):
@@ -39,7 +36,7 @@ def opened(path: str, home: str) -> Iterator[tuple[int, os.stat_result]]:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
             raise not_a_file(path)
-        if holds_credentials(info, home) or _is_of_a_process(descriptor, info):
+        if may_hold_secrets(descriptor, info, home):
             raise FileRefused(f"path `{path}` may hold secrets of this server and is not read", "secret")
         yield descriptor, info
     finally:
@@ -48,12 +45,3 @@ def opened(path: str, home: str) -> Iterator[tuple[int, os.stat_result]]:
 
 def not_a_file(path: str) -> FileRefused:
     return FileRefused(f"path `{path}` is not a file", "not_a_file")
-
-
-def _is_of_a_process(descriptor: int, info: os.stat_result) -> bool:
-    try:
-        if os.stat(PROCESSES).st_dev != info.st_dev:
-            return False
-        return _OF_A_PROCESS.match(os.readlink(f"{PROCESSES}/self/fd/{descriptor}")) is not None
-    except OSError:  # a system without it
-        return False

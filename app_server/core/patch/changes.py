@@ -1,8 +1,12 @@
-"""A planned patch as clients display it: what is added, removed or changed in each file. Pure."""
+"""A patch as clients display it: what is added, removed or changed in each file. Pure."""
 
 from __future__ import annotations
 
+import os.path
+from typing import assert_never
+
 from app_server.core.patch.diff import unified_hunks
+from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
 from app_server.core.patch.patch_plan import FileEdit, PatchPlan
 from protocol.engine.items import FileTexts
 from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
@@ -13,6 +17,11 @@ SHOWN_CONTEXT = 1
 
 def shown_changes(plan: PatchPlan) -> dict[str, FileChange]:
     return {edit.place.path: _change(edit) for edit in plan.edits}
+
+
+def refused_changes(patch: Patch, cwd: str) -> dict[str, FileChange]:
+    """Show what a refused patch says itself: nothing of the files that it names."""
+    return {_absolute(each.path, cwd): _wish(each, cwd) for each in patch.operations}
 
 
 def shown_texts(plan: PatchPlan) -> dict[str, FileTexts]:
@@ -34,6 +43,23 @@ def _change(edit: FileEdit) -> FileChange:
         unified_diff=unified_hunks(old, new, SHOWN_CONTEXT),
         move_path=edit.to.path if edit.to else None,
     )
+
+
+def _wish(operation: FileOperation, cwd: str) -> FileChange:
+    match operation:
+        case AddFile(content=content):
+            return AddFileChange(content=content)
+        case DeleteFile():
+            return DeleteFileChange(content="")
+        case UpdateFile(move_to=target):
+            move_path = None if target is None else _absolute(target, cwd)
+            return UpdateFileChange(unified_diff="", move_path=move_path)
+        case _:
+            assert_never(operation)
+
+
+def _absolute(path: str, cwd: str) -> str:
+    return os.path.normpath(os.path.join(cwd, path))
 
 
 def _text(content: bytes | None) -> str:

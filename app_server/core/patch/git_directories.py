@@ -16,13 +16,13 @@ POINTER = b"gitdir:"
 GIT_LAYOUT = ("HEAD", "objects", "refs")
 
 
-def git_directories(paths: Sequence[str], roots: Sequence[str]) -> tuple[str, ...]:
+def git_directories(paths: Sequence[str], roots: Sequence[str], home: str) -> tuple[str, ...]:
     """Git directories among the parents of `paths`, and targets of `.git` files there, up to the roots."""
     found: dict[str, None] = {}
     for folder in dict.fromkeys(folder for path in paths for folder in _parents(path, roots)):
         if all(os.path.lexists(os.path.join(folder, name)) for name in GIT_LAYOUT):
             found[folder] = None
-        target = _pointed_to(folder)
+        target = _pointed_to(folder, home)
         if target is not None:
             found[target] = None
     return tuple(found)
@@ -40,8 +40,8 @@ def _parents(path: str, roots: Sequence[str]) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _pointed_to(folder: str) -> str | None:
-    found = read_regular(os.path.join(folder, ".git"))
+def _pointed_to(folder: str, home: str) -> str | None:
+    found = read_regular(os.path.join(folder, ".git"), home)
     if not isinstance(found, Snapshot) or not found.content.startswith(POINTER):
         return None
     target = os.fsdecode(found.content.removeprefix(POINTER).split(b"\n")[0].strip())

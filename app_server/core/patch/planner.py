@@ -57,6 +57,17 @@ def plan_patch(patch: Patch, cwd: str, files: PatchFiles) -> PatchPlan:
     return PatchPlan(files.resolve_path(cwd), tuple(planner.edits.values()), tuple(summary))
 
 
+def named_places(patch: Patch, cwd: str, files: PatchFiles) -> list[Place]:
+    """Resolve every path of a patch, targets of moves too, and read no file."""
+    names = [
+        name
+        for operation in patch.operations
+        for name in (operation.path, operation.move_to if isinstance(operation, UpdateFile) else None)
+        if name is not None
+    ]
+    return [resolve_place(name, cwd, files) for name in names]
+
+
 def resolve_place(label: str, cwd: str, files: PatchFiles) -> Place:
     shown = os.path.normpath(os.path.join(cwd, label))
     real = files.resolve_path(os.path.join(cwd, label))

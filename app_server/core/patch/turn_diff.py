@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable
 
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.patch.disk_files import read_regular
@@ -34,11 +33,11 @@ class _Tracked:
 class TurnDiffTracker:
     """One per turn. Call `record` before a patch is written. `unified_diff` blocks while it reads the disk."""
 
-    def __init__(
-        self, read: Callable[[str], Snapshot | NoSnapshot] = read_regular, base: str | None = None
-    ) -> None:
-        """`base`: the directory to which names are relative; without one it is the repository's root."""
-        self._read = read
+    def __init__(self, home: str | None = None, base: str | None = None) -> None:
+        """`home` is the server's, whose credentials are not shown. Names are relative to `base`, if there is one, and
+        otherwise to the repository's root.
+        """
+        self._home = home
         self._base = base
         self._files: list[_Tracked] = []
         self._at: dict[str, _Tracked] = {}
@@ -84,7 +83,7 @@ class TurnDiffTracker:
         self._at[to.real] = tracked
 
     def _file_diff(self, name: str, tracked: _Tracked) -> str:
-        old, found = tracked.before, self._read(tracked.now.real)
+        old, found = tracked.before, read_regular(tracked.now.real, self._home)
         if isinstance(found, NoSnapshot) and not found.absent:
             return ""
         new = None if isinstance(found, NoSnapshot) else found

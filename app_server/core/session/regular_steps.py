@@ -33,7 +33,9 @@ class RegularSteps:
     ) -> None:
         self._services, self._state, self._turn, self._shape = services, state, turn, shape
         self._snapshot, self._of_thread = snapshot, of_thread
-        self._diffs = TurnDiffTracker(base=turn.settings.cwd if of_thread else None)
+        self._diffs = TurnDiffTracker(
+            str(services.conversation.config.home), base=turn.settings.cwd if of_thread else None
+        )
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
         self.tool_turn = tool_turn_of(services, state, turn, self._diffs)

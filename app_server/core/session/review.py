@@ -96,7 +96,9 @@ class ReviewTask:
     def _turn_loop(self, active: ActiveTask) -> TurnLoop:
         services, turn, shape = self._services, self._turn, self._shape
         tools = build_tools(review_config(services.conversation.config), shape.family, None)
-        tool_turn = tool_turn_of(services, self._state, turn, TurnDiffTracker())
+        tool_turn = tool_turn_of(
+            services, self._state, turn, TurnDiffTracker(str(services.conversation.config.home))
+        )
         ready = anyio.Event()
         ready.set()
         runtime = ToolRuntime(tools.by_name(), tool_turn, ready)

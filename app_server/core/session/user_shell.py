@@ -49,7 +49,12 @@ class UserShellTask:
             user_shell=True,
         )
         try:
-            await run_command(command, tool_turn_of(services, self._state, turn, TurnDiffTracker()))
+            await run_command(
+                command,
+                tool_turn_of(
+                    services, self._state, turn, TurnDiffTracker(str(services.conversation.config.home))
+                ),
+            )
         except ToolFailure:
             pass  # its end event has informed the user
         return None
@@ -80,7 +85,7 @@ async def run_with_users_rights(
     services: Services, state: SessionState, turn: Turn, request: RunShell
 ) -> None:
     """The command without the sandbox, as an item of the turn; then what it printed for the history."""
-    tool_turn = tool_turn_of(services, state, turn, TurnDiffTracker())
+    tool_turn = tool_turn_of(services, state, turn, TurnDiffTracker(str(services.conversation.config.home)))
     command = Command(
         call_id=services.sources.new_id(),
         argv=(services.commands.shell_path, "-lc", request.command),

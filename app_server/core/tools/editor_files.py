@@ -15,9 +15,9 @@ from typing import Final
 
 import anyio
 
-from app_server.core.patch.disk_files import MAX_FILE_BYTES, DiskFiles
+from app_server.core.patch.disk_files import MAX_FILE_BYTES
 from app_server.core.patch.hunks import apply_hunks
-from app_server.core.patch.parse import UpdateFile, parse_patch
+from app_server.core.patch.parse import Patch, UpdateFile
 from app_server.core.patch.patch_error import PatchError
 from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
 from app_server.core.patch.planner import NoSnapshot, PatchFiles, Snapshot, plan_patch, resolve_place
@@ -79,17 +79,20 @@ class _Candidate:
     operation: UpdateFile
 
 
-async def plan_with_editor(text: str, cwd: str, editor: EditorAccess | None) -> PlannedPatch:
-    """Raises PatchError."""
+async def plan_with_editor(
+    patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess | None
+) -> PlannedPatch:
+    """Plan a patch of the disk, or of the editor's text where it fits that. Raises PatchError."""
     if editor is not None:
-        overlay, on_disk = await _unsaved(text, cwd, editor)
+        overlay, on_disk = await _unsaved(patch, cwd, disk, editor)
         if overlay:
             try:
-                plan = await run_in_thread(_plan, text, cwd, overlay, abandon_on_cancel=True)
+                overlaid = OverlaidFiles(disk, overlay)
+                plan = await run_in_thread(plan_patch, patch, cwd, overlaid, abandon_on_cancel=True)
                 return PlannedPatch(plan, frozenset(overlay), on_disk)
             except PatchError:
                 pass  # it fits only the disk, or neither; then the error names what is on the disk
-    return PlannedPatch(await run_in_thread(_plan, text, cwd, {}, abandon_on_cancel=True))
+    return PlannedPatch(await run_in_thread(plan_patch, patch, cwd, disk, abandon_on_cancel=True))
 
 
 async def check_unchanged(editor: EditorAccess, edits: list[FileEdit]) -> None:
@@ -112,14 +115,14 @@ async def write_through_editor(editor: EditorAccess, edits: list[FileEdit]) -> l
     return failed
 
 
-def _plan(text: str, cwd: str, overlay: Mapping[str, bytes]) -> PatchPlan:
-    return plan_patch(parse_patch(text), cwd, OverlaidFiles(DiskFiles(), overlay))
-
-
-async def _unsaved(text: str, cwd: str, editor: EditorAccess) -> tuple[dict[str, bytes], dict[str, bytes]]:
+async def _unsaved(
+    patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """By real path, the texts of the editor that differ from the disk's and fit the patch; and the disk's."""
     try:
-        candidates = await run_in_thread(_candidates, text, cwd, editor.changes, abandon_on_cancel=True)
+        candidates = await run_in_thread(
+            _candidates, patch, cwd, disk, editor.changes, abandon_on_cancel=True
+        )
     except PatchError:
         return {}, {}
     texts = await _texts(editor.files, [each.place.path for each in candidates])
@@ -137,10 +140,9 @@ async def _unsaved(text: str, cwd: str, editor: EditorAccess) -> tuple[dict[str,
     return overlay, on_disk
 
 
-def _candidates(text: str, cwd: str, changes: DiskChanges) -> list[_Candidate]:
+def _candidates(patch: Patch, cwd: str, disk: PatchFiles, changes: DiskChanges) -> list[_Candidate]:
     """Files that the patch updates once, where they are, and that nothing of this conversation has changed last."""
-    disk, found = DiskFiles(), list[_Candidate]()
-    operations = parse_patch(text).operations
+    found, operations = list[_Candidate](), patch.operations
     if len(operations) > MOST_FILES:
         return []
     names = [resolve_place(operation.path, cwd, disk) for operation in operations]

@@ -1,7 +1,8 @@
-"""The flow of a patch: parse and plan → judge its targets → approve → write inside the sandbox.
+"""The flow of a patch: parse → judge its targets → plan → approve → write inside the sandbox.
 
-1. The patch is parsed and every hunk of every file is located, before any approval or write.
-2. The targets are judged by their real paths: the patch is applied, needs approval, or is rejected.
+1. The targets are judged by their real paths: the patch is applied, needs approval, or is rejected. Of a rejected
+   patch no file is read: not even whether its hunks fit is for the model to know.
+2. Every hunk of every file is located, before any approval or write.
 3. A separate process writes it inside the sandbox. If the sandbox denied that and the user approved the patch, it is
    written again without the sandbox: the approval was for these changes in these places, and the writer does nothing
    else and follows no link. Either everything is written or nothing.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +22,14 @@ from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject,
 from app_server.core.approvals.decide import may_ask_after_denial
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.patch.changes import shown_changes, shown_texts
+from app_server.core.patch.changes import refused_changes, shown_changes, shown_texts
+from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.git_directories import git_directories
+from app_server.core.patch.parse import Patch, parse_patch
 from app_server.core.patch.patch_error import PatchError
-from app_server.core.patch.patch_plan import PatchPlan, writer_command
-from app_server.core.patch.safety import EMPTY, AutoApprove, Reject, WriteScope, assess
+from app_server.core.patch.patch_plan import PatchPlan, Place, writer_command
+from app_server.core.patch.planner import named_places
+from app_server.core.patch.safety import AskUser, AutoApprove, Reject, WriteScope, assess
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.confinement import confinement
@@ -63,17 +68,23 @@ class PatchFlow:
         """Returns the output of the writer. Raises ToolFailure if nothing was written."""
         if self.turn.settings.mode is TurnMode.PLAN:
             raise ToolFailure("patch rejected: no files are changed in plan mode")
-        planned = await self._plan()
+        turn, disk = self.turn, DiskFiles(self.turn.commands.runner.home)
+        try:
+            patch = parse_patch(self.text)
+            places = await run_in_thread(named_places, patch, self.cwd, disk, abandon_on_cancel=True)
+            allowed = await confinement(turn)
+            self._judge(patch, places, allowed)
+            editor = None if turn.commands.runner.busy else turn.commands.editor
+            planned = await plan_with_editor(patch, self.cwd, disk, editor)
+        except PatchError as error:
+            raise ToolFailure(error.for_model()) from error
         plan = planned.plan
-        if not plan.edits:
-            self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.DENIED)
-            raise ToolFailure(Reject(EMPTY).for_model())
-        allowed = await confinement(self.turn)
-        turn = self.turn
+        # What its names lead to may have changed since.
+        verdict = self._judge(patch, plan.places(), allowed)
         item = FileChange(id=self.call_id, changes=shown_changes(plan), texts=shown_texts(plan))
         turn.items.start(item)
         try:
-            approved = await self._approve(plan, allowed)
+            approved = await self._approve(plan, allowed, verdict)
         except ToolFailure as failure:
             turn.items.complete(replace(item, status=ItemStatus.DECLINED, stderr=str(failure)))
             raise
@@ -89,25 +100,30 @@ class PatchFlow:
         turn.items.complete(replace(item, status=status, stdout=output, stderr=errors))
         return result
 
-    async def _plan(self) -> PlannedPatch:
-        commands = self.turn.commands
-        try:
-            return await plan_with_editor(
-                self.text, self.cwd, None if commands.runner.busy else commands.editor
-            )
-        except PatchError as error:
-            raise ToolFailure(error.for_model()) from error
+    # --- step 1
+    def _judge(
+        self, patch: Patch, places: Sequence[Place], allowed: SandboxPlan | None
+    ) -> AutoApprove | AskUser:
+        """Decide by the places of a patch. Raises ToolFailure for a rejected one, of which no content is shown."""
+        verdict = assess(places, self._policy, self._write_scope(places, allowed))
+        if not isinstance(verdict, Reject):
+            return verdict
+        turn, reason = self.turn, verdict.for_model()
+        turn.report_decision("apply_patch", self.call_id, ReviewDecision.DENIED)
+        if places:
+            item = FileChange(id=self.call_id, changes=refused_changes(patch, self.cwd))
+            turn.items.start(item)
+            turn.items.complete(replace(item, status=ItemStatus.DECLINED, stderr=reason))
+        raise ToolFailure(reason)
 
     # --- step 2
-    async def _approve(self, plan: PatchPlan, allowed: SandboxPlan | None) -> bool:
-        """Whether the user approved it; False if no approval was needed."""
-        verdict = assess(plan.places(), self._policy, self._write_scope(plan, allowed))
+    async def _approve(
+        self, plan: PatchPlan, allowed: SandboxPlan | None, verdict: AutoApprove | AskUser
+    ) -> bool:
+        """Tell whether the user approved it; False if no approval was needed."""
         if isinstance(verdict, AutoApprove):
             self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.APPROVED)
             return False
-        if isinstance(verdict, Reject):
-            self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.DENIED)
-            raise ToolFailure(verdict.for_model())
         await self._request_approval(plan, allowed, verdict.reason, verdict.grant_root)
         return True
 
@@ -118,11 +134,11 @@ class PatchFlow:
         asks = settings.granular is None or settings.granular.sandbox_approval
         return settings.approval_policy if asks else AskForApproval.NEVER
 
-    def _write_scope(self, plan: PatchPlan, allowed: SandboxPlan | None) -> WriteScope | None:
+    def _write_scope(self, places: Sequence[Place], allowed: SandboxPlan | None) -> WriteScope | None:
         if isinstance(self.turn.settings.sandbox_policy, DangerFullAccess) or allowed is None:
             return None
         roots = tuple(allowed.writable_roots)
-        protected = git_directories([place.real for place in plan.places()], roots)
+        protected = git_directories([place.real for place in places], roots, allowed.home)
         return WriteScope(roots, (*allowed.protected, *allowed.reserved, allowed.home, *protected))
 
     async def _request_approval(

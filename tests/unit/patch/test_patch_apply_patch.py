@@ -120,6 +120,7 @@ def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
     assert rest <= {
         "__main__",
         "app_server",
+        "app_server.beneath",
         "app_server.core",
         "app_server.core.errors",
         "protocol.engine",

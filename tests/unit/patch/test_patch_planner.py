@@ -211,7 +211,7 @@ def test_a_link_is_resolved_and_shown_as_what_it_leads_to(tmp_path: Path) -> Non
     (ws / "again").symlink_to("folder")
     (ws / "dangling").symlink_to(out / "created")
     names = ("link", "again/new", "dangling", "../out/real")
-    places = [resolve_place(name, str(ws), DiskFiles()) for name in names]
+    places = [resolve_place(name, str(ws), DiskFiles(None)) for name in names]
     assert [(place.label, place.path, place.linked) for place in places] == [
         ("link", f"{out}/real", True),
         ("again/new", f"{out}/new", True),

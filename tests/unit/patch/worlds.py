@@ -19,7 +19,7 @@ def wrap(*lines: str) -> str:
 
 
 def plan(cwd: Path, *lines: str) -> PatchPlan:
-    return plan_patch(parse_patch(wrap(*lines)), str(cwd), DiskFiles())
+    return plan_patch(parse_patch(wrap(*lines)), str(cwd), DiskFiles(None))
 
 
 def write(made: PatchPlan, token: str = "t", *, recover: bool = False) -> tuple[int, str, str]:

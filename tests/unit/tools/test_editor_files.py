@@ -8,6 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from app_server.core.patch.disk_files import DiskFiles
+from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.patch_error import PatchError
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess
 from app_server.core.tools.editor_files import (
@@ -49,7 +51,11 @@ def access(editor: Editor, now_ns: int = 0) -> EditorAccess:
 
 
 async def plan(folder: Path, line: str, editor: EditorAccess | None) -> PlannedPatch:
-    return await plan_with_editor(PATCH.format(line), str(folder), editor)
+    return await plan_text(folder, PATCH.format(line), editor)
+
+
+async def plan_text(folder: Path, text: str, editor: EditorAccess | None) -> PlannedPatch:
+    return await plan_with_editor(parse_patch(text), str(folder), DiskFiles(None), editor)
 
 
 async def test_a_patch_that_fits_the_unsaved_text_is_made_there(tmp_path: Path) -> None:
@@ -135,5 +141,5 @@ async def test_files_that_are_added_moved_or_deleted_are_the_disks(tmp_path: Pat
         "*** Delete File: b.txt\n*** Add File: d.txt\n+new\n*** End Patch"
     )
     editor = Editor(tmp_path, a_txt="one\nunsaved\n", b_txt="unsaved\n")
-    planned = await plan_with_editor(text, str(tmp_path), access(editor))
+    planned = await plan_text(tmp_path, text, access(editor))
     assert planned.through_editor() == []
