@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal, Self
 
-from protocol.paths import PathText
+from protocol.paths import AbsolutePath
 from protocol.records import dataclass
 
 OWN_SPELLING: Final[Mapping[str, object]] = {}
@@ -151,7 +151,7 @@ class WorkspaceWrite:
 
     __pydantic_config__ = OWN_SPELLING
     mode: Literal["workspace-write"] = "workspace-write"
-    writable_roots: tuple[PathText, ...] = ()
+    writable_roots: tuple[AbsolutePath, ...] = ()
     network_access: bool = False
     exclude_tmpdir_env_var: bool = False
     exclude_slash_tmp: bool = False

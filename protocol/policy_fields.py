@@ -31,6 +31,15 @@ def _written(policy: Json, write: SerializerFunctionWrapHandler) -> Json:
     return written
 
 
+def _absolute_roots(raw: Json) -> Json:
+    fields = usual_spelling(raw)
+    roots = fields.get("writable_roots") if isinstance(fields, dict) else None
+    if not isinstance(roots, list):
+        return fields
+    kept = [root for root in roots if not isinstance(root, str) or root.startswith("/")]
+    return {**fields, "writable_roots": kept}
+
+
 SandboxPolicy = TypeAliasType(
     "SandboxPolicy",
     Annotated[
@@ -39,6 +48,9 @@ SandboxPolicy = TypeAliasType(
         WrapSerializer(_written),
     ],
 )
+
+StoredSandboxPolicy = Annotated[SandboxPolicy, BeforeValidator(_absolute_roots)]
+"""As a stored conversation has it. Nobody knows what a relative root was relative to: it is none."""
 
 EffortText = Annotated[str, Field(min_length=1, max_length=MAX_EFFORT_LENGTH)]
 """An effort as it was said: one that is known or the model's own."""

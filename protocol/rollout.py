@@ -23,7 +23,7 @@ from protocol.policy import (
     ReasoningSummary,
     TurnMode,
 )
-from protocol.policy_fields import SandboxPolicy
+from protocol.policy_fields import StoredSandboxPolicy
 from protocol.records import dataclass
 from protocol.responses import ResponseItem, parse_response_item
 
@@ -94,7 +94,7 @@ class TurnContextItem(EngineModel):
     """Of `on-request`: which kinds of its questions reach the user."""
     permission_profile: str | None = omit_none()
     """The name under which the sandbox policy was chosen."""
-    sandbox_policy: SandboxPolicy
+    sandbox_policy: StoredSandboxPolicy
     model: str
     effort: str | None = omit_none()
     further_effort: SkipJsonSchema[str | None] = omit_none()

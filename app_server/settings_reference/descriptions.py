@@ -38,7 +38,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "approval_policy.granular.request_permissions": "no such questions exist here",
         "sandbox_mode": "what commands may do; the default in trusted projects is `workspace-write`",
         "sandbox_workspace_write.writable_roots": (
-            "folders that may be written besides the working directory; `~/` is expanded"
+            "absolute paths of folders that may be written besides the working directory; `~/` is expanded"
         ),
         "sandbox_workspace_write.network_access": "commands may use the network",
         "sandbox_workspace_write.exclude_tmpdir_env_var": "`$TMPDIR` may not be written",

@@ -10,7 +10,7 @@ from protocol.base import Json, WireModel
 from protocol.fields import Count, Flag
 from protocol.paths import PathText
 from protocol.v2.fields import Integer, Small, experimental
-from protocol.v2.policy import SandboxPolicy
+from protocol.v2.policy import SANDBOX_TYPES, SandboxPolicy
 
 
 class CommandExecTerminalSize(WireModel):
@@ -20,8 +20,8 @@ class CommandExecTerminalSize(WireModel):
 
 def _tagged(raw: Json) -> Json:
     """Other spellings of a policy are not guessed here: the command would run before anybody could notice."""
-    if isinstance(raw, Mapping) and "type" not in raw:
-        raise ValueError("expected a policy with a `type`")
+    if isinstance(raw, Mapping) and raw.get("type") not in SANDBOX_TYPES:
+        raise ValueError(f"expected a policy with a `type`, one of {', '.join(SANDBOX_TYPES)}")
     return raw
 
 

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, Field, StrictInt
+from pydantic import BaseModel, Field, StrictInt
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, is_none
-from protocol.paths import PathText
 
 AbsolutePathBuf = TypeAliasType("AbsolutePathBuf", str)
 """An absolute path that the server sends."""
@@ -25,15 +24,6 @@ ReasoningEffort = TypeAliasType("ReasoningEffort", str)
 
 RequestId = TypeAliasType("RequestId", str | int)
 
-
-def _absolute(path: str) -> str:
-    if not path.startswith("/"):
-        raise ValueError("AbsolutePathBuf deserialized without a base path: expected an absolute path")
-    return path
-
-
-AbsolutePath = Annotated[PathText, AfterValidator(_absolute)]
-"""An absolute path that a client sends."""
 
 Integer = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 Small = Annotated[StrictInt, Field(ge=0, lt=2**16)]

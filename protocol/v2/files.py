@@ -2,7 +2,8 @@
 
 from protocol.base import WireModel
 from protocol.fields import Flag
-from protocol.v2.fields import AbsolutePath, AbsolutePathBuf
+from protocol.paths import AbsolutePath
+from protocol.v2.fields import AbsolutePathBuf
 
 
 class FsReadFileParams(WireModel):

@@ -13,7 +13,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, WireModel
 from protocol.fields import Count, Flag
-from protocol.paths import PathText
+from protocol.paths import AbsolutePath, PathText
 from protocol.policy import kebab, snake
 
 
@@ -104,10 +104,21 @@ class WorkspaceWriteSandboxPolicy(WireModel):
     """Like read-only, but the working directory, the given roots and the temporary folders may be written."""
 
     type: Literal["workspaceWrite"] = "workspaceWrite"
-    writable_roots: tuple[PathText, ...] = ()
+    writable_roots: tuple[AbsolutePath, ...] = ()
     network_access: Flag = False
     exclude_tmpdir_env_var: Flag = False
     exclude_slash_tmp: Flag = False
+
+
+SANDBOX_TYPES: Final = tuple(
+    str(kind.model_fields["type"].default)
+    for kind in (
+        DangerFullAccessSandboxPolicy,
+        ReadOnlySandboxPolicy,
+        ExternalSandboxSandboxPolicy,
+        WorkspaceWriteSandboxPolicy,
+    )
+)
 
 
 def _usual_spelling(raw: Json) -> Json:

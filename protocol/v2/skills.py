@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from protocol.base import WireModel, omit_none
 from protocol.fields import Flag
-from protocol.paths import PathText
-from protocol.v2.fields import AbsolutePath, AbsolutePathBuf, LegacyAppPathString
+from protocol.paths import AbsolutePath, PathText
+from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString
 
 
 class SkillScope(StrEnum):

@@ -8,10 +8,9 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count, Flag
-from protocol.paths import PathText
+from protocol.paths import AbsolutePath, PathText
 from protocol.policy import SandboxMode
 from protocol.v2.fields import (
-    AbsolutePath,
     AbsolutePathBuf,
     LegacyAppPathString,
     ReasoningEffort,

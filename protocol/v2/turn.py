@@ -6,10 +6,10 @@ from pydantic import ConfigDict
 
 from protocol.base import Json, WireModel, requires
 from protocol.fields import CleanText
-from protocol.paths import PathText
+from protocol.paths import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
 from protocol.v2.errors import TurnError
-from protocol.v2.fields import AbsolutePath, ReasoningEffort, experimental
+from protocol.v2.fields import ReasoningEffort, experimental
 from protocol.v2.input import UserInput
 from protocol.v2.items import ThreadItem
 from protocol.v2.policy import ApprovalsReviewer, AskForApproval, SandboxPolicy

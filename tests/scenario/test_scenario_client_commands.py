@@ -173,7 +173,14 @@ async def test_a_client_that_leaves_leaves_nothing_running(world: MakeWorld) -> 
         (
             {"sandboxPolicy": {"mode": "danger-full-access"}},
             -32600,
-            "Invalid request: `sandboxPolicy`: expected a policy with a `type`",
+            "Invalid request: `sandboxPolicy`: expected a policy with a `type`, "
+            "one of dangerFullAccess, readOnly, externalSandbox, workspaceWrite",
+        ),
+        (
+            {"sandboxPolicy": {"type": "danger-full-access"}},
+            -32600,
+            "Invalid request: `sandboxPolicy`: expected a policy with a `type`, "
+            "one of dangerFullAccess, readOnly, externalSandbox, workspaceWrite",
         ),
         (
             {"command": ["/no/such"]},

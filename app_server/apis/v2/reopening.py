@@ -59,7 +59,7 @@ def with_last_settings(given: RequestOverrides, last: LastSettings | None) -> Re
         settings=settings,
         sandbox=sandbox,
         permission_profile=profile,
-        cwd=given.cwd or last.cwd,
+        cwd=given.cwd or (last.cwd if last.cwd.startswith("/") else None),
         approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
         granular=last.granular if asks_as_before else given.granular,
         model=given.model or last.model,

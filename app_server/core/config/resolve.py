@@ -182,9 +182,14 @@ def _sandbox(table: SettingsReader, inputs: ResolveInputs, trusted: bool | None)
     settings = table.table("sandbox_workspace_write")
     roots = settings.texts("writable_roots") or ()
     try:
-        writable = tuple(sound_path(_absolute(root, inputs)) for root in roots)
+        writable = tuple(sound_path(os.path.normpath(_expanded(root, inputs.env))) for root in roots)
     except ValueError as error:
         raise settings.invalid("writable_roots", f"is wrong: {error}") from None
+    relative = next(
+        (root for root, path in zip(roots, writable, strict=True) if not os.path.isabs(path)), None
+    )
+    if relative is not None:
+        raise settings.invalid("writable_roots", f"must hold absolute paths, not {quote(relative)}")
     workspace = WorkspaceWrite(
         writable_roots=writable,
         network_access=settings.flag("network_access") or False,
@@ -266,10 +271,6 @@ def _instructions_file(name: str | None, inputs: ResolveInputs) -> str | None:
     if not text:
         raise derive_error(f"the instructions file {shown} is empty")
     return text
-
-
-def _absolute(path: str, inputs: ResolveInputs) -> str:
-    return os.path.normpath(inputs.cwd / _expanded(path, inputs.env))
 
 
 def _expanded(path: str, env: Mapping[str, str]) -> str:

@@ -89,7 +89,9 @@ def _sandbox(found: Mapping[str, Json]) -> SandboxPolicy:
             return ReadOnly()
         case SandboxMode.WORKSPACE_WRITE:
             roots, flags = found.get("writable_roots", []), {name: found.get(name, False) for name in FLAGS}
-            if not isinstance(roots, list) or not all(isinstance(root, str) for root in roots):
+            if not isinstance(roots, list) or not all(
+                isinstance(root, str) and root[:1] == "/" for root in roots
+            ):
                 raise NotPlain
             if not all(isinstance(flag, bool) for flag in flags.values()):
                 raise NotPlain
