@@ -2,7 +2,9 @@
 
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
-VENV := .venv
+# `make test PYTHON=python3.13` has a venv of its own, beside the one for development.
+VENV := .venv$(if $(filter command,$(firstword $(origin PYTHON))),-$(or $(shell \
+	$(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'),$(error PYTHON=$(PYTHON) does not run)))
 BIN := $(VENV)/bin
 
 # What is installed, and from which pyproject.toml: newer stamps mean that there is nothing to do.
@@ -10,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint check bench faults diagrams captures mutants coverage clean
+.PHONY: help venv demo test pythons lint check bench faults diagrams captures mutants coverage clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
@@ -22,6 +24,16 @@ demo: $(INSTALLED) ## play a conversation with a scripted model; asks at a termi
 
 test: $(INSTALLED_DEV) ## run the tests (ARGS="-k sandbox" to choose)
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+
+pythons: ## run the tests with every Python from 3.11 on that is installed, each in a venv of its own
+	@for minor in 11 12 13 14; do \
+		for python in python3.$$minor "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.$$minor.*/bin/python3; do \
+			"$$python" -c '' 2>/dev/null || continue; \
+			echo "== $$("$$python" --version)"; \
+			$(MAKE) --no-print-directory test PYTHON="$$python" || failed="$$failed 3.$$minor"; \
+			break; \
+		done; \
+	done; [ -z "$$failed" ] || { echo "the tests fail with$$failed" >&2; exit 1; }
 
 lint: $(INSTALLED_DEV) ## ruff and mypy
 	$(BIN)/ruff check .
@@ -54,7 +66,7 @@ coverage: $(INSTALLED_DEV) ## run the tests with coverage, that of other process
 	$(BIN)/coverage report
 
 clean: ## remove what was built or installed here
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis mutants .coverage*
+	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis mutants .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml

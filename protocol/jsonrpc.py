@@ -12,7 +12,7 @@ from json.encoder import encode_basestring_ascii as quoted_ascii
 from math import isfinite
 from typing import Any, Final, NoReturn
 
-from protocol.message_outline import read_outline
+from protocol.message_outline import may_nest_too_deeply, nested_too_deeply, read_outline
 from protocol.records import dataclass
 
 Json = Any
@@ -31,6 +31,7 @@ OVERLOADED: Final = -32001
 ECHO_LIMIT: Final = 200
 """At most this many bytes of what a client sent come back in an error message."""
 
+TOO_DEEP: Final = "Parse error: the line is nested too deeply"
 _ONE_LINE: Final = "a message is one JSON object on one line, without headers and without HTTP"
 _OTHER_FRAMINGS: Final = (b"Content-", b"GET /", b"POST /", b"Host: ")
 """How the lines of clients begin that frame messages as language servers or over HTTP."""
@@ -103,8 +104,10 @@ def parse_message(line: bytes) -> Message:
         raise ParseError(PARSE_ERROR, "Parse error: the line is not valid UTF-8") from None
     try:
         value = _decode(text)
+        if may_nest_too_deeply(text) and nested_too_deeply(value):
+            return _refuse_undecodable(text, TOO_DEEP)
     except RecursionError:
-        return _refuse_undecodable(text, "Parse error: the line is nested too deeply")
+        return _refuse_undecodable(text, TOO_DEEP)
     except _DuplicateKeyError:
         return _refuse_ambiguous(text)
     except _NotJsonError as error:
@@ -171,7 +174,7 @@ def _refuse_ambiguous(text: str) -> ErrorAnswer:
     try:
         pairs = _decode_pairs(text)
     except RecursionError:
-        return _refuse_undecodable(text, "Parse error: the line is nested too deeply")
+        return _refuse_undecodable(text, TOO_DEEP)
     except ValueError:  # the key was found before the line turned out to be no JSON
         raise ParseError(PARSE_ERROR, "Parse error: the line is not valid JSON") from None
     ids = [value for key, value in pairs if key == "id"] if isinstance(pairs, _Pairs) else []

@@ -1,13 +1,21 @@
-"""The id of a message that the decoder refuses, although it may be well-formed: one of too many levels, for example.
+"""Messages that are refused although they may be well-formed: how deep one may be, and the id of one that is refused.
 
-A scan without recursion, bounded in what it looks at. It judges nothing: the message is refused anyway.
+The scan for the id takes no recursion, and is bounded in what it looks at.
 """
 
 import json
 import re
-from typing import Final
+from typing import Any, Final
 
 from protocol.records import dataclass
+
+Json = Any
+"""As in `base`, which is not imported: it brings pydantic."""
+
+MAX_DEPTH: Final = 200
+"""Levels of one JSON document. The fast parser has the same limit; no protocol needs more than some twenty. How many
+Python's own decoder takes differs by version: a thousand, or ten thousand.
+"""
 
 MOST_TOKENS: Final = 500_000
 """So many strings and brackets are looked at, a fraction of a second. An id behind them is not found."""
@@ -45,6 +53,26 @@ def read_outline(text: str) -> MessageOutline:
         if (ids and has_method) or count == MOST_TOKENS:
             break
     return MessageOutline(ids[0] if len(ids) == 1 else None, has_method)
+
+
+def may_nest_too_deeply(text: str) -> bool:
+    """Tell whether a JSON text has enough brackets for too many levels, counting those within strings."""
+    return text.count("[") + text.count("{") > MAX_DEPTH
+
+
+def nested_too_deeply(value: Json) -> bool:
+    """Tell whether code that walks or serialises a decoded value could exhaust the stack."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _id_at(text: str, start: int) -> str | int | None:

@@ -6,8 +6,6 @@ deeply nested input exhausts the stack of the code that serialises it.
 
 from __future__ import annotations
 
-from protocol.base import Json
-
 PIECE_BYTES = 64 * 1024
 """Bytes handled before other tasks run. Even split into the shortest possible lines, they take some ten milliseconds, a
 delay that no client notices. Network reads have the same size.
@@ -17,9 +15,6 @@ PIECE_STEPS = 256
 """Events, lines or chunks handled before other tasks run: parsing and forwarding one takes ten to a hundred
 microseconds.
 """
-
-MAX_DEPTH = 200
-"""Levels of one JSON document. The fast parser has the same limit; no protocol needs more than some twenty."""
 
 MAX_VALUES = 500_000
 """Values in one JSON document. The longest model responses, repeated in one event, contain some hundred thousand commas
@@ -34,18 +29,3 @@ def too_many_values(data: bytes) -> bool:
     if len(data) < MAX_VALUES:
         return False
     return data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES
-
-
-def nested_too_deeply(value: Json) -> bool:
-    """Whether serialising it could exhaust the stack."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        if not level:
-            return False
-    return True

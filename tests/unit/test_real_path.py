@@ -12,7 +12,7 @@ from app_server.core.config.trust import main_worktree, trust_of
 from app_server.core.context.project_docs import find_instructions
 from app_server.core.git.project_folders import leads_out, project_folders
 from app_server.core.git.repository import find_repository
-from app_server.core.real_path import real_path
+from app_server.core.real_path import followed_path, real_path
 from app_server.core.skills.discover import discover, project_roots
 
 TOO_LONG = "x" * 300
@@ -21,7 +21,11 @@ TOO_LONG = "x" * 300
 
 @pytest.fixture
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A link that this user may not read, as `/proc/PID/cwd` of another user's process is."""
+    """A link that this user may not read, as `/proc/PID/cwd` of another user's process is.
+
+    A link in a circle lies beside it.
+    """
+    (tmp_path / "circle").symlink_to("circle")
     link = tmp_path / "secret"
     link.symlink_to("/etc")
     read = os.readlink
@@ -36,9 +40,11 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_link_that_cannot_be_read_is_kept(tmp_path: Path, secret: Path) -> None:
-    with pytest.raises(PermissionError):
-        os.path.realpath(secret)
+    for path in (secret, secret / "below", tmp_path / "circle"):
+        with pytest.raises(OSError, match=r"secret|circle"):
+            followed_path(path)
     assert real_path(secret) == str(secret)
+    assert real_path(tmp_path / "circle/x") == str(tmp_path / "circle/x")
     (tmp_path / "way").symlink_to("secret/below")
     assert real_path(tmp_path / "way") == str(tmp_path / "way")
     (tmp_path / "folder").symlink_to(".")
@@ -48,7 +54,9 @@ def test_a_link_that_cannot_be_read_is_kept(tmp_path: Path, secret: Path) -> Non
 def test_what_can_be_read_is_resolved(tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
     (tmp_path / "way").symlink_to("to")
-    assert real_path(tmp_path / "way/none") == str(tmp_path / "to/none")
+    assert (
+        real_path(tmp_path / "way/none") == followed_path(tmp_path / "way/none") == str(tmp_path / "to/none")
+    )
     assert real_path(tmp_path / TOO_LONG) == str(tmp_path / TOO_LONG)
 
 

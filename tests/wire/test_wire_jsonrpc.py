@@ -24,7 +24,7 @@ from protocol.jsonrpc import (
     parse_message,
     shortened,
 )
-from protocol.message_outline import MOST_TOKENS, MessageOutline, read_outline
+from protocol.message_outline import MAX_DEPTH, MOST_TOKENS, MessageOutline, read_outline
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=30)
 ids = any_text | st.integers(-(2**63), 2**63 - 1)
@@ -65,6 +65,23 @@ def test_a_contradictory_answer_counts_as_a_refusal(line: bytes) -> None:
     message = parse_message(line)
     assert isinstance(message, ErrorAnswer)
     assert message.id == 1
+
+
+def test_how_deep_a_message_may_be_does_not_depend_on_the_version_of_python() -> None:
+    """A bracket in a text is no level."""
+
+    def nested(levels: int) -> bytes:
+        return (
+            b'{"id":1,"method":"m","params":{"text":"%s","x":' % (b"[" * 300)
+            + b"[" * levels
+            + b"]" * levels
+            + b"}}"
+        )
+
+    assert isinstance(parse_message(nested(MAX_DEPTH - 2)), Request)
+    with pytest.raises(ParseError, match="nested too deeply") as raised:
+        parse_message(nested(MAX_DEPTH - 1))
+    assert (raised.value.code, raised.value.id) == (PARSE_ERROR, 1)
 
 
 @pytest.mark.parametrize(

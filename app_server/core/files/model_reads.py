@@ -206,7 +206,7 @@ def read_image(path: str, most: int) -> bytes:
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        reason = _reason(error) if isinstance(error, OSError) else "no file can have this name"
         raise ReadError(f"unable to locate image at `{path}`: {reason}") from error
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)

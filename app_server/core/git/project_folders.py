@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from app_server.core.real_path import followed_path
+
 OnRefusal = Callable[[str], None]
 """Receives a message for the user about what was not read."""
 
@@ -51,6 +53,6 @@ def leads_out(path: Path, root: str) -> bool:
     if not os.path.islink(path):
         return False
     try:
-        return not Path(os.path.realpath(path)).is_relative_to(root)
-    except OSError:  # os.path.realpath raises for links that may not be read, such as those of /proc
+        return not Path(followed_path(path)).is_relative_to(root)
+    except OSError:
         return True

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.core.bounds import nested_too_deeply
 from app_server.core.config.types import McpServerConfig
 from app_server.core.mcp.failure_texts import UNEXPECTED
 from app_server.core.mcp.interfaces import McpFailure
@@ -39,6 +38,7 @@ from protocol.mcp import (
     ResourceTemplate,
     TextResourceContents,
 )
+from protocol.message_outline import nested_too_deeply
 from protocol.records import dataclass
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.core.bounds import nested_too_deeply
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.failure_texts import UNEXPECTED, StartFailure, tool_call_error
@@ -40,6 +39,7 @@ from app_server.core.mcp.tool_approval import is_approved, needs_approval
 from protocol.base import Json
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, McpInvocation, Resource, ResourceTemplate
+from protocol.message_outline import nested_too_deeply
 
 if TYPE_CHECKING:
     from app_server.core.mcp.mcp_server import McpServer

@@ -14,6 +14,7 @@ import stat
 from app_server.beneath import Beneath, RefusedName, TooLarge, read_up_to
 from app_server.core.patch.patch_error import PatchError, os_reason
 from app_server.core.patch.planner import NoSnapshot, Snapshot
+from app_server.core.real_path import followed_path
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Patches do not edit larger files: a diff of them takes seconds."""
@@ -34,7 +35,7 @@ class DiskFiles:
         if "\0" in path:
             raise PatchError("a path in the patch holds a NUL character")
         try:
-            return os.path.realpath(path)
+            return followed_path(path)
         except UnicodeEncodeError as error:
             raise PatchError("a path in the patch is not valid Unicode") from error
         except OSError as error:

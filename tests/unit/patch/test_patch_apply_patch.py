@@ -123,6 +123,7 @@ def test_it_imports_the_standard_library_and_its_own_package_only() -> None:
         "app_server.beneath",
         "app_server.core",
         "app_server.core.errors",
+        "app_server.core.real_path",
         "protocol.engine",
         "protocol.engine.errors",
         "protocol",

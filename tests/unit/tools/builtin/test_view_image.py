@@ -58,7 +58,7 @@ async def test_what_commands_cannot_read_is_not_shown(live: MakeLive) -> None:
         ("text.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF, BMP or WebP image"),
         ("empty.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF, BMP or WebP image"),
         ("huge.png", f"unable to read image at `{{path}}`: larger than {MAX_IMAGE_BYTES} bytes"),
-        ("nul\0.png", "unable to locate image at `{path}`: embedded null byte"),
+        ("nul\0.png", "unable to locate image at `{path}`: no file can have this name"),
     ],
 )
 async def test_a_file_that_is_no_image_is_rejected_early(live: MakeLive, name: str, told: str) -> None:
