@@ -272,7 +272,7 @@ def read_named(
     `home` and `fences` are those of `Beneath`. Raises `TooLarge` beyond `most` bytes.
     """
     with Beneath("/", home, fences) as disk:
-        return disk.read(os.path.join(b"/", os.fsencode(path)), most, follow_links=True)
+        return disk.read(os.fspath(path), most, follow_links=True)
 
 
 def may_hold_secrets(descriptor: int, status: os.stat_result, home: str | None) -> bool:

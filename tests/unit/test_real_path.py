@@ -10,7 +10,7 @@ import pytest
 
 from app_server.core.config.trust import main_worktree, trust_of
 from app_server.core.context.project_docs import find_instructions
-from app_server.core.git.project_folders import leads_out, project_folders
+from app_server.core.git.project_folders import project_folders
 from app_server.core.git.repository import find_repository
 from app_server.core.real_path import followed_path, real_path
 from app_server.core.skills.discover import discover, project_roots
@@ -30,10 +30,10 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     link.symlink_to("/etc")
     read = os.readlink
 
-    def readlink(path: str) -> str:
-        if os.fspath(path) == str(link):
+    def readlink(path: str, *, dir_fd: int | None = None) -> str:
+        if os.fsdecode(path) == (link.name if dir_fd is not None else str(link)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return read(path)
+        return read(path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "readlink", readlink)
     return link
@@ -65,7 +65,6 @@ def test_a_repository_with_links_that_cannot_be_read_is_opened(tmp_path: Path, s
     (repository / ".git").mkdir(parents=True)
     (repository / "AGENTS.md").symlink_to(secret / "x")
     (repository / ".agents").symlink_to(secret)
-    assert leads_out(repository / "AGENTS.md", str(repository))
     assert find_instructions(tmp_path / "home", repository, 1000) is None
     assert discover(project_roots(repository)) == ([], [])
     (repository / ".git").rmdir()

@@ -12,11 +12,11 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+from app_server.beneath import read_named
 from app_server.core.config.approval_policy import read_approval_policy
 from app_server.core.config.built_in_providers import OPENAI
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
 from app_server.core.config.layers import ABOUT_CLIENTS, Layered
-from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.config.sections import (
     read_history,
     read_mcp_servers,
@@ -41,6 +41,7 @@ from app_server.core.config.types import (
     ProviderConfig,
     SettingsNotices,
     SettingsWarning,
+    changeable_folders,
 )
 from protocol.paths import sound_path
 from protocol.policy import (
@@ -105,6 +106,7 @@ def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInp
     features = _features(table, warnings)
     _check_without_effect(table)
     approval_policy, granular = read_approval_policy(table)
+    sandbox_policy = _sandbox(table, inputs, trusted)
     config = Config(
         home=inputs.home,
         cwd=inputs.cwd,
@@ -115,15 +117,15 @@ def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInp
         permissions=PermissionSettings(
             approval_policy=approval_policy or AskForApproval.ON_REQUEST,
             granular=granular,
-            sandbox_policy=_sandbox(table, inputs, trusted),
+            sandbox_policy=sandbox_policy,
             environment=read_shell_environment(table.table("shell_environment_policy")),
             editor_files=table.table(ABOUT_CLIENTS).flag("editor_files") is not False,
             client_rights=table.table(ABOUT_CLIENTS).flag("client_rights") is not False,
         ),
         instructions=InstructionSettings(
-            base=_base_instructions(table, inputs),
+            base=_base_instructions(table, inputs, sandbox_policy),
             developer=table.text("developer_instructions"),
-            compact_prompt=_compact_prompt(table, inputs),
+            compact_prompt=_compact_prompt(table, inputs, sandbox_policy),
             project_doc_max_bytes=_or(table.integer("project_doc_max_bytes"), 32 * 1024),
             project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
         ),
@@ -240,32 +242,33 @@ def _trust_levels(table: SettingsReader, warnings: list[SettingsWarning]) -> Map
     return levels
 
 
-def _base_instructions(table: SettingsReader, inputs: ResolveInputs) -> str | None:
+def _base_instructions(table: SettingsReader, inputs: ResolveInputs, policy: SandboxPolicy) -> str | None:
     """The request's instructions, else the content of the file that the settings name."""
     older = table.text("experimental_instructions_file")
     name = table.text("model_instructions_file") or older
-    return inputs.base_instructions or _instructions_file(name, inputs)
+    return inputs.base_instructions or _instructions_file(name, inputs, policy)
 
 
-def _compact_prompt(table: SettingsReader, inputs: ResolveInputs) -> str | None:
+def _compact_prompt(table: SettingsReader, inputs: ResolveInputs, policy: SandboxPolicy) -> str | None:
     name = table.text("experimental_compact_prompt_file")
     prompt = (table.text("compact_prompt") or "").strip()
-    return prompt or _instructions_file(name, inputs)
+    return prompt or _instructions_file(name, inputs, policy)
 
 
-def _instructions_file(name: str | None, inputs: ResolveInputs) -> str | None:
-    """The text of a user's file. A relative name is relative to the home: a workspace must not supply it."""
+def _instructions_file(name: str | None, inputs: ResolveInputs, policy: SandboxPolicy) -> str | None:
+    """Read a user's file. A relative name is relative to the home: a workspace must not supply it."""
     if not name:
         return None
     path = inputs.home / _expanded(name, inputs.env)
     shown = str(path) if str(path).isprintable() else quote(str(path))
     try:
-        data = read_regular_file(path, MAX_INSTRUCTIONS_BYTES)
-        if data is None:
-            raise UnreadableFileError("it does not exist")
-        text = data.decode("utf-8-sig").strip()
-    except UnreadableFileError as problem:
-        raise derive_error(f"the instructions file {shown} cannot be read: {problem}") from problem
+        fences = changeable_folders(inputs.cwd, policy)
+        text = read_named(path, MAX_INSTRUCTIONS_BYTES, inputs.home, fences).decode("utf-8-sig").strip()
+    except FileNotFoundError as error:
+        raise derive_error(f"the instructions file {shown} cannot be read: it does not exist") from error
+    except OSError as error:
+        reason = (error.strerror or "unknown").lower()
+        raise derive_error(f"the instructions file {shown} cannot be read: {reason}") from error
     except ValueError as error:
         raise derive_error(f"the instructions file {quote(name)} is not valid UTF-8 text") from error
     if not text:

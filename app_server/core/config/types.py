@@ -22,6 +22,7 @@ from protocol.policy import (
     SandboxPolicy,
     TurnMode,
     Verbosity,
+    WorkspaceWrite,
 )
 from protocol.records import dataclass
 
@@ -285,6 +286,12 @@ class Config:
                 names.add(server.transport.bearer_token_env_var)
                 names.update(server.transport.env_http_headers.values())
         return frozenset(name for name in names if name)
+
+
+def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:
+    """Return the folders whose links the user need not have made: where commands write, or did under another policy."""
+    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+    return (str(cwd), *roots, "/tmp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,17 +12,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from app_server.core.real_path import followed_path
+from app_server.core.real_path import real_path
 
 OnRefusal = Callable[[str], None]
 """Receives a message for the user about what was not read."""
 
 
 def project_folders(cwd: Path, purpose: str, on_refusal: OnRefusal) -> list[Path]:
-    """From the repository's root to `cwd`; only `cwd` outside a repository, or in another user's.
+    """From the repository's root to `cwd`, without links; only `cwd` outside a repository, or in another user's.
 
     `purpose` is what is looked for, in the message about a repository of another user.
     """
+    cwd = Path(real_path(cwd))
     chain = [cwd]
     for directory in (cwd, *cwd.parents):
         if directory != cwd:
@@ -46,13 +47,3 @@ def is_strange(path: Path) -> bool:
 
 def belongs_to_another(facts: os.stat_result) -> bool:
     return facts.st_uid not in (os.geteuid(), 0)
-
-
-def leads_out(path: Path, root: str) -> bool:
-    """Whether `path` is a link out of the folder `root`, which is a real path, or one that cannot be followed."""
-    if not os.path.islink(path):
-        return False
-    try:
-        return not Path(followed_path(path)).is_relative_to(root)
-    except OSError:
-        return True

@@ -355,6 +355,34 @@ def test_instructions_come_from_the_home_and_never_from_the_workspace(tmp_path: 
     )
 
 
+@pytest.mark.parametrize("target", ["{top}/home/auth.json", "{top}/secret", "/proc/self/environ"])
+@pytest.mark.parametrize("key", ["model_instructions_file", "experimental_compact_prompt_file"])
+def test_no_link_in_a_workspace_chooses_the_instructions(tmp_path: Path, key: str, target: str) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "ws"
+    for folder in (home, workspace):
+        folder.mkdir()
+    for secret in (home / "auth.json", tmp_path / "secret"):
+        secret.write_text("secret")
+    (workspace / "plain.md").write_text("plain")
+    for name, place in (("base.md", target.format(top=tmp_path)), ("good.md", "plain.md")):
+        (workspace / name).symlink_to(place)
+
+    def read(path: Path) -> Config:
+        (home / "config.toml").write_text(f"{key} = '{path}'\n")
+        return load_config(home, cwd=workspace, cli=CliOverrides(), request=RequestOverrides(), env={})
+
+    with pytest.raises(ConfigError, match=r"base\.md cannot be read"):
+        read(workspace / "base.md")
+    instructions = read(workspace / "good.md").instructions
+    assert "plain" in (instructions.base, instructions.compact_prompt)
+
+
+def test_credentials_are_no_instructions(tmp_path: Path) -> None:
+    (tmp_path / "auth.json").write_text("secret")
+    with pytest.raises(ConfigError, match=r"auth\.json cannot be read: may hold secrets of the server"):
+        load(tmp_path, "model_instructions_file = 'auth.json'")
+
+
 def test_nothing_in_the_workspace_is_read_as_settings(tmp_path: Path) -> None:
     workspace = tmp_path / "ws"
     (workspace / ".codex").mkdir(parents=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from app_server.core.context.project_docs import find_instructions
+
+ROUNDS = 300
 
 
 @pytest.fixture
@@ -46,6 +49,50 @@ def test_the_users_own_file_may_be_a_link_to_anywhere(repository: Path) -> None:
     (repository.parent / "outside/mine").write_text("mine")
     (repository.parent / "home/AGENTS.md").symlink_to(repository.parent / "outside/mine")
     assert found(repository) == "mine"
+
+
+def test_the_users_own_link_into_a_workspace_leads_no_further(repository: Path) -> None:
+    home = repository.parent / "home"
+    (repository.parent / "outside/s").write_text("secret")
+    (repository / "mine").symlink_to("notes")
+    (repository / "notes").write_text("notes")
+    (home / "AGENTS.md").symlink_to(repository / "mine")
+    assert find_instructions(home, repository, 1000, changeable=(str(repository),)) == "notes"
+    (repository / "notes").unlink()
+    (repository / "notes").symlink_to(repository.parent / "outside/s")
+    assert find_instructions(home, repository, 1000, changeable=(str(repository),)) is None
+
+
+@pytest.mark.parametrize("name", ["auth.json", ".credentials.json"])
+def test_credentials_are_no_instructions(repository: Path, name: str) -> None:
+    home = repository.parent / "home"
+    (home / name).write_text("secret")
+    os.link(home / name, repository / "AGENTS.md")
+    (home / "AGENTS.md").symlink_to(name)
+    assert find_instructions(home, repository, 1000) is None
+
+
+def test_a_file_that_is_exchanged_with_a_link_meanwhile_is_not_followed(repository: Path) -> None:
+    """As a command of another thread exchanges them."""
+    home, stop = repository.parent / "home", threading.Event()
+    (home / "auth.json").write_text("secret")
+    (repository / "AGENTS.md").write_text("plain")
+    (repository / "link").symlink_to(home / "auth.json")
+
+    def exchange() -> None:
+        names = [str(repository / name) for name in ("AGENTS.md", "kept", "link")]
+        while not stop.is_set():
+            for source, target in ((0, 1), (2, 0), (0, 2), (1, 0)):
+                os.rename(names[source], names[target])
+
+    swapping = threading.Thread(target=exchange)
+    swapping.start()
+    try:
+        seen = {find_instructions(home, repository, 1000) for _ in range(ROUNDS)}
+    finally:
+        stop.set()
+        swapping.join()
+    assert seen <= {"plain", None}
 
 
 def test_what_is_no_file_or_too_long_does_not_hurt(repository: Path) -> None:
