@@ -24,10 +24,10 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         ),
         "model_reasoning_summary": "how much of its reasoning the model sums up",
         "model_verbosity": "how much the model writes; unset: as the model does by itself",
-        "model_context_window": "tokens; unset: known for the model, if it is a known one",
-        "model_auto_compact_token_limit": "the history is compacted above so many tokens; unset: never",
+        "model_context_window": "tokens; unset: known for the model, or else 272,000 are assumed",
+        "model_auto_compact_token_limit": "tokens at which the history is compacted; unset: nine tenths of the window",
         "model_supports_reasoning_summaries": "asks for summaries of reasoning; unset: known for the model",
-        "show_raw_agent_reasoning": "clients receive the raw reasoning, if the model sends it",
+        "show_raw_agent_reasoning": "the conversation API, too, gives its clients the raw reasoning of the model",
     },
     "Permissions": {
         "approval_policy": "when the user is asked",
@@ -143,5 +143,7 @@ FEATURES: Mapping[str, str] = {
     "view_image_tool": "the tool `view_image`",
     "web_search_request": "the search of the provider, if it has one",
     "ghost_commit": "snapshots of the working tree before each turn, for undoing it",
-    "chat_deltas": "answers over Chat Completions come as deltas",
+    "chat_deltas": (
+        "over the conversation API, too, answers over Chat Completions come as deltas, with counts of tokens"
+    ),
 }

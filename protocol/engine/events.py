@@ -130,11 +130,13 @@ class ReasoningSummaryPart:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningTextDelta:
-    """Raw reasoning, where the configuration shows it."""
+    """Raw reasoning."""
 
     item_id: str
     index: int
     delta: str
+    show_content: bool = True
+    """As in its item."""
 
 
 class OutputStream(StrEnum):

@@ -68,7 +68,8 @@ class Reasoning:
     content: tuple[str, ...] = ()
     """Raw reasoning."""
     show_content: bool = False
-    """Whether the configuration lets clients see `content` (`show_raw_agent_reasoning`)."""
+    """Whether `content` is shown also where it is not shown by itself: over the conversation API
+    (`show_raw_agent_reasoning`)."""
 
 
 @dataclass(frozen=True, slots=True)

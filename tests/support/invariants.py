@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -227,7 +228,9 @@ def items(events: Sequence[Json]) -> list[str]:
                 open_items[id] = event["turn_id"]
             case "item_completed":
                 id = _item_id(event)
-                if open_items.pop(id, None) is None:
+                # An item that got no id from the provider, and no delta, completes under another one, as in codex 0.58.
+                renamed = next((each for each in open_items if _other_id(each) == id), id)
+                if open_items.pop(renamed, None) is None:
                     broken.append(f"item {id} completes and never started")
             case "turn_aborted" | "error" | "stream_error":
                 open_items.clear()  # what was being said will be said anew, or never
@@ -235,6 +238,10 @@ def items(events: Sequence[Json]) -> list[str]:
                 if event["item_id"] not in open_items:
                     broken.append(f"{event['type']} of item {event['item_id']}, which is not open")
     return broken
+
+
+def _other_id(id: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, id))
 
 
 def _item_id(event: Json) -> str:

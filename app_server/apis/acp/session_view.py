@@ -332,8 +332,7 @@ def usage_changed(info: TokenUsageInfo, window: int | None) -> UsageChanged:
 
 
 def reasoning_text(item: items.Reasoning) -> str:
-    content = item.content if item.show_content else ()
-    return BETWEEN_PARTS.join(part for part in (*item.summary, *content) if part)
+    return BETWEEN_PARTS.join(part for part in (*item.summary, *item.content) if part)
 
 
 def running_output(call: ShownCall) -> tuple[OutputPart, ...]:

@@ -188,6 +188,8 @@ class ConversationAdapter:
 
     def _delta(self, id: str, event: Delta) -> Iterator[EventMsg]:
         """The event with the item's id, if its start was sent, and the legacy event."""
+        if isinstance(event, ReasoningTextDelta) and not event.show_content:
+            return
         thread, item, text = self._conversation_id, event.item_id, event.delta
         announced = item not in self._unannounced
         self._renamed.discard(item)

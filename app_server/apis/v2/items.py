@@ -71,8 +71,7 @@ def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | N
         case engine.Plan():
             return wire.PlanThreadItem.model_construct(**at, text=item.text)
         case engine.Reasoning():
-            content = item.content if item.show_content else ()
-            return wire.ReasoningThreadItem.model_construct(**at, summary=item.summary, content=content)
+            return wire.ReasoningThreadItem.model_construct(**at, summary=item.summary, content=item.content)
         case engine.CommandExecution():
             return _command(item, at)
         case engine.FileChange():

@@ -10,6 +10,7 @@ from typing import Final
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model.model_errors import (
     CONTEXT_FULL,
+    LONGEST_EXCERPT,
     OVERLOADED,
     AccessBlocked,
     CyberPolicy,
@@ -41,6 +42,14 @@ _NO_MODEL = re.compile(
     r"(?i)\bmodel\b.{0,80}\b(?:not found|does not exist|is not supported)"
     r"|\bnot a valid model\b|\b(?:no such|unknown|invalid) model\b"
 )
+_TOO_LONG = re.compile(
+    r"(?i)\b(?:maximum|exceed\w*|greater|longer|larger|overflow\w*|only)\b.{0,80}"
+    r"\b(?:context|model) (?:length|size|window)\b"
+    r"|\bcontext (?:length|size|window)\b.{0,80}\bexceed"
+    r"|\binput token count\b.{0,40}\bexceed"
+    r"|\bprompt is too long\b"
+)
+"""How local servers and gateways that have no code for it say that the conversation is too long."""
 _DELAY = re.compile(r"(?i)try again in\s*((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)")
 _PART = re.compile(r"(?i)(\d+(?:\.\d+)?)\s*([a-z]+)")
 _SECONDS: Final[Mapping[str, float]] = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -63,6 +72,8 @@ def reported_failure(error: Json) -> ModelError:
     known = known_failure(code if isinstance(code, str) else "", message)
     if known is not None:
         return known
+    if _TOO_LONG.search(message[:LONGEST_EXCERPT]):
+        return ContextWindowExceeded(CONTEXT_FULL)
     delay = delay_in(message) if code == "rate_limit_exceeded" else None
     return ResponseFailed(excerpt(message), code, delay)
 
@@ -115,23 +126,34 @@ def request_failure(status: int, headers: Mapping[str, str], body: bytes) -> Req
     """The failure for a status other than 2xx. Header names are in lower case."""
     text = body.decode("utf-8", "replace")
     details = mapping((_quiet_object(body) or {}).get("error"))
+    message = text_of(details.get("message")) or text
     kinds = [kind for kind in (details.get("type"), details.get("code")) if isinstance(kind, str)]
     if status == 429 and "usage_limit_reached" in kinds:
         plan, resets_at = text_of(details.get("plan_type")), count(details.get("resets_at"))
         return RequestFailure(UsageLimitReached(plan, resets_at, rate_limits(headers)))
     for kind in kinds:
-        known = known_failure(kind, text_of(details.get("message")) or text)
+        known = known_failure(kind, message)
         if known is not None:
             return RequestFailure(known)
     if status == 401:
         return RequestFailure(Unauthorized())
     if status in (408, 429) or status >= 500:
         return _overloaded(status, headers, named=OVERLOADED in kinds)
+    if status in (400, 413, 422) and _TOO_LONG.search(message[:LONGEST_EXCERPT]):
+        return RequestFailure(ContextWindowExceeded(CONTEXT_FULL))
     if status == 403 and "Cloudflare" in text and "blocked" in text:
         return RequestFailure(AccessBlocked(status))
-    if status in (400, 404) and _names_no_model(kinds, text_of(details.get("message")) or text):
+    if status in (400, 404) and _names_no_model(kinds, message):
         return RequestFailure(ModelUnknown(status, text))
     return RequestFailure(UnexpectedStatus(status, text))
+
+
+def refuses_usage(failure: RequestFailure) -> bool:
+    """Whether the provider does not take the option by which Chat Completions are asked for counts of tokens."""
+    error = failure.error
+    return isinstance(error, UnexpectedStatus) and (
+        "stream_options" in error.body or "include_usage" in error.body
+    )
 
 
 def _names_no_model(kinds: Collection[str], message: str) -> bool:

@@ -33,15 +33,16 @@ from protocol.responses import (
 Part = InputText | InputImage | OutputText
 
 
-def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes) -> bytes:
+def chat_body(prompt: Prompt, settings: RequestSettings, cache: ItemBytes, *, asks_usage: bool) -> bytes:
+    """`asks_usage`: the provider is asked to count tokens."""
     head, tail = cache.envelope(
-        (settings, prompt.instructions, prompt.output_schema, *prompt.tools),
-        lambda: _envelope(prompt, settings),
+        (settings, asks_usage, prompt.instructions, prompt.output_schema, *prompt.tools),
+        lambda: _envelope(prompt, settings, asks_usage=asks_usage),
     )
     return b"%b%b],%b" % (head, b"".join(b",%b" % message for message in _messages(prompt, cache)), tail)
 
 
-def _envelope(prompt: Prompt, settings: RequestSettings) -> tuple[bytes, bytes]:
+def _envelope(prompt: Prompt, settings: RequestSettings, *, asks_usage: bool) -> tuple[bytes, bytes]:
     """Up to the instructions, which are the first message, and from the end of the messages."""
     system = {"role": "system", "content": prompt.instructions}
     head = b'{"model":%b,"messages":[%b' % (json_bytes(settings.model), json_bytes(system))
@@ -52,7 +53,7 @@ def _envelope(prompt: Prompt, settings: RequestSettings) -> tuple[bytes, bytes]:
     if prompt.output_schema is not None:
         schema = {"name": SCHEMA_NAME, "strict": True, "schema": prompt.output_schema}
         tail["response_format"] = {"type": "json_schema", "json_schema": schema}
-    if settings.live_chat:
+    if asks_usage:
         tail["stream_options"] = {"include_usage": True}
     return head, json_bytes(tail)[1:]
 

@@ -57,11 +57,6 @@ class ModelFamily:
     extra_tools: frozenset[str] = frozenset()
     """Tools that others get only where the user asks for them."""
 
-    @property
-    def auto_compact_token_limit(self) -> int | None:
-        """Where the history is made shorter unless the user says otherwise: nine tenths of the window."""
-        return None if self.context_window is None else self.context_window * 9 // 10
-
 
 GPT_5_WINDOW = 272_000
 O_WINDOW = 200_000

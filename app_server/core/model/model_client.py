@@ -20,7 +20,7 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
-from app_server.core.model.api_failures import RequestFailure, request_failure
+from app_server.core.model.api_failures import RequestFailure, refuses_usage, request_failure
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
 from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, key_source
@@ -82,6 +82,8 @@ class ModelClient:
         """Only providers that require the OpenAI login receive its credentials, not other configured ones."""
         self._watch = watch
         self._items = ItemBytes()
+        self._counts_usage = True
+        """Whether Chat Completions are asked for counts of tokens, until the provider refuses that."""
 
     @asynccontextmanager
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
@@ -124,6 +126,10 @@ class ModelClient:
                     reconnected = True
                     continue
                 outcome = _broken(outcome, target, self.provider.id)
+            if self._counts_usage and refuses_usage(outcome):
+                self._counts_usage = False
+                body = self._body(prompt, settings)
+                continue
             if isinstance(outcome.error, Unauthorized):
                 if login is not None and target.secret == login.bearer and not renewed:
                     renewed = True
@@ -164,7 +170,8 @@ class ModelClient:
 
     def _body(self, prompt: Prompt, settings: RequestSettings) -> bytes:
         if self.provider.wire_api is WireApi.CHAT:
-            return chat_body(prompt, settings, self._items)
+            asks_usage = settings.live_chat and self._counts_usage
+            return chat_body(prompt, settings, self._items, asks_usage=asks_usage)
         family = find_family(settings.model)
         return responses_body(prompt, settings, family, self._items, stored=is_azure(self.provider))
 

@@ -16,7 +16,9 @@ from protocol.policy import TurnMode
 
 def shape_of(services: Services, turn: Turn) -> RequestShape:
     """What the turn's requests have in common."""
-    return request_shape(services.conversation.config, turn.settings, services.conversation.id)
+    conversation = services.conversation
+    followed = services.outbox.identity
+    return request_shape(conversation.config, turn.settings, conversation.id, followed=followed)
 
 
 def visible_call(

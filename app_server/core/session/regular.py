@@ -107,7 +107,6 @@ class RegularTask:
         steps = self._steps = RegularSteps(
             services, self._state, turn, shape, self._snapshot, of_thread=self._of_thread
         )
-        limit = shape.compact_limit
         compactor = Compactor(services, self._state, turn, shape)
         return TurnLoop(
             kind=TurnKind.REGULAR,
@@ -117,9 +116,9 @@ class RegularTask:
             model_call=visible_call(services, self._state, turn, shape, self._transcript, steps.runtime),
             input=NotedInput(active, self._words),
             steps=steps,
-            compaction=None
-            if limit is None and not self._of_thread
-            else AutoCompaction(limit=limit, compact=compactor.run, at_begin=self._of_thread),
+            compaction=AutoCompaction(
+                limit=shape.compact_limit, compact=compactor.run, at_begin=self._of_thread
+            ),
             new_id=services.sources.new_id,
         )
 

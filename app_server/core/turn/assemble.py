@@ -59,6 +59,8 @@ class ReplyAssembler:
         """The item that is being written."""
         self._pieces: list[str] = []
         """Its deltas, for an item that is cut."""
+        self._raw_pieces: list[str] = []
+        """Those of raw reasoning."""
         self._plans = plans
         self._message: PlanMessage | None = None
         """The message that is being written, where plans are looked for."""
@@ -98,9 +100,9 @@ class ReplyAssembler:
             case ReasoningSummaryPartAdded():
                 self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
             case ReasoningContentDelta():
-                if self._raw_reasoning:
-                    index = event.content_index
-                    self._emitter.emit(ReasoningTextDelta(self._reasoning(), index, event.delta))
+                id, index = self._reasoning(), event.content_index
+                self._raw_pieces.append(event.delta)
+                self._emitter.emit(ReasoningTextDelta(id, index, event.delta, self._raw_reasoning))
             case _:
                 assert_never(event)
 
@@ -115,15 +117,17 @@ class ReplyAssembler:
     def _reasoning(self) -> str:
         """The id of the item that is being written, which is begun where the provider announced none."""
         if self._id is None:
-            self._begin(Reasoning(self._new_id(), ()), announced=False)
+            self._begin(Reasoning(self._new_id(), (), show_content=self._raw_reasoning), announced=False)
         assert self._id is not None
         return self._id
 
     def _begin(self, item: Item, *, announced: bool = True, own_id: bool = False) -> None:
         assert self._emitter is not None
-        self._id, self._pieces = item.id, []
-        pieces = self._pieces
-        self._emitter.start(item, announced=announced, own_id=own_id, partial=lambda: _partial(item, pieces))
+        self._id, self._pieces, self._raw_pieces = item.id, [], []
+        pieces, raw = self._pieces, self._raw_pieces
+        self._emitter.start(
+            item, announced=announced, own_id=own_id, partial=lambda: _partial(item, pieces, raw)
+        )
 
     def _done(self, response_item: ResponseItem) -> None:
         assert self._emitter is not None
@@ -151,12 +155,12 @@ def _id_of(item: ResponseItem) -> str | None:
     return getattr(item, "id", None)
 
 
-def _partial(item: Item, pieces: list[str]) -> Item:
-    text = "".join(pieces)
+def _partial(item: Item, pieces: list[str], raw: list[str]) -> Item:
+    text, thought = "".join(pieces), "".join(raw)
     match item:
         case AgentMessage() if text:
             return replace(item, content=(text,))
-        case Reasoning() if text:
-            return replace(item, summary=(text,))
+        case Reasoning():
+            return replace(item, summary=(text,) if text else (), content=(thought,) if thought else ())
         case _:
             return item

@@ -80,11 +80,12 @@ class TurnSteps(Protocol):
 class AutoCompaction:
     """When the turn compacts the history, and how."""
 
-    limit: int | None
-    """Tokens of the context; None: not known, so only the provider's refusal says that it is full."""
+    limit: int
+    """Tokens of the context."""
     compact: Callable[[], Awaitable[None]]
     at_begin: bool = False
-    """A full context is compacted at the next turn's begin, and not by asking on when the model has answered."""
+    """A context over the limit is compacted at the next turn's begin, and not by asking on when the model has answered.
+    One that the provider refused as too long is always compacted at the next turn's begin."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class TurnLoop:
         """Returns the last thing the assistant said. Raises ModelError or ContextStillFull."""
         self.emitter.turn_started(self.kind, self.model_call.context_window)
         at_begin = self.compaction is not None and self.compaction.at_begin
-        if at_begin:
+        if at_begin or self.tokens.context_is_full:
             await self._made_room()
         self._record_words(opening, announced=True)
         await self.steps.prepare()
@@ -151,13 +152,14 @@ class TurnLoop:
     async def _made_room(self) -> bool:
         """Compact where the limit is reached. True: done, or tried in vain; ask the model again."""
         compaction, tokens = self.compaction, self.tokens.in_context
-        limit = None if compaction is None else compaction.limit
-        over = limit is not None and tokens is not None and tokens >= limit
-        if compaction is None or not (over or (compaction.at_begin and self.tokens.context_is_full)):
+        if compaction is None:
+            return False
+        over = tokens is not None and tokens >= compaction.limit
+        if not (over or self.tokens.context_is_full):
             self._compacted = False
             return False
-        if self._compacted and limit is not None:
-            raise ContextStillFull(limit, tokens)
+        if self._compacted:
+            raise ContextStillFull(compaction.limit, tokens)
         self._compacted = True
         try:
             await compaction.compact()

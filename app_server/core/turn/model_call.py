@@ -208,6 +208,7 @@ class ModelCall:
                     self.tokens.rate_limits = event.snapshot
                     self._emit_tokens(wake=False)
                 case Completed():
+                    self.tokens.context_is_full = False
                     if event.usage is not None:
                         self.tokens.add(event.usage, self.context_window)
                     self._emit_tokens()

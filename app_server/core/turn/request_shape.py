@@ -18,9 +18,15 @@ from protocol.rollout import TurnContextItem
 USABLE_PERCENT = 95
 """Of a context window; the rest is room for the answer. codex 0.58 counts so, too."""
 
+FULL_PERCENT = 90
+"""Of a context window: where so much is used, the history is compacted, unless the user says another limit."""
+
+ASSUMED_WINDOW = 272_000
+"""Tokens of a model of which nothing is known."""
 
 LIVE_CHAT = "chat_deltas"
-"""Feature: the text of a Chat Completions answer comes piece by piece. Off, clients see what codex 0.58 shows."""
+"""Feature: over the conversation API, too, the text of a Chat Completions answer comes piece by piece, and its tokens
+are counted. Off, clients see what codex 0.58 shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,8 @@ class RequestShape:
     family: ModelFamily
     instructions: str
     context_window: int | None
-    compact_limit: int | None
+    """As it is shown; None where an API does not show what is assumed."""
+    compact_limit: int
     settings: RequestSettings
 
     def prompt(
@@ -45,21 +52,26 @@ class RequestShape:
         )
 
 
-def request_shape(config: Config, settings: Settings, conversation_id: str) -> RequestShape:
+def request_shape(
+    config: Config, settings: Settings, conversation_id: str, *, followed: bool
+) -> RequestShape:
+    """`followed`: a client follows the conversation by its turns and items."""
     family = find_family(settings.model)
-    window = config.model.context_window or family.context_window
+    known = config.model.context_window or family.context_window
+    window = known or ASSUMED_WINDOW
+    shows_window = followed or known is not None
     return RequestShape(
         family=family,
         instructions=_instructions(config, settings, family),
-        context_window=window * USABLE_PERCENT // 100 if window else None,
-        compact_limit=config.model.auto_compact_token_limit or family.auto_compact_token_limit,
+        context_window=window * USABLE_PERCENT // 100 if shows_window else None,
+        compact_limit=config.model.auto_compact_token_limit or window * FULL_PERCENT // 100,
         settings=RequestSettings(
             model=settings.model,
             effort=settings.effort,
             summary=settings.summary,
             verbosity=config.model.verbosity,
             supports_reasoning_summaries=config.model.supports_reasoning_summaries,
-            live_chat=config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
+            live_chat=followed or config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
             conversation_id=conversation_id,
         ),
     )

@@ -19,7 +19,6 @@ class TokenCounts:
     """The provider refused the conversation as too long, and no request has succeeded since."""
 
     def add(self, usage: TokenUsage, context_window: int | None) -> None:
-        self.context_is_full = False
         total = plus(self.info.total_token_usage, usage) if self.info else usage
         self.info = TokenUsageInfo(
             total_token_usage=total, last_token_usage=usage, model_context_window=context_window

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
@@ -145,6 +146,16 @@ async def test_chat_providers_are_asked_their_way() -> None:
     assert http.requests[0].url == "http://provider.test/v1/chat/completions"
     assert "conversation_id" not in http.requests[0].headers
     assert http.body()["messages"][0] == {"role": "system", "content": "Be useful."}
+
+
+@pytest.mark.parametrize("named", ["stream_options", "include_usage"])
+async def test_a_provider_that_counts_no_tokens_is_asked_without_that_from_then_on(named: str) -> None:
+    done = answer(sse({"choices": [{"delta": {"content": "x"}}]}), b"data: [DONE]\n\n")
+    http = ScriptedHttp(refused(422, {"detail": [{"loc": ["body", named]}]}), done, done)
+    client = client_for(http, wire_api=WireApi.CHAT, request_max_retries=0)
+    for _ in range(2):
+        assert isinstance((await ask(client, replace(SETTINGS, live_chat=True)))[-1], Completed)
+    assert ["stream_options" in http.body(n) for n in range(3)] == [True, False, False]
 
 
 async def test_events_before_a_failure_are_yielded_before_it() -> None:

@@ -39,7 +39,6 @@ def test_a_model_name_selects_its_context_window_and_reasoning(
     family = find_family(slug)
     assert family.context_window == window
     assert family.supports_reasoning_summaries is reasons
-    assert family.auto_compact_token_limit == (None if window is None else window * 9 // 10)
 
 
 def test_model_families_have_their_own_defaults_and_tools() -> None:

@@ -85,8 +85,8 @@ def responses(of: Prompt, how: RequestSettings | None = None, *, stored: bool = 
     return json.loads(responses_body(of, how, find_family(how.model), ItemBytes(), stored=stored))
 
 
-def chat(of: Prompt, how: RequestSettings | None = None) -> Json:
-    return json.loads(chat_body(of, how or settings(), ItemBytes()))
+def chat(of: Prompt, *, asks_usage: bool = False) -> Json:
+    return json.loads(chat_body(of, settings(), ItemBytes(), asks_usage=asks_usage))
 
 
 def test_a_plain_request() -> None:
@@ -215,7 +215,7 @@ def test_encrypted_reasoning_goes_back_unchanged() -> None:
 def test_text_that_utf8_cannot_carry_is_sent_escaped() -> None:
     body = responses_body(prompt(user("a\ud800b")), settings(), find_family("x"), ItemBytes(), stored=False)
     assert json.loads(body)["input"][0]["content"][0]["text"] == "a\ud800b"
-    assert json.loads(chat_body(prompt(user("a\ud800b")), settings(), ItemBytes()))["messages"][1]["content"]
+    assert chat(prompt(user("a\ud800b")))["messages"][1]["content"]
 
 
 def test_an_item_is_written_once_and_only_while_it_is_sent() -> None:
@@ -252,7 +252,9 @@ def test_what_stands_around_the_items_is_written_anew_when_anything_of_it_change
         fresh = responses_body(one, how, family, ItemBytes(), stored=False)
         assert responses_body(one, how, family, cache, stored=False) == fresh
         assert responses_body(one, how, family, cache, stored=False) == fresh
-        assert chat_body(one, how, cache) == chat_body(one, how, ItemBytes())
+        for asks in (True, False):
+            fresh = chat_body(one, how, ItemBytes(), asks_usage=asks)
+            assert chat_body(one, how, cache, asks_usage=asks) == fresh
     other = replace(how, conversation_id="another")
     assert responses_body(of, other, family, cache, stored=False) == responses_body(
         of, other, family, ItemBytes(), stored=False
@@ -382,8 +384,8 @@ def test_reasoning_goes_back_within_its_turn() -> None:
     assert not any("reasoning" in message for message in later)
 
 
-def test_a_live_chat_asks_for_token_counts() -> None:
+def test_a_chat_asks_for_token_counts_where_it_is_told_to() -> None:
     assert "stream_options" not in chat(prompt())
-    body = chat(prompt(), replace(settings(), live_chat=True))
+    body = chat(prompt(), asks_usage=True)
     assert body["stream_options"] == {"include_usage": True}
     assert body["stream"] is True

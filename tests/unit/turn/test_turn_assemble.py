@@ -22,6 +22,7 @@ from protocol.engine.events import (
     EngineEvent,
     ItemCompleted,
     ItemStarted,
+    ReasoningTextDelta,
     TurnEnded,
     TurnStatus,
 )
@@ -139,7 +140,7 @@ def test_an_item_that_is_cut_ends_once_with_what_there_is(kind: str) -> None:
     assert isinstance(emitted[-1], TurnEnded)
 
 
-def test_reasoning_is_summarised_and_raw_only_on_request() -> None:
+def test_reasoning_is_summarised_and_raw() -> None:
     item = ReasoningResponseItem(
         id="r", summary=(SummaryText(text="short"),), content=(ReasoningText(text="long"),)
     )
@@ -150,9 +151,20 @@ def test_reasoning_is_summarised_and_raw_only_on_request() -> None:
         ReasoningContentDelta("lo", 0),
         OutputItemDone(item),
     )
-    emitted = play(*events)
-    assert kinds(emitted) == ["ItemStarted", "ReasoningSummaryDelta", "ReasoningSummaryPart", "ItemCompleted"]
-    assert "ReasoningTextDelta" in kinds(play(*events, raw=True))
+    for raw in (False, True):
+        emitted = play(*events, raw=raw)
+        assert kinds(emitted) == [
+            *("ItemStarted", "ReasoningSummaryDelta", "ReasoningSummaryPart"),
+            *("ReasoningTextDelta", "ItemCompleted"),
+        ]
+        assert emitted[3] == ReasoningTextDelta("r", 0, "lo", show_content=raw)
+        started, ended = emitted[0], emitted[-1]
+        assert isinstance(started, ItemStarted)
+        assert isinstance(ended, ItemCompleted)
+        assert ended.item == Reasoning("r", ("short",), ("long",), show_content=raw)
+    [*_, cut, _] = play(*events[:-1], end=True)
+    assert isinstance(cut, ItemCompleted)
+    assert cut.item == Reasoning("r", ("sh",), ("lo",))
 
 
 def test_a_reviewers_messages_are_not_shown_but_its_searches_are() -> None:

@@ -259,8 +259,11 @@ def test_every_kind_of_item_is_shown() -> None:
     assert {type(item) for item, _ in ITEMS} == set(get_args(engine.Item))
 
 
-def test_raw_reasoning_is_hidden_unless_it_may_be_seen() -> None:
-    assert thread_item(engine.Reasoning("r", (), ("raw",)), 5, 6).to_value()["content"] == []
+@pytest.mark.parametrize("over_the_conversation_api", [False, True])
+def test_raw_reasoning_is_always_shown(over_the_conversation_api: bool) -> None:
+    """Models with open weights give nothing else."""
+    item = engine.Reasoning("r", (), ("raw",), show_content=over_the_conversation_api)
+    assert thread_item(item, 5, 6).to_value()["content"] == ["raw"]
 
 
 @pytest.mark.parametrize("kind", ["open_page", "of the future"])

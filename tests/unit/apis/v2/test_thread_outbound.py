@@ -373,7 +373,7 @@ def test_reasoning_has_parts_and_raw_text() -> None:
         "contentIndex": 2,
     }
     assert seen.params("item/plan/delta")[0]["delta"] == "1. look"
-    assert seen.params("item/completed")[0]["item"]["content"] == [], "raw reasoning is not shown"
+    assert seen.params("item/completed")[0]["item"]["content"] == ['ra"w']
     check_laws(seen.messages)
 
 
