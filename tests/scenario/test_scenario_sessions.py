@@ -391,6 +391,20 @@ async def test_unsaved_text_is_patched_through_the_editor_once_allowed(
         assert (w.workspace / "new.txt").exists() is allowed
 
 
+async def test_the_editor_is_not_asked_for_a_file_outside_before_the_user_is(world: MakeWorld) -> None:
+    patch = "*** Begin Patch\n*** Update File: ../outside.txt\n@@\n-old\n+new\n*** End Patch"
+    config = {"approval_policy": "on-request", "sandbox_mode": "workspace-write"}
+    async with world(reply(patches(patch)), reply(says("done")), config=config, acp=True) as w:
+        (w.root / "outside.txt").write_text("old\n")
+        editor = Editor(w, EVERYTHING)
+        await editor.start()
+        editor.permit("decline")
+        assert await editor.ends(await editor.session()) == "end_turn"
+        methods = [m["method"] for m in w.client.received() if "method" in m]
+        assert "session/request_permission" in methods
+        assert "fs/read_text_file" not in methods
+
+
 async def test_an_editor_that_fails_is_done_without(world: MakeWorld) -> None:
     replies = reply(patches(UPDATE.format("unsaved"))), reply(says("done"))
     async with world(*replies, files={"open.txt": "saved\n"}, acp=True) as w:

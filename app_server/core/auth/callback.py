@@ -1,13 +1,14 @@
 """The HTTP exchange between the user's browser and the loopback listener, without I/O.
 
 Every process of this machine and every web page can reach the port. So only a callback with this login's `state`
-counts; after another one, the login continues to wait.
+counts, said once and to this machine by its own name; after another one, the login continues to wait.
 """
 
 from __future__ import annotations
 
 import hmac
 import html
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from http import HTTPStatus
@@ -21,6 +22,8 @@ CANCEL_PATH = "/cancel"
 
 MAX_HEAD_BYTES = 16 * 1024
 HEAD_END = b"\r\n\r\n"
+_OWN_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.ASCII)
+"""A page can have another name lead to this machine; its requests name that as their host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,14 @@ def read_callback(head: bytes, state: str) -> Callback:
         return Ignored(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is answered here.")
     try:
         target = urlsplit(parts[1])
-        query = dict(parse_qsl(target.query, max_num_fields=32))
+        fields = parse_qsl(target.query, max_num_fields=32)
     except ValueError:
         return Ignored(HTTPStatus.BAD_REQUEST, "This address cannot be read.")
+    query = dict(fields)
+    if len(query) < len(fields):
+        return Ignored(HTTPStatus.BAD_REQUEST, "This address says something twice.")
+    if [bool(_OWN_HOST.fullmatch(host)) for host in _hosts(lines[1:])] != [True]:
+        return Ignored(HTTPStatus.BAD_REQUEST, "This is not the host that was asked for.")
     if target.path == CANCEL_PATH and not _from_browser(lines[1:]):
         return CancelRequested()
     if target.path != CALLBACK_PATH:
@@ -104,6 +112,11 @@ def _login_callback(query: Mapping[str, str], state: str) -> Callback:
     if not query.get("code"):
         return Ignored(HTTPStatus.BAD_REQUEST, "The answer holds no authorization code.")
     return Granted(query["code"], query.get("iss"))
+
+
+def _hosts(header_lines: list[str]) -> list[str]:
+    headers = [line.partition(":") for line in header_lines]
+    return [value.strip().lower() for name, _, value in headers if name.lower() == "host"]
 
 
 def _from_browser(header_lines: list[str]) -> bool:

@@ -21,6 +21,7 @@ from app_server.core.patch.parse import Patch, UpdateFile
 from app_server.core.patch.patch_error import PatchError
 from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
 from app_server.core.patch.planner import NoSnapshot, PatchFiles, Snapshot, plan_patch, resolve_place
+from app_server.core.patch.safety import WriteScope, may_write
 from app_server.core.patch.text import BOM, decode
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
@@ -80,11 +81,13 @@ class _Candidate:
 
 
 async def plan_with_editor(
-    patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess | None
+    patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess | None, scope: WriteScope | None = None
 ) -> PlannedPatch:
-    """Plan a patch of the disk, or of the editor's text where it fits that. Raises PatchError."""
+    """Plan a patch of the disk, or of the editor's text where it fits that. The editor is asked for files of `scope`
+    only, if there is one. Raises PatchError.
+    """
     if editor is not None:
-        overlay, on_disk = await _unsaved(patch, cwd, disk, editor)
+        overlay, on_disk = await _unsaved(patch, cwd, disk, editor, scope)
         if overlay:
             try:
                 overlaid = OverlaidFiles(disk, overlay)
@@ -116,7 +119,7 @@ async def write_through_editor(editor: EditorAccess, edits: list[FileEdit]) -> l
 
 
 async def _unsaved(
-    patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess
+    patch: Patch, cwd: str, disk: PatchFiles, editor: EditorAccess, scope: WriteScope | None
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """By real path, the texts of the editor that differ from the disk's and fit the patch; and the disk's."""
     try:
@@ -125,6 +128,8 @@ async def _unsaved(
         )
     except PatchError:
         return {}, {}
+    if scope is not None:
+        candidates = [each for each in candidates if may_write(each.place.real, scope)]
     texts = await _texts(editor.files, [each.place.path for each in candidates])
     overlay: dict[str, bytes] = {}
     on_disk: dict[str, bytes] = {}

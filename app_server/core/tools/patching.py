@@ -30,6 +30,7 @@ from app_server.core.patch.patch_error import PatchError
 from app_server.core.patch.patch_plan import PatchPlan, Place, writer_command
 from app_server.core.patch.planner import named_places
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, WriteScope, assess
+from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.confinement import confinement
@@ -73,9 +74,11 @@ class PatchFlow:
             patch = parse_patch(self.text)
             places = await run_in_thread(named_places, patch, self.cwd, disk, abandon_on_cancel=True)
             allowed = await confinement(turn)
-            self._judge(patch, places, allowed)
+            verdict = self._judge(patch, places, allowed)
             editor = None if turn.commands.runner.busy else turn.commands.editor
-            planned = await plan_with_editor(patch, self.cwd, disk, editor)
+            # Before the user was asked, the editor hands out nothing from outside of the workspace.
+            shown = WriteScope((real_path(turn.settings.cwd),)) if isinstance(verdict, AskUser) else None
+            planned = await plan_with_editor(patch, self.cwd, disk, editor, shown)
         except PatchError as error:
             raise ToolFailure(error.for_model()) from error
         plan = planned.plan

@@ -278,7 +278,33 @@ async def tolerant_visit(one: Attempt) -> None:
     ],
 )
 def test_login_callback_requests_are_parsed(head: str, meaning: Granted | Refused | CancelRequested) -> None:
-    assert read_callback(head.encode() + b"\r\nHost: localhost\r\n\r\n", "s") == meaning
+    for host in (
+        b"Host: localhost:1455",
+        b"host:127.0.0.1:1457",
+        b"Host: [::1]",
+        b"Accept: */*\r\nHost: LOCALHOST",
+    ):
+        assert read_callback(head.encode() + b"\r\n" + host + b"\r\n\r\n", "s") == meaning
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"",
+        b"Host: evil.example:1455",
+        b"Host: localhost.evil.example",
+        b"Host: evil.example\r\nHost: localhost",
+        b"Host: localhost\r\nHost: evil.example",
+        b"Host: localhost:1455@evil.example",
+        b"Host:",
+        b"X-Host: localhost",
+    ],
+)
+@pytest.mark.parametrize("target", [b"/cancel", b"/auth/callback?code=c&state=s"])
+def test_requests_to_another_host_decide_nothing(target: bytes, headers: bytes) -> None:
+    meaning = read_callback(b"GET " + target + b" HTTP/1.1\r\n" + headers + b"\r\n\r\n", "s")
+    assert isinstance(meaning, Ignored)
+    assert meaning.status == HTTPStatus.BAD_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -288,6 +314,9 @@ def test_login_callback_requests_are_parsed(head: str, meaning: Granted | Refuse
         (b"GET /auth/callback?code=c HTTP/1.1", 400),
         (b"GET /auth/callback?state=s HTTP/1.1", 400),
         (b"GET /auth/callback?state=%ff HTTP/1.1", 400),
+        (b"GET /auth/callback?code=c&state=t&state=s HTTP/1.1", 400),
+        (b"GET /auth/callback?code=c&state=s&state=s HTTP/1.1", 400),
+        (b"GET /auth/callback?code=c&code=d&state=s HTTP/1.1", 400),
         (b"GET /auth/callback?" + b"a=1&" * 100 + b"code=c&state=s HTTP/1.1", 400),
         (b"POST /auth/callback?code=c&state=s HTTP/1.1", 405),
         (b"GET /favicon.ico HTTP/1.1", 404),
@@ -297,7 +326,7 @@ def test_login_callback_requests_are_parsed(head: str, meaning: Granted | Refuse
     ],
 )
 def test_other_requests_to_the_login_callback_are_ignored(head: bytes, status: int) -> None:
-    meaning = read_callback(head + b"\r\n\r\n", "s")
+    meaning = read_callback(head + b"\r\nHost: localhost\r\n\r\n", "s")
     assert isinstance(meaning, Ignored)
     assert meaning.status == status
 

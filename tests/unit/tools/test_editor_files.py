@@ -11,6 +11,7 @@ import pytest
 from app_server.core.patch.disk_files import DiskFiles
 from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.safety import WriteScope
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess
 from app_server.core.tools.editor_files import (
     PlannedPatch,
@@ -68,6 +69,27 @@ async def test_a_patch_that_fits_the_unsaved_text_is_made_there(tmp_path: Path) 
     assert planned.for_disk().summary == (("M", "a.txt"),)
     assert await write_through_editor(access(editor), [edit]) == []
     assert editor.texts[str(tmp_path / "a.txt")] == "patched\nrest\n"
+
+
+async def test_the_editor_is_asked_for_nothing_outside_of_the_scope(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "ws", tmp_path / "out"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "a.txt").write_text("saved\n")
+    editor = Editor(tmp_path)
+    asked: list[str] = []
+
+    async def read(path: str) -> str | None:
+        asked.append(path)
+        return "saved\nunsaved\n"
+
+    editor.read = read  # type: ignore[method-assign]
+    update = "*** Update File: {}\n@@\n-saved\n+patched\n"
+    both = f"*** Begin Patch\n{update.format(outside / 'a.txt')}{update.format('a.txt')}*** End Patch"
+    scope = WriteScope((str(inside),))
+    planned = await plan_with_editor(parse_patch(both), str(inside), DiskFiles(None), access(editor), scope)
+    assert asked == [str(inside / "a.txt")]
+    assert [edit.place.path for edit in planned.through_editor()] == asked
 
 
 async def test_what_the_editor_does_not_take_is_written_to_the_disk(tmp_path: Path) -> None:
