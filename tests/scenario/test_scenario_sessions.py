@@ -394,7 +394,9 @@ async def test_unsaved_text_is_patched_through_the_editor_once_allowed(
 async def test_the_editor_is_not_asked_for_a_file_outside_before_the_user_is(world: MakeWorld) -> None:
     patch = "*** Begin Patch\n*** Update File: ../outside.txt\n@@\n-old\n+new\n*** End Patch"
     config = {"approval_policy": "on-request", "sandbox_mode": "workspace-write"}
-    async with world(reply(patches(patch)), reply(says("done")), config=config, acp=True) as w:
+    table = "[sandbox_workspace_write]\nexclude_slash_tmp = true\nexclude_tmpdir_env_var = true\n"
+    replies = reply(patches(patch)), reply(says("done"))
+    async with world(*replies, config=config, tables=table, acp=True) as w:
         (w.root / "outside.txt").write_text("old\n")
         editor = Editor(w, EVERYTHING)
         await editor.start()
