@@ -85,7 +85,7 @@ class ParseError(Exception):
         self.message: Final = message
         self.id: Final = id
         self.refuses: Final = refuses
-        """It was meant as an error response, so whoever asked need not wait for another."""
+        """It can only be an answer, so whoever asked need not wait for another."""
 
 
 class _NotJsonError(ValueError):
@@ -140,7 +140,7 @@ def _classify(value: dict[str, Json]) -> Message:
     if "result" in value:
         return Response(id_, value["result"])
     text = "Invalid request: none of `method`, `result` and `error`"
-    raise ParseError(INVALID_REQUEST, text, id_, refuses="error" in value)
+    raise ParseError(INVALID_REQUEST, text, id_, refuses=True)
 
 
 def _read_id(value: dict[str, Json]) -> RequestId | None:

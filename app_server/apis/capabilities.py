@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from protocol.base import Json
 
 
-class InvalidCapability(ValueError):
-    """A capability that is known has a value of another type; its name is the argument."""
-
-
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     elicitation: bool = False
@@ -28,23 +24,18 @@ class Capabilities:
 
 
 def parse_capabilities(raw: Mapping[str, Json] | None) -> Capabilities:
-    """Unknown names are ignored. Raises InvalidCapability."""
+    """Read what is known. Unknown names and values of another shape are ignored: to other servers they mean something,
+    and a client that cannot even initialize is of no use to its user.
+    """
     given = raw or {}
     opted_out = given.get("optOutNotificationMethods")
-    if opted_out is not None and not (
-        isinstance(opted_out, list) and all(isinstance(each, str) for each in opted_out)
-    ):
-        raise InvalidCapability("optOutNotificationMethods")
-    if "elicitation" in given and given["elicitation"] is None:  # the conversation API has no null here
-        raise InvalidCapability("elicitation")
-    return Capabilities(_flag(given, "elicitation"), _flag(given, "experimentalApi"), tuple(opted_out or ()))
-
-
-def _flag(given: Mapping[str, Json], name: str) -> bool:
-    value = given.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidCapability(name)
-    return bool(value)
+    return Capabilities(
+        elicitation=given.get("elicitation") is True,
+        experimental_api=given.get("experimentalApi") is True,
+        opted_out=tuple(name for name in opted_out if isinstance(name, str))
+        if isinstance(opted_out, list)
+        else (),
+    )
 
 
 def initialize_result(user_agent: str, home: Path, *, capabilities: bool) -> bytes:

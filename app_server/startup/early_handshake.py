@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from app_server.apis.capabilities import InvalidCapability, initialize_result, parse_capabilities
+from app_server.apis.capabilities import initialize_result
 from app_server.conversations.begun import BegunRequest
 from app_server.core.lazy import Lazy
 from app_server.identity import EarlyInitialize, own_user_agent
@@ -32,9 +31,6 @@ from protocol.jsonrpc import (
 )
 from protocol.names import INITIALIZE, INITIALIZED
 from protocol.records import dataclass
-
-if TYPE_CHECKING:
-    from protocol.base import Json
 
 MAX_FIRST_LINE = 1 << 16
 """A longer first line is left for the full server."""
@@ -279,22 +275,11 @@ def plain_initialize(request: Request) -> EarlyInitialize | None:
             params={"clientInfo": {"name": str(name), "version": str(version)} as client} as params,
         ) if method == INITIALIZE and params.keys() <= {"clientInfo", "capabilities"}:
             title, capabilities = client.get("title"), params.get("capabilities")
-            if (title is None or isinstance(title, str)) and _plain_capabilities(capabilities):
-                return EarlyInitialize(name, version, capabilities)
+            if title is None or isinstance(title, str):
+                return EarlyInitialize(
+                    name, version, capabilities if isinstance(capabilities, dict) else None
+                )
     return None
-
-
-def _plain_capabilities(capabilities: Json) -> bool:
-    """Known capabilities must have the right type; others are ignored."""
-    if capabilities is None:
-        return True
-    if not isinstance(capabilities, dict):
-        return False
-    try:
-        parse_capabilities(capabilities)
-    except InvalidCapability:
-        return False
-    return True
 
 
 def _error_response(message: Message | None) -> bytes | None:

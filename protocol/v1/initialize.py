@@ -1,9 +1,15 @@
 """The handshake."""
 
-from pydantic import ConfigDict
+from typing import Annotated
 
-from protocol.base import WireModel, omit_none
+from pydantic import BeforeValidator, ConfigDict
+
+from protocol.base import Json, WireModel, omit_none
 from protocol.fields import Flag
+
+
+def _object_or_none(value: Json) -> Json:
+    return value if isinstance(value, dict) else None
 
 
 class ClientInfo(WireModel):
@@ -16,16 +22,16 @@ class ClientInfo(WireModel):
 
 class ClientCapabilities(WireModel):
     """What a client can do beyond the conversation API; nothing of it is sent to clients that do not
-    say so."""
+    say so. What is unknown or of another shape is ignored."""
 
     model_config = ConfigDict(extra="allow")
-    elicitation: Flag = False
+    elicitation: Annotated[Flag, BeforeValidator(lambda value: value is True)] = False
     """Answers `elicitationRequest`."""
 
 
 class InitializeParams(WireModel):
     client_info: ClientInfo
-    capabilities: ClientCapabilities | None = None
+    capabilities: Annotated[ClientCapabilities | None, BeforeValidator(_object_or_none)] = None
 
 
 class ServerCapabilities(WireModel):

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
@@ -93,6 +93,14 @@ class ThreadStartParams(WireModel):
     thread_source: str | None = None
     dynamic_tools: tuple[DynamicToolSpec, ...] | None = experimental()
     experimental_raw_events: Flag = experimental(False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_id(cls, raw: Json) -> Json:
+        """A client that chose the id would look for its thread under that in vain."""
+        if isinstance(raw, dict) and raw.get("threadId") is not None:
+            raise ValueError("a new thread gets its own id: leave `threadId` out, or use thread/resume")
+        return raw
 
 
 class OpenedThread(WireModel):

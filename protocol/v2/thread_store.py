@@ -39,7 +39,8 @@ ThreadListCwdFilter = TypeAliasType("ThreadListCwdFilter", str | tuple[str, ...]
 class ThreadListParams(WireModel):
     """A page of stored threads. Without providers those of the configured one; with an empty list those of all.
 
-    `parentThreadId` and `ancestorThreadId` ask for threads that another one began; there are none.
+    `parentThreadId` and `ancestorThreadId` ask for threads that another one began; there are none. `originators` is
+    refused: threads are not found by the clients that began them.
     """
 
     ancestor_thread_id: str | None = experimental()
@@ -55,6 +56,7 @@ class ThreadListParams(WireModel):
     cwd: ThreadListCwdFilter | None = None
     use_state_db_only: Flag = False
     search_term: str | None = None
+    originators: tuple[str, ...] | None = None
 
 
 class ThreadListResponse(WireModel):

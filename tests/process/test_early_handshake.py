@@ -36,8 +36,14 @@ sys.meta_path.insert(0, Gate())
         {},
         {"elicitation": True},
         {"experimentalApi": True, "optOutNotificationMethods": ["thread/started"], "extensions": {}},
+        {
+            "elicitation": {"form": None, "url": None},
+            "optOutNotificationMethods": "all",
+            "experimentalApi": 1,
+        },
+        ["experimentalApi"],
     ],
-    ids=["null", "none", "ours", "of newer clients"],
+    ids=["null", "none", "ours", "of newer clients", "of another shape", "no object"],
 )
 def test_initialize_is_answered_before_the_server_is_loaded(tmp_path: Path, capabilities: Json) -> None:
     (tmp_path / "hooks").mkdir()

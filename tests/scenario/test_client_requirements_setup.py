@@ -191,3 +191,33 @@ async def test_goals_and_skills_can_be_asked_about_before_they_are_used(world: M
         assert (here["skills"], here["errors"]) == ([], [])
         [told] = [m["params"] for m in w.client.received() if m.get("method") == "turn/plan/updated"]
         assert told["plan"] == [{"step": "one", "status": "inProgress"}]
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        {"elicitation": {"form": None, "url": None}},
+        {"elicitation": None, "experimentalApi": None, "optOutNotificationMethods": None},
+        {
+            "elicitation": "yes",
+            "experimentalApi": "yes",
+            "optOutNotificationMethods": {"thread/tokenUsage/updated": True},
+        },
+        {
+            "optOutNotificationMethods": ["thread/tokenUsage/updated", 7],
+            "requestAttestation": 1,
+            "extensions": 5,
+        },
+        ["experimentalApi"],
+        True,
+    ],
+)
+async def test_capabilities_of_any_shape_are_taken(world: MakeWorld, capabilities: Json) -> None:
+    """What another server would understand costs a client nothing here; what is known and well-formed still holds."""
+    async with world(reply(says("a")), initialize=False) as w:
+        assert "userAgent" in await w.client.initialize(capabilities=capabilities)
+        refused = await w.client.ask("collaborationMode/list", {})
+        assert "requires experimentalApi capability" in refused["error"]["message"]
+        await ended(w.client, await turn(w.client, await start(w.client)))
+        named = capabilities.get("optOutNotificationMethods") if isinstance(capabilities, dict) else None
+        assert ("thread/tokenUsage/updated" in methods(w)) == (not isinstance(named, list))

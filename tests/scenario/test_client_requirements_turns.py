@@ -217,7 +217,8 @@ async def test_texts_that_clients_match(world: MakeWorld) -> None:
         with pytest.raises(Refused, match=f"thread not found: {absent}"):
             await w.client.call("turn/start", {"threadId": absent, "input": words("a")})
         with pytest.raises(Refused, match="no active turn to interrupt"):
-            await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""})
+            await w.client.call("turn/interrupt", {"threadId": thread, "turnId": absent})
+        assert await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""}) == {}
         id = await turn(w.client, thread)
         await w.client.expect("item/agentMessage/delta")
         other = f"expected active turn id `{absent}` but found `{id}`"

@@ -183,7 +183,7 @@ async def test_a_client_that_leaves_leaves_nothing_running(world: MakeWorld) -> 
             "one of dangerFullAccess, readOnly, externalSandbox, workspaceWrite",
         ),
         (
-            {"command": ["/no/such"]},
+            {"command": ["/no/such"], "sandboxPolicy": {"type": "dangerFullAccess"}},
             -32603,
             "failed to spawn command: No such file or directory (os error 2)",
         ),
@@ -195,6 +195,26 @@ async def test_errors_are_printed(world: MakeWorld, params: dict[str, Json], cod
     async with world() as w:
         assert await refusal(w, "command/exec", {"command": ["touch", "made"], **params}) == (code, text)
         assert list(w.workspace.iterdir()) == []
+
+
+@pytest.mark.parametrize(("program", "code"), [("/no/such", 127), ("no-such-program", 127), ("/etc", 126)])
+@pytest.mark.parametrize(
+    "stream", [{}, {"processId": "p", "streamStdoutStderr": True}, {"processId": "p", "tty": True}]
+)
+async def test_what_is_no_program_is_a_result_in_the_sandbox(
+    world: MakeWorld, program: str, code: int, stream: dict[str, Json]
+) -> None:
+    async with world() as w:
+        answer = await w.client.call(
+            "command/exec", {"command": [program], "sandboxPolicy": {"type": "readOnly"}, **stream}
+        )
+        assert answer["exitCode"] == code
+        told = [
+            m["params"]["deltaBase64"]
+            for m in w.client.received()
+            if m.get("method") == "command/exec/outputDelta"
+        ]
+        assert program in answer["stderr"] + "".join(base64.b64decode(each).decode() for each in told)
 
 
 async def test_writing_says_what_is_wrong(world: MakeWorld) -> None:

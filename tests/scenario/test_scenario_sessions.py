@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol.base import Json
+from tests.support.client import Refused
 from tests.support.editor import EVERYTHING, Editor, diffs
 from tests.support.scripted_model import (
     Hold,
@@ -266,6 +267,9 @@ async def test_sessions_are_listed_and_deleted(world: MakeWorld) -> None:
         for _ in range(2):
             assert await w.client.call("session/delete", {"sessionId": session}) == {}
         assert (await w.client.call("session/list", {}))["sessions"] == []
+        for none in ("../../../etc", "", f"{session}/.."):
+            with pytest.raises(Refused, match="session"):
+                await w.client.call("session/delete", {"sessionId": none})
 
 
 async def test_closing_cancels_the_prompt(world: MakeWorld) -> None:

@@ -182,6 +182,43 @@ async def test_a_thread_is_resumed_by_its_file_whatever_id_is_named(world: MakeW
         absent = path.replace(thread, UNKNOWN)
         with pytest.raises(Refused, match=f"no rollout found for thread id {UNKNOWN}"):
             await w.client.call("thread/resume", {"threadId": thread, "path": absent})
+        with pytest.raises(Refused, match=f"stale path: requested `/no/such`, active `{path}`"):
+            await w.client.call("thread/resume", {"threadId": thread, "path": "/no/such"})
+
+
+async def test_a_thread_begins_with_the_history_that_is_given(world: MakeWorld) -> None:
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "long ago"}]}
+    async with world(reply(says("one")), reply(says("two")), initialize=False) as w:
+        await w.client.initialize(capabilities={"experimentalApi": True})
+        thread = await talk(w)
+        resume = {"threadId": thread, "history": [said]}
+        with pytest.raises(Refused, match="with history while it is already running"):
+            await w.client.call("thread/resume", resume)
+        await w.client.call("thread/archive", {"threadId": thread})
+        for wrong, text in (
+            ([], "history must not be empty"),
+            ([5], "history.0. is not a valid response item"),
+        ):
+            with pytest.raises(Refused, match=text):
+                await w.client.call("thread/resume", {**resume, "history": wrong})
+        begun = (await w.client.call("thread/resume", resume))["thread"]
+        assert begun["id"] != thread
+        await ended(w.client, await turn(w.client, begun["id"], "now"))
+        assert w.model.requests[-1].texts() == ["long ago", "now"]
+
+
+async def test_a_list_by_originators_is_refused(world: MakeWorld) -> None:
+    async with world() as w:
+        assert (await w.client.call("thread/list", {"originators": []}))["data"] == []
+        with pytest.raises(Refused, match="originator filtering is not supported"):
+            await w.client.call("thread/list", {"originators": ["editor"]})
+
+
+async def test_a_client_cannot_choose_the_id_of_a_new_thread(world: MakeWorld) -> None:
+    async with world() as w:
+        await start(w.client, threadId=None)
+        with pytest.raises(Refused, match="a new thread gets its own id"):
+            await w.client.call("thread/start", {"threadId": UNKNOWN})
 
 
 @pytest.mark.parametrize("field", ["parentThreadId", "ancestorThreadId"])

@@ -136,12 +136,13 @@ async def test_tools_are_kept_where_a_thread_goes_on(world: MakeWorld) -> None:
         assert all(each[-1] == "kit__lookup" for each in names)
 
 
-async def test_an_answer_with_an_error_of_null_is_a_refusal(world: MakeWorld) -> None:
+@pytest.mark.parametrize("answer", [{"error": None}, {}, {"params": {"success": True, "contentItems": []}}])
+async def test_an_answer_with_neither_result_nor_error_is_a_refusal(world: MakeWorld, answer: Json) -> None:
     async with world(reply(CALL), reply(says("ok")), initialize=False) as w:
         thread = await experimental(w, dynamicTools=[TOOL])
         id = await turn(w.client, thread)
         called = await w.client.expect(TOOL_CALL)
-        await w.client.write({"id": called["id"], "error": None})
+        await w.client.write({"id": called["id"], **answer})
         assert (await ended(w.client, id))["status"] == "completed"
         assert results(w) == ["the client did not run the tool"]
 

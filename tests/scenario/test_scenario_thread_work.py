@@ -316,14 +316,27 @@ async def test_instructions_are_named(world: MakeWorld) -> None:
         assert forked["instructionSources"] == places
 
 
-async def test_the_diff_names_files_from_the_threads_directory(world: MakeWorld) -> None:
-    patch = "*** Begin Patch\n*** Add File: new.txt\n+x\n*** Update File: ../old.txt\n@@\n-one\n+two\n*** End Patch"
-    async with world(reply(patches(patch)), reply(says("ok")), files={"old.txt": "one\n", "sub/a": ""}) as w:
+@pytest.mark.parametrize("in_a_repository", [True, False])
+async def test_the_diff_names_files_from_the_root_of_the_threads_repository(
+    world: MakeWorld, in_a_repository: bool
+) -> None:
+    """From the thread's own folder where there is no repository; files outside by their whole path."""
+    parts = (
+        "*** Add File: new.txt\n+x",
+        "*** Update File: ../old.txt\n@@\n-one\n+two",
+        "*** Add File: ..odd\n+x",
+    )
+    patch = "\n".join(("*** Begin Patch", *parts, "*** End Patch"))
+    files = {"old.txt": "one\n", "sub/a": ""}
+    async with world(reply(patches(patch)), reply(says("ok")), files=files, git=in_a_repository) as w:
         thread = await start(w.client, cwd=str(w.workspace / "sub"))
         await say(w.client, thread)
         (told,) = notified(w, "turn/diff/updated")
-        assert "+++ b/new.txt" in told["diff"]
-        assert f"+++ b/{w.workspace / 'old.txt'}" in told["diff"]
+        named = {line for line in told["diff"].splitlines() if line.startswith("+++ ")}
+        if in_a_repository:
+            assert named == {"+++ b/sub/new.txt", "+++ b/old.txt", "+++ b/sub/..odd"}
+        else:
+            assert named == {"+++ b/new.txt", f"+++ b/{w.workspace / 'old.txt'}", "+++ b/..odd"}
 
 
 async def test_a_conversation_that_the_provider_refuses_as_too_long_is_compacted(world: MakeWorld) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from pydantic import ValidationError
+
+from app_server.rpc.errors import invalid_request
 from protocol import items as engine
 from protocol.base import Json
+from protocol.responses import ResponseItem, checked_response_item
 from protocol.v2 import input as wire
+from protocol.validation import PREFIX, describe_validation_error
 
 
 class UnsupportedInput(ValueError):
@@ -17,6 +22,24 @@ class UnsupportedInput(ValueError):
 def user_inputs(items: Sequence[wire.UserInput]) -> tuple[engine.SentInput, ...]:
     """Raises UnsupportedInput for sounds."""
     return tuple(_engine_input(item) for item in items)
+
+
+def response_items(given: Sequence[Json], field: str) -> tuple[ResponseItem, ...]:
+    """Check items of the model's API. One of a kind that is not known here passes; nothing comes of it. Raises RpcError
+    where an item is invalid, or there is none.
+    """
+    if not given:
+        raise invalid_request(f"{field} must not be empty", "invalid_params", field)
+    return tuple(_response_item(raw, field, n) for n, raw in enumerate(given))
+
+
+def _response_item(raw: Json, field: str, n: int) -> ResponseItem:
+    try:
+        return checked_response_item(raw)
+    except ValidationError as error:
+        problem = describe_validation_error(error)[0].removeprefix(PREFIX)
+        text = f"{field}[{n}] is not a valid response item: {problem}"
+        raise invalid_request(text, "invalid_params", f"{field}.{n}") from error
 
 
 def shown_inputs(items: Sequence[engine.SentInput]) -> tuple[wire.UserInput, ...]:

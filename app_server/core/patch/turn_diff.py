@@ -34,8 +34,8 @@ class TurnDiffTracker:
     """One per turn. Call `record` before a patch is written. `unified_diff` blocks while it reads the disk."""
 
     def __init__(self, home: str | None = None, base: str | None = None) -> None:
-        """`home` is the server's, whose credentials are not shown. Names are relative to `base`, if there is one, and
-        otherwise to the repository's root.
+        """`home` is the server's, whose credentials are not shown. `base`: a directory to whose repository all names
+        are relative, or to itself where it is in none; without one each name is relative to its file's repository.
         """
         self._home = home
         self._base = base
@@ -100,12 +100,10 @@ class TurnDiffTracker:
         return "".join([*head, _body(old, new, f"a/{old_name}", f"b/{name}")])
 
     def _name(self, place: Place) -> str:
-        """Relative to the base or the repository; outside of it, the whole path."""
-        if self._base is not None:
-            below = os.path.relpath(place.path, self._base)
-            return place.path if below.startswith("..") else below
-        root = self._repository(os.path.dirname(place.path))
-        return os.path.relpath(place.path, root) if root else place.path
+        """The whole path where the file is outside of what names are relative to."""
+        root = self._repository(self._base or os.path.dirname(place.path)) or self._base
+        below = root and os.path.relpath(place.path, root)
+        return below if below and not below.startswith("../") else place.path
 
     def _repository(self, folder: str) -> str | None:
         if folder not in self._roots:

@@ -27,6 +27,9 @@ class DiskCalls:
     fsync: Callable[[int], None] = os.fsync
 
 
+MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
+
+
 REAL_DISK = DiskCalls()
 
 
@@ -54,6 +57,17 @@ def open_for_reading(path: Path) -> int:
     except BaseException:
         os.close(fd)
         raise
+    return fd
+
+
+def open_to_read_all(path: Path) -> int:
+    """Open a rollout that is to be read from its begin to its end. Raises `OSError`, and `RolloutUnreadable` also for
+    a file that is too long: the bytes of a sparse one cost nothing before somebody reads them.
+    """
+    fd = open_for_reading(path)
+    if (size := os.fstat(fd).st_size) > MAX_ROLLOUT_BYTES:
+        os.close(fd)
+        raise RolloutUnreadable(f"{path} is too large to be read ({size} bytes)")
     return fd
 
 

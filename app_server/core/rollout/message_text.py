@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.disk import describe, open_to_read_all
 from app_server.core.rollout.head import request_in
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.turn_lines import counting_lines, turn_line
@@ -24,7 +24,7 @@ _MESSAGE: Final = b'_message"'
 def read_message_text(path: Path) -> str:
     """The messages in their order, a line end between two. Raises `RolloutUnreadable`."""
     try:
-        fd = open_for_reading(path)
+        fd = open_to_read_all(path)
         try:
             return _messages(fd)
         finally:

@@ -22,7 +22,7 @@ from app_server.core.rollout.batches import (
     item_batch,
     message_batch,
 )
-from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.disk import describe, open_for_reading, open_to_read_all
 from app_server.core.rollout.journal import leftover_items
 from app_server.core.rollout.objects import is_blank, parse_object, parse_record
 from app_server.core.rollout.persistence_policy import is_persisted
@@ -37,8 +37,6 @@ from protocol.events.msg import EventMsg, parse_event_msg
 from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent, TurnContextItem
-
-MAX_ROLLOUT_BYTES = 2 * 1024 * 1024 * 1024
 
 BATCH = 1024
 """Lines to validate in one call, which is several times faster than one call each."""
@@ -73,14 +71,12 @@ def read_rollout(path: Path, keeps: int | None = None) -> StoredConversation:
     """What the file holds, or its first `keeps` lines. Raises `RolloutUnreadable`; its text never has anything of the
     file. Slow for long files: use a thread."""
     try:
-        fd = open_for_reading(path)
+        fd = open_to_read_all(path)
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
     except ValueError:
         raise RolloutUnreadable("the path cannot be one of a file") from None
     try:
-        if (size := os.fstat(fd).st_size) > MAX_ROLLOUT_BYTES:
-            raise RolloutUnreadable(f"{path} is too large to be read ({size} bytes)")
         with without_collector():
             found = _collected(fd, keeps, TakenBack())
             if found.taken_back:

@@ -17,6 +17,8 @@ CHUNK_BYTES = 1024 * 1024
 BLOCK = 256 * 1024
 MOST_BYTES = 64 * 1024 * 1024
 """So much of the end of a file is looked at: what lies before is given up."""
+MOST_KEPT = 8 * 1024 * 1024
+"""No line that is looked for from the end of a file is longer."""
 
 _CANONICAL = re.compile(
     rb'\{"timestamp":"[^"\\]{0,40}","type":"([a-z_]{1,20})","payload":(\{(?:"type":"([a-z_]{1,40})")?.*\})\}',
@@ -57,13 +59,18 @@ TOO_LONG: Final = b"(too long)"
 
 
 def lines_from_the_end(fd: int) -> Iterator[bytes]:
-    """The lines of a file, the last one first; at most `MOST_BYTES` of it."""
+    """The lines of a file, the last one first; at most `MOST_BYTES` of it. TOO_LONG replaces one over `MOST_KEPT`."""
     end = os.fstat(fd).st_size
     begin = max(end - MOST_BYTES, 0)
-    rest = b""
+    parts: list[bytes] = []  # of the line whose beginning is not read yet, the last one first
+    size = 0
     while end > begin:
         start = max(end - BLOCK, begin)
-        first, *lines = (os.pread(fd, end - start, start) + rest).split(b"\n")
-        yield from reversed(lines)
-        rest, end = first, start
-    yield rest
+        *lines, part = os.pread(fd, end - start, start).split(b"\n")
+        end, size = start, size + len(part)
+        parts = [*parts, part] if size <= MOST_KEPT else []
+        if lines:
+            yield b"".join(reversed(parts)) if size <= MOST_KEPT else TOO_LONG
+            yield from reversed(lines[1:])
+            parts, size = [lines[0]], len(lines[0])
+    yield b"".join(reversed(parts)) if size <= MOST_KEPT else TOO_LONG

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.disk import describe, open_to_read_all
 from app_server.core.rollout.objects import parse_object, parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_lines import cut_line
@@ -124,7 +124,7 @@ class _ItemCollector:
 def read_stored_items(path: Path, conversation_id: str) -> StoredItems:
     """Blocks. Raises `RolloutUnreadable`."""
     try:
-        fd = open_for_reading(path)
+        fd = open_to_read_all(path)
     except OSError as error:
         raise RolloutUnreadable(f"{path}: {describe(error)}") from None
     try:

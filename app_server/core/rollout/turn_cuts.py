@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app_server.core.errors import ConversationError
 from app_server.core.injected_messages import ENVIRONMENT_HEAD
-from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.disk import describe, open_to_read_all
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace
@@ -47,7 +47,7 @@ def cut_behind(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: 
 
 def _cut(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool) -> TurnCut:
     try:
-        fd = open_for_reading(path)
+        fd = open_to_read_all(path)
         try:
             places = indexes.of(fd, conversation_id).places
             at = next((n for n, place in enumerate(places) if place.id == turn_id), None)

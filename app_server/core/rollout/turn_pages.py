@@ -21,7 +21,7 @@ from typing import Final, Generic, TypeVar
 
 from app_server.core.collector import without_collector
 from app_server.core.errors import ConversationError
-from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.disk import describe, open_to_read_all
 from app_server.core.rollout.reverts import TakenBack
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.stored_events import ALWAYS
@@ -196,7 +196,7 @@ def open_history(
     try:
         if path is not None:
             try:
-                fd = open_for_reading(path)
+                fd = open_to_read_all(path)
             except FileNotFoundError:
                 path = None
         yield TurnHistory(fd, conversation_id, indexes, running)

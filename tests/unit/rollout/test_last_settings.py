@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_lines import BLOCK, lines_from_the_end
+from app_server.core.rollout.rollout_lines import BLOCK, MOST_KEPT, TOO_LONG, lines_from_the_end
 from tests.unit.rollout.stored import raw_line
 
 
@@ -41,6 +42,19 @@ def test_lines_come_back_to_front_wherever_blocks_end(tmp_path: Path) -> None:
         assert [line for line in found if line] == lines[::-1]
     path.write_bytes(b"")
     assert [line for line in from_the_end(path) if line] == []
+
+
+def test_a_line_without_end_costs_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"first\n" + b"x" * (MOST_KEPT + 1) + b"\nlast\n")
+    assert from_the_end(path) == [b"", b"last", TOO_LONG, b"first"]
+    os.truncate(path, 1 << 40)
+    tracemalloc.start()
+    try:
+        assert from_the_end(path) == [TOO_LONG]
+        assert tracemalloc.get_traced_memory()[1] < 2 * MOST_KEPT
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_last_turn_that_can_be_read_counts(tmp_path: Path) -> None:

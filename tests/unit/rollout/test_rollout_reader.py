@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from app_server.core.rollout import reader, rollout_lines
+from app_server.core.rollout import disk, reader, rollout_lines
 from app_server.core.rollout.batches import MESSAGE_NAMES, array_of
+from app_server.core.rollout.message_text import read_message_text
 from app_server.core.rollout.persistence_policy import PERSISTED_EVENTS, is_persisted
 from app_server.core.rollout.reader import StoredConversation, read_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_lines import read_lines
+from app_server.core.rollout.stored_items import read_stored_items
+from app_server.core.rollout.turn_cuts import cut_behind
+from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.core.rollout.turn_pages import open_history
 from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from protocol.events.notices import BackgroundEventEvent
@@ -279,11 +285,32 @@ def test_settings_without_a_model_say_none(stored: Path) -> None:
 
 def test_a_file_that_is_too_large_is_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = stored.stat().st_size
-    monkeypatch.setattr(reader, "MAX_ROLLOUT_BYTES", size)
+    monkeypatch.setattr(disk, "MAX_ROLLOUT_BYTES", size)
     assert texts(read_rollout(stored).items) == ALL
-    monkeypatch.setattr(reader, "MAX_ROLLOUT_BYTES", size - 1)
+    monkeypatch.setattr(disk, "MAX_ROLLOUT_BYTES", size - 1)
     with pytest.raises(RolloutUnreadable, match=rf"is too large to be read \({size} bytes\)"):
         read_rollout(stored)
+
+
+def _turns(path: Path) -> object:
+    with open_history(path, "id", TurnIndexes()) as history:
+        return history.all_turns()
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "history": read_rollout,
+    "turns": _turns,
+    "cut": lambda path: cut_behind(path, "id", TurnIndexes(), "turn"),
+    "items": lambda path: read_stored_items(path, "id"),
+    "messages": read_message_text,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_nobody_reads_a_sparse_file_to_its_end(stored: Path, name: str) -> None:
+    os.truncate(stored, 1 << 44)  # reading all of it would take hours
+    with pytest.raises(RolloutUnreadable, match="too large to be read"):
+        READERS[name](stored)
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -131,13 +131,14 @@ async def close_session(context: SessionContext, params: CloseSessionRequest) ->
 
 
 async def delete_session(context: SessionContext, params: DeleteSessionRequest) -> DeleteSessionResponse:
-    """Moves it to the archive, from where it can be brought back."""
+    """Moves it to the archive, from where it can be brought back. One that is not there is deleted already."""
     id = parse_conversation_id(params.session_id)
-    session = context.sessions.find(params.session_id)
+    if id is None:
+        raise session_not_found(params.session_id)
+    session = context.sessions.find(id)
     if session is not None:
         await _end(session)
-    if id is not None:
-        await run_in_thread(_archive, context.config.home, id)
+    await run_in_thread(_archive, context.config.home, id)
     return DeleteSessionResponse()
 
 

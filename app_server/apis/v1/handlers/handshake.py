@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app_server.apis.capabilities import InvalidCapability, parse_capabilities, platform_os
+from app_server.apis.capabilities import parse_capabilities, platform_os
 from app_server.apis.handshake import Handshake
 from app_server.identity import EarlyInitialize
-from app_server.rpc.errors import invalid_request
 from protocol.base import Json
 from protocol.records import dataclass
 from protocol.table import NoParams
@@ -52,11 +51,7 @@ async def get_user_agent(context: InitializeContext, params: NoParams) -> GetUse
 
 
 def _accept(handshake: Handshake, name: str, version: str, raw: Json) -> None:
-    try:
-        announced = parse_capabilities(raw)
-    except InvalidCapability as error:
-        text = f"Invalid request: invalid type of capabilities.{error}"
-        raise invalid_request(text, "invalid_params", f"capabilities.{error}") from None
+    announced = parse_capabilities(raw)
     handshake.accept(
         name,
         version,

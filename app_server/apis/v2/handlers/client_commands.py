@@ -7,6 +7,7 @@ started outlives it.
 from __future__ import annotations
 
 import binascii
+import errno
 import logging
 import os
 from collections.abc import Mapping
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS = 10_000
 DEFAULT_SIZE = TerminalSize(24, 80)
+NO_PROGRAM = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.ENOEXEC: 126}
+"""Exit codes of shells for what is no program, by the system's error number."""
 TERMINAL_KIND = "xterm"
 """$TERM of a command on a terminal, if nothing else says it."""
 
@@ -129,7 +132,15 @@ async def _run(
             context.outgoing,
             lambda delta: context.notifier.notify(COMMAND_EXEC_OUTPUT_DELTA, delta),
         ).take
-    code = await command.run(take, spec.timeout_ms)
+    try:
+        code = await command.run(take, spec.timeout_ms)
+    except LaunchError as error:
+        code = NO_PROGRAM.get(error.code or 0, 0)
+        if not code or spec.sandbox is None or not os.access(spec.cwd, os.X_OK):
+            raise
+        # Inside a sandbox, starting the program is a part of the command: a result, as a shell would have it.
+        told = f"{spec.argv[0]}: {os.strerror(error.code or 0)}\n"
+        await take(Stream.STDOUT if process.terminal else Stream.STDERR, os.fsencode(told))
     return wire.CommandExecResponse(
         exit_code=code, stdout=kept.text(Stream.STDOUT), stderr=kept.text(Stream.STDERR)
     )

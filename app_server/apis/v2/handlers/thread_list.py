@@ -15,7 +15,8 @@ from app_server.core.real_path import real_path
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
 from app_server.core.threads import run_in_thread
-from app_server.rpc.errors import invalid_request
+from app_server.rpc.errors import RpcError, invalid_request
+from protocol.jsonrpc import INVALID_PARAMS
 from protocol.paths import sound_path
 from protocol.v2.fields import SortDirection
 from protocol.v2.thread_store import ThreadListParams, ThreadListResponse, ThreadSortKey, ThreadSourceKind
@@ -48,6 +49,9 @@ MOST_EXCLUDED = 100
 async def thread_list(context: ReadingContext, params: ThreadListParams) -> HandlerResult[ThreadListResponse]:
     if params.sort_key is ThreadSortKey.SECTION_POSITION:
         raise invalid_request("threads have no sections to sort by", "invalid_params", "sortKey")
+    if params.originators:
+        text = "originator filtering is not supported: leave `originators` out"
+        raise RpcError(INVALID_PARAMS, text, {"kind": "invalid_params", "field": "originators"})
     if params.parent_thread_id is not None or params.ancestor_thread_id is not None:
         # No thread here begins others.
         return HandlerResult(ThreadListResponse(data=()), anyio.lowlevel.checkpoint)

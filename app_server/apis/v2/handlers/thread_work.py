@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from app_server.apis.client_rights import require_client_rights
 from app_server.apis.v2.handlers.threads import ThreadContext, loaded
+from app_server.apis.v2.inbound import response_items
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import review_turn
 from app_server.core.git.merge_base import merge_base
@@ -17,12 +16,10 @@ from app_server.core.git.snapshot import Git
 from app_server.core.session import review_requests
 from app_server.core.session.turn_requests import AddItems, ChangeSettings, RunShell
 from app_server.rpc.errors import RpcError, invalid_request
-from protocol.base import Json
 from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.ops import CompactOp, ReviewOp
 from protocol.records import dataclass
-from protocol.responses import ResponseItem, checked_response_item
 from protocol.v2 import review
 from protocol.v2.review import ReviewStartParams, ReviewStartResponse
 from protocol.v2.settings import ThreadSettingsUpdateParams, ThreadSettingsUpdateResponse
@@ -34,7 +31,6 @@ from protocol.v2.thread_work import (
     ThreadShellCommandParams,
     ThreadShellCommandResponse,
 )
-from protocol.validation import PREFIX, describe_validation_error
 
 SHELL_TIMEOUT_MS = 60 * 60 * 1000
 """The user can interrupt; this is for what was forgotten."""
@@ -59,10 +55,7 @@ async def thread_inject_items(
     context: WorkContext, params: ThreadInjectItemsParams
 ) -> ThreadInjectItemsResponse:
     live = loaded(context.threads, params.thread_id)
-    if not params.items:
-        raise invalid_request("items must not be empty", "invalid_params", "items")
-    items = tuple(_response_item(n, raw) for n, raw in enumerate(params.items))
-    live.session.submit(live.new_operation(), AddItems(items))
+    live.session.submit(live.new_operation(), AddItems(response_items(params.items, "items")))
     return ThreadInjectItemsResponse()
 
 
@@ -121,13 +114,3 @@ def _required_text(text: str, field: str) -> str:
     if not text:
         raise invalid_request(f"{field} must not be empty", "invalid_params", f"target.{field}")
     return text
-
-
-def _response_item(n: int, raw: Json) -> ResponseItem:
-    """An item of a kind that is not known here passes; nothing comes of it."""
-    try:
-        return checked_response_item(raw)
-    except ValidationError as error:
-        problem = describe_validation_error(error)[0].removeprefix(PREFIX)
-        text = f"items[{n}] is not a valid response item: {problem}"
-        raise invalid_request(text, "invalid_params", f"items.{n}") from error

@@ -12,6 +12,7 @@ from app_server.apis.v2 import spelling
 from app_server.apis.v2.client_tools import client_tools
 from app_server.apis.v2.goals import shown_goal
 from app_server.apis.v2.handlers.reading import ReadingContext
+from app_server.apis.v2.inbound import response_items
 from app_server.apis.v2.item_id_seeds import ItemIdSeeds
 from app_server.apis.v2.loaded_threads import LoadedThreads
 from app_server.apis.v2.notify import ThreadNotifier
@@ -35,7 +36,7 @@ from app_server.core.config.toml_file import UNREADABLE
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConfigError, RolloutNotFound
 from app_server.core.lazy import Lazy
-from app_server.core.opening import NewConversation, StoredRollout
+from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.rollout_names import conversation_of
 from app_server.core.rollout.thread_summary import find_archived
@@ -117,8 +118,8 @@ async def thread_resume(
     with context.warm_up.postponed():
         if live is None:
             live, stored = await _reopen(context, id, params)
-        elif live.rollout_path is None:
-            raise rollout_not_found(live.id)
+        else:
+            _require_joinable(context, live, params)
         with live.kept():
             turns = () if params.exclude_turns else await all_turns(context, live, stored)
             response = ThreadResumeResponse(
@@ -171,14 +172,31 @@ def _resumed_id(params: ThreadResumeParams) -> ConversationId:
     return parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
 
 
+def _require_joinable(context: ThreadContext, live: LiveConversation, params: ThreadResumeParams) -> None:
+    """An open thread goes on with what it has. Raises RpcError where it is not stored or another history is named."""
+    if live.rollout_path is None:
+        raise rollout_not_found(live.id)
+    if params.history is not None:
+        text = f"cannot resume thread {live.id} with history while it is already running"
+        raise invalid_request(text, "invalid_params", "history")
+    named = params.path and os.path.realpath(context.config.home / params.path)
+    if named and named != os.path.realpath(live.rollout_path):
+        text = f"cannot resume running thread {live.id} with stale path: requested `{params.path}`"
+        raise invalid_request(f"{text}, active `{live.rollout_path}`", "invalid_params", "path")
+
+
 async def _reopen(
     context: ThreadContext, id: ConversationId, params: ThreadResumeParams
 ) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
-    """With the turns that are stored."""
-    path = await stored_path(context, id)
-    overrides = await run_in_thread(stored_settings, path, overrides_of(params))
-    config = load(context, overrides)
-    live, opened = await context.conversations.open(config, StoredRollout(path), context.operation_ids())
+    """With the turns that are stored. A thread that begins with the given history is a new one."""
+    overrides = overrides_of(params)
+    origin: Origin
+    if params.history is not None:
+        origin = GivenHistory(response_items(params.history, "history"))
+    else:
+        path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
+        overrides, origin = await run_in_thread(stored_settings, path, overrides), StoredRollout(path)
+    live, opened = await context.conversations.open(load(context, overrides), origin, context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
     try:
         turns = await context.seeds.follow(live, context.make_adapter)
@@ -247,6 +265,13 @@ async def all_turns(
     if running is None:
         return turns
     return (*(turn for turn in turns if turn.id != running.id), running)
+
+
+async def _named_path(context: ThreadContext, thread_id: ConversationId, named: str) -> Path:
+    path = context.config.home / named
+    if not await run_in_thread(path.is_file):
+        raise rollout_not_found(thread_id)
+    return path
 
 
 async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path:

@@ -72,12 +72,15 @@ async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSte
 
 
 async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) -> TurnInterruptResponse:
-    """Answered at once: `turn/completed` reports the end of the turn."""
+    """Answered at once: `turn/completed` reports the end of the turn. Whoever names no turn wants the thread to rest,
+    also where it does already.
+    """
     live = loaded(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
         live.session.turns.interrupt(live.new_operation(), params.turn_id)
     except CoreError as error:
-        raise _refused(error) from error
+        if params.turn_id or not isinstance(error, NoActiveTurn):
+            raise _refused(error) from error
     return TurnInterruptResponse()
 
 
