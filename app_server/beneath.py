@@ -16,6 +16,7 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -105,11 +106,12 @@ class Beneath:
         folder, last = self._place(name)
         return os.readlink(last, dir_fd=folder)
 
-    def list(self, name: str | bytes = b"") -> Sequence[str]:
-        """Return the names in the folder at `name`, unsorted."""
+    def list(self, name: str | bytes = b"", most: int | None = None) -> Sequence[str]:
+        """Return the names in the folder at `name`, unsorted, and no more than `most`."""
         listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._enter(_parts(name)))
         try:
-            return os.listdir(listed)
+            with os.scandir(listed) as entries:
+                return [entry.name for entry in islice(entries, most)]
         finally:
             os.close(listed)
 
@@ -129,7 +131,7 @@ class Beneath:
             status = os.fstat(descriptor)
             _check_regular(status, name)
             if may_hold_secrets(descriptor, status, self._home):
-                raise RefusedName(errno.EACCES, "may hold secrets of the server", os.fsdecode(name))
+                raise RefusedName(errno.EACCES, "kept secret by the server", os.fsdecode(name))
             yield descriptor, status
         finally:
             os.close(descriptor)
@@ -338,7 +340,7 @@ def _check_regular(status: os.stat_result, name: str | bytes) -> None:
 
 
 def _leads_out(name: str | bytes) -> RefusedName:
-    return RefusedName(errno.EXDEV, "leads out of its folder", os.fsdecode(name))
+    return RefusedName(errno.EXDEV, "a link out of its folder", os.fsdecode(name))
 
 
 def _within(path: bytes, folder: bytes) -> bool:

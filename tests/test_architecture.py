@@ -235,6 +235,35 @@ LARGE = {
 }
 
 
+OPENS_FILES = {
+    "app_server.beneath": "the opener",
+    "app_server.core.approvals.rules_file": "rules in the home, from the folder that was opened",
+    "app_server.core.client_files": "what a client names, with the rights of the user",
+    "app_server.core.config.rewrite": "a lock in the home",
+    "app_server.core.config.safe_file": "the few small files of the home, credentials too",
+    "app_server.core.context.instructions": "texts of the package",
+    "app_server.core.exec": "files in the home for commands; /proc",
+    "app_server.core.files.model_reads": "runs confined",
+    "app_server.core.git.restore": "below the folder that was snapshotted",
+    "app_server.core.git.snapshot": "a temporary file of its own",
+    "app_server.core.launcher": "another process, before it is a command",
+    "app_server.core.patch.atomic_writer": "runs confined; from folder to folder without links",
+    "app_server.core.rollout": "transcripts in the home",
+    "app_server.core.sandbox.confine": "another process, before it is a command",
+    "app_server.core.tools.patching": "a plan in the home, for the writer",
+    "app_server.demo": "its own workspace",
+    "app_server.headless.exec_options": "named on the command line, read before there is a command",
+    "app_server.headless.exec_run": "named on the command line",
+    "app_server.inspector": "recordings named on the command line; a terminal",
+    "app_server.logs": "/dev/null and stderr",
+    "app_server.settings_reference": "a tool for building",
+    "app_server.transport.claim": "stdout",
+}
+"""Modules that open files by other means than `app_server.beneath`, and why that is safe: a name in a workspace may
+mean another file each time it is used.
+"""
+
+
 SAME_NAME = {
     "GitInfo": "a commit and a branch",
     "McpAuthStatus": "of one server",
@@ -524,6 +553,24 @@ def test_a_class_name_stands_for_one_thing() -> None:
                 assert api not in homes.setdefault(node.name, set()), f"{module}: {node.name} is taken"
                 homes[node.name].add(api)
     assert {name for name, taken in homes.items() if len(taken) > 1 and "shared" in taken} == set(SAME_NAME)
+
+
+def opens_files(module: str) -> bool:
+    for node in nodes(module):
+        match node:
+            case ast.Call(func=ast.Name(id="open")):
+                return True
+            case ast.Attribute(value=ast.Name(id="os" | "io"), attr="open" | "fdopen"):
+                return True
+            case ast.Attribute(attr="read_text" | "read_bytes" | "write_text" | "write_bytes"):
+                return True
+    return False
+
+
+def test_files_are_opened_by_the_one_opener() -> None:
+    found = {module for module in modules() if inside(module, "app_server") and opens_files(module)}
+    assert {module for module in found if not any(inside(module, each) for each in OPENS_FILES)} == set()
+    assert {each for each in OPENS_FILES if not any(inside(module, each) for module in found)} == set()
 
 
 def test_only_a_session_looks_into_its_services() -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
+from app_server.beneath import read_named
 from app_server.core.real_path import real_path
 
 MAX_POINTER_BYTES = 8192
@@ -68,8 +68,7 @@ def _main_of_linked(marker: Path) -> str | None:
 
 def _one_line(path: Path) -> str | None:
     try:
-        data = read_regular_file(path, MAX_POINTER_BYTES)
-    except UnreadableFileError:
+        text = os.fsdecode(read_named(path, MAX_POINTER_BYTES)).strip()
+    except OSError:
         return None
-    text = os.fsdecode(data or b"").strip()
     return text if text and "\0" not in text else None

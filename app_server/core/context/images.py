@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import os
-import stat
 from pathlib import Path
+
+from app_server.beneath import RefusedName, TooLarge, read_named
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 """For one image; providers accept no larger ones."""
@@ -24,14 +24,12 @@ class ImageUnreadable(Exception):
 
 def image_data_url(path: Path) -> str:
     """Reads a file that the user named. Blocks: call it in a thread. Raises ImageUnreadable or OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise ImageUnreadable("not a file")
-    with open(fd, "rb") as file:
-        data = file.read(MAX_IMAGE_BYTES + 1)
-    if len(data) > MAX_IMAGE_BYTES:
-        raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes")
+    try:
+        data = read_named(path.absolute(), MAX_IMAGE_BYTES)
+    except TooLarge:
+        raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes") from None
+    except (IsADirectoryError, RefusedName):
+        raise ImageUnreadable("not a file") from None
     return data_url(data)
 
 

@@ -5,10 +5,9 @@ It omits files that are unreadable, not regular or not UTF-8, so that one bad fi
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
+from app_server.beneath import read_named
 from protocol.events.lookups import CustomPrompt
 
 MAX_BYTES = 1024 * 1024
@@ -17,7 +16,7 @@ HINT_KEYS = ("argument-hint", "argument_hint")
 
 
 def discover_prompts(folder: Path) -> tuple[CustomPrompt, ...]:
-    """The prompts of a folder, sorted by name. Blocks: call it in a thread."""
+    """The prompts of a folder of the home, sorted by name. Blocks: call it in a thread."""
     try:
         entries = sorted(folder.iterdir())
     except OSError:
@@ -65,21 +64,11 @@ def _unquoted(value: str) -> str:
 
 
 def _text(path: Path) -> str | None:
-    """The content of a regular file; never blocks on a FIFO."""
+    """The content of a regular file that is none of the home's credentials."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            return None
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(MAX_BYTES).decode("utf-8")
+        return read_named(path, MAX_BYTES, path.parent.parent).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-    finally:
-        os.close(descriptor)
 
 
 def _is_text(value: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
+from app_server.beneath import read_named
 from app_server.core.files.ignore import RuleSet, parse_rules
 from app_server.core.real_path import real_path
 from protocol.records import dataclass
@@ -238,19 +239,9 @@ def _with_rules_of(place: str, above: RuleSet | None, *, base: str = "", prefix:
 def _read_rules(place: str) -> str | None:
     """The text of an ignore file, if it is a regular file and not too long."""
     try:
-        fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        with os.fdopen(os.dup(fd), "rb") as file:
-            data = file.read(MAX_IGNORE_BYTES)
+        return os.fsdecode(read_named(place, MAX_IGNORE_BYTES))
     except OSError:
         return None
-    finally:
-        os.close(fd)
-    return os.fsdecode(data)
 
 
 def _signature(place: str) -> Signature:

@@ -12,6 +12,7 @@ import re
 import stat
 from pathlib import Path
 
+from app_server.beneath import read_named
 from protocol.records import dataclass
 
 MAX_FILE_BYTES = 64 * 1024
@@ -105,17 +106,6 @@ def _packed_ref(repository: Repository, ref: str) -> str | None:
 def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
     """The text of a regular file within the limit; None otherwise."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        data = b""
-        while len(data) <= limit and (part := os.read(fd, limit + 1 - len(data))):
-            data += part
+        return read_named(path, limit).decode("utf-8", "replace")
     except OSError:
         return None
-    finally:
-        os.close(fd)
-    return data.decode("utf-8", "replace") if len(data) <= limit else None

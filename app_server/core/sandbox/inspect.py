@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import replace
 
+from app_server.beneath import Beneath
 from app_server.core.errors import raise_shortage
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
@@ -134,17 +135,8 @@ def _first_line(path: str) -> str:
     must not stay unprotected.
     """
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with Beneath("/") as disk, disk.opened(path, follow_links=True) as (descriptor, _):
+            return os.fsdecode(os.read(descriptor, MAX_POINTER).partition(b"\n")[0])
     except OSError as error:
         raise_shortage(error, f"{path} cannot be read")
         return ""
-    except ValueError:
-        return ""
-    try:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return ""
-        return os.fsdecode(os.read(number, MAX_POINTER).partition(b"\n")[0])
-    except OSError:
-        return ""
-    finally:
-        os.close(number)

@@ -8,12 +8,12 @@ are bounded. Slow: call it in a thread.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from app_server.core.git.project_folders import belongs_to_another, is_strange, project_folders
+from app_server.beneath import Beneath, RefusedName
+from app_server.core.git.project_folders import belongs_to_another, project_folders
 from app_server.core.real_path import real_path
 from app_server.core.skills.appearance import SETTINGS_FILE, appearance, is_implicit
 from app_server.core.skills.front_matter import NoFrontMatter, front_matter, one_line, plain_yaml
@@ -67,8 +67,10 @@ def project_roots(cwd: Path) -> list[SkillRoot]:
     ]
 
 
-def discover(roots: Sequence[SkillRoot]) -> tuple[list[Skill], list[SkillProblem]]:
-    """A file that several roots lead to belongs to the first of them."""
+def discover(roots: Sequence[SkillRoot], home: str | None = None) -> tuple[list[Skill], list[SkillProblem]]:
+    """A file that several roots lead to belongs to the first of them. `home` is the server's: its credentials are not
+    read.
+    """
     found = _Found()
     for root in roots:
         for path in _skill_files(root):
@@ -77,7 +79,7 @@ def discover(roots: Sequence[SkillRoot]) -> tuple[list[Skill], list[SkillProblem
             if path in found.skills or path in found.problems:
                 continue
             try:
-                found.skills[path] = _skill(path, root)
+                found.skills[path] = _skill(path, root, home)
             except (UnreadableSkill, NoFrontMatter) as problem:
                 found.problems[path] = SkillProblem(path, str(problem))
     return list(found.skills.values()), list(found.problems.values())
@@ -101,16 +103,11 @@ def _skill_files(root: SkillRoot) -> Iterator[str]:
 
 
 def _names(folder: str) -> list[str]:
-    names: list[str] = []
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                names.append(entry.name)
-                if len(names) >= MAX_FOLDERS:
-                    break
+        with Beneath(folder) as opened:
+            return sorted(name for name in opened.list(most=MAX_FOLDERS) if _is_text(name))
     except OSError:
-        pass
-    return sorted(name for name in names if _is_text(name))
+        return []
 
 
 def _is_outside(path: str, inside: str | None) -> bool:
@@ -122,8 +119,8 @@ def _is_text(name: str) -> bool:
     return name.isprintable()
 
 
-def _skill(path: str, root: SkillRoot) -> Skill:
-    settings = front_matter(read_skill_file(path, root.inside, HEAD_BYTES, whole=False))
+def _skill(path: str, root: SkillRoot, home: str | None) -> Skill:
+    settings = front_matter(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=False))
     description = one_line(settings.get("description", ""))
     if not description:
         raise UnreadableSkill("missing field `description`")
@@ -131,7 +128,7 @@ def _skill(path: str, root: SkillRoot) -> Skill:
     if len(name) > MAX_NAME:
         raise UnreadableSkill(f"invalid name: exceeds maximum length of {MAX_NAME} characters")
     folder = os.path.dirname(path)
-    more = _more_settings(folder, root)
+    more = _more_settings(folder, root, home)
     short = one_line(settings.get("metadata.short-description", ""))
     return Skill(
         name=name,
@@ -145,63 +142,35 @@ def _skill(path: str, root: SkillRoot) -> Skill:
     )
 
 
-def _more_settings(folder: str, root: SkillRoot) -> Mapping[str, str]:
+def _more_settings(folder: str, root: SkillRoot, home: str | None) -> Mapping[str, str]:
     """Those beside the SKILL.md; none where there is no such file, or it cannot be read."""
     path = os.path.join(folder, SETTINGS_FILE)
     if not os.path.lexists(path):
         return {}
     try:
-        return plain_yaml(read_skill_file(path, root.inside, HEAD_BYTES, whole=True))
+        return plain_yaml(read_skill_file(path, root.inside, HEAD_BYTES, home, whole=True))
     except UnreadableSkill:
         return {}
 
 
-def read_skill_file(path: str, inside: str | None, limit: int, *, whole: bool) -> str:
-    """At most `limit` bytes of the file. `whole`: a longer file is refused. Raises UnreadableSkill."""
-    fd = _opened(path, inside)
-    try:
-        facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode):
-            raise UnreadableSkill("it is not a regular file")
-        if inside is not None and belongs_to_another(facts):
-            raise UnreadableSkill("it belongs to another user and is not read")
-        if whole and facts.st_size > limit:
-            raise UnreadableSkill(f"it is longer than {limit:,} bytes")
-        return os.read(fd, limit).decode("utf-8", "replace")
-    except OSError as error:
-        raise UnreadableSkill(_reason(error)) from error
-    finally:
-        os.close(fd)
-
-
-def _opened(path: str, inside: str | None) -> int:
-    """A descriptor of the file, which does not block on a pipe. A path of a repository is gone through folder by
-    folder, without links: what was checked cannot be exchanged for a way out meanwhile.
+def read_skill_file(
+    path: str, inside: str | None, limit: int, home: str | None = None, *, whole: bool
+) -> str:
+    """Read at most `limit` bytes of a file; no link leads out of the folder `inside`. `whole`: a longer file is
+    refused. Raises UnreadableSkill.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        if inside is None:
-            return os.open(path, flags)
-        real = os.path.realpath(path)
-        if _is_outside(real, inside):
-            raise UnreadableSkill("it is a link out of the repository and is not read")
-        if is_strange(Path(path)):
-            raise UnreadableSkill("it belongs to another user and is not read")
-        *folders, name = Path(real).relative_to(inside).parts
-        folder = os.open(inside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            for part in folders:
-                below = os.open(
-                    part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
-                )
-                os.close(folder)
-                folder = below
-            return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
-        finally:
-            os.close(folder)
+        with Beneath(inside or "/", home) as root:
+            name = os.path.relpath(os.fsencode(path), root.root)
+            with root.opened(name, follow_links=True) as (descriptor, facts):
+                if inside is not None and any(map(belongs_to_another, (root.stat(name), facts))):
+                    raise UnreadableSkill("it belongs to another user and is not read")
+                if whole and facts.st_size > limit:
+                    raise UnreadableSkill(f"it is longer than {limit:,} bytes")
+                return os.read(descriptor, limit).decode("utf-8", "replace")
+    except IsADirectoryError as error:
+        raise UnreadableSkill("it is not a regular file") from error
+    except RefusedName as refused:
+        raise UnreadableSkill(f"it is {refused.strerror}") from refused
     except OSError as error:
-        raise UnreadableSkill(_reason(error)) from error
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or "it cannot be read").lower()
+        raise UnreadableSkill((error.strerror or "it cannot be read").lower()) from error

@@ -85,7 +85,7 @@ class SkillCatalog:
         user += [SkillRoot(folder, SkillOwner.USER) for folder in self._extra_roots]
         user.append(SkillRoot(str(self._home / FOLDER / SYSTEM_FOLDER), SkillOwner.SYSTEM))
         # The user's own come first: where the working directory is their home, these are not the repository's.
-        skills, problems = discover([*user, *project_roots(cwd)])
+        skills, problems = discover([*user, *project_roots(cwd)], str(self._home))
         switches = self._present_switches()
         marked = [replace(skill, enabled=is_enabled(switches, skill.name, skill.path)) for skill in skills]
         return SkillSet(
@@ -96,7 +96,7 @@ class SkillCatalog:
     def text(self, skill: Skill) -> tuple[str | None, str | None]:
         """The whole skill as the user hands it to the model, or why it cannot be read. Blocks."""
         try:
-            body = read_skill_file(skill.path, skill.inside, MAX_SKILL_BYTES, whole=True)
+            body = read_skill_file(skill.path, skill.inside, MAX_SKILL_BYTES, str(self._home), whole=True)
         except UnreadableSkill as problem:
             return None, str(problem)
         text = f"{SKILL_HEAD}<name>{skill.name}</name>\n<path>{skill.path}</path>\n{body}\n</skill>"

@@ -379,7 +379,7 @@ def test_no_link_in_a_workspace_chooses_the_instructions(tmp_path: Path, key: st
 
 def test_credentials_are_no_instructions(tmp_path: Path) -> None:
     (tmp_path / "auth.json").write_text("secret")
-    with pytest.raises(ConfigError, match=r"auth\.json cannot be read: may hold secrets of the server"):
+    with pytest.raises(ConfigError, match=r"auth\.json cannot be read: kept secret by the server"):
         load(tmp_path, "model_instructions_file = 'auth.json'")
 
 

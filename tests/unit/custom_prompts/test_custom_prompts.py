@@ -58,6 +58,13 @@ def test_an_unreadable_file_affects_no_other(tmp_path: Path) -> None:
     assert [prompt.name for prompt in discover_prompts(tmp_path)] == ["good", "linked"]
 
 
+def test_credentials_are_no_prompt(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "auth.json").write_text("secret")
+    (tmp_path / "prompts/a.md").symlink_to("../auth.json")
+    assert discover_prompts(tmp_path / "prompts") == ()
+
+
 def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
     assert discover_prompts(tmp_path / "prompts") == ()
 

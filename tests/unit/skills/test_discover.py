@@ -87,7 +87,7 @@ def test_links_out_of_a_repository_are_not_followed(repository: Path, tmp_path: 
     (tmp_path / "outside/skills").symlink_to(outside.parent)
     roots = project_roots(repository)
     assert names(*roots) == []
-    assert problems(*roots) == ["it is a link out of the repository and is not read"]
+    assert problems(*roots) == ["it is a link out of its folder"]
 
 
 def test_links_within_a_repository_are_followed_once(repository: Path) -> None:
@@ -122,6 +122,18 @@ def test_a_folder_that_is_exchanged_for_a_link_meanwhile_leads_nowhere(
     (repository / "skill").symlink_to(secret.parent)
     with pytest.raises(UnreadableSkill):
         read_skill_file(str(repository / "skill/SKILL.md"), str(repository), 1000, whole=True)
+
+
+def test_credentials_are_no_skill(tmp_path: Path) -> None:
+    """A folder of the user's may lie where commands write; they may exchange a skill that was found."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "auth.json").write_text("secret")
+    skill = write(tmp_path / "skills/one", "one")
+    skill.unlink()
+    skill.symlink_to(home / "auth.json")
+    with pytest.raises(UnreadableSkill, match="secret by the server"):
+        read_skill_file(str(skill), None, 1000, str(home), whole=True)
 
 
 def test_control_characters_do_not_reach_anybody(tmp_path: Path) -> None:
