@@ -61,7 +61,7 @@ CORE = (
         "threads",
         "yielding",
     },
-    {"begun", "bounds", "remedies"},
+    {"begun", "bounds", "pictures", "remedies"},
 )
 
 FRONTENDS = {"chat", "demo", "headless"}
@@ -117,7 +117,7 @@ PURE_MODULES = {
     },
     "app_server.transport": {"framing"},
     "app_server.doctor": {"report"},
-    "app_server.core": {"bounds", "errors", "injected_messages", "lazy", "remedies"},
+    "app_server.core": {"bounds", "errors", "injected_messages", "lazy", "pictures", "remedies"},
     "app_server.core.diagnostics": {"machine", "settings"},
     "app_server.core.approvals": {
         *("consent", "decide", "memory", "prefix_rules", "rule_proposals", "rules_text"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.chat_worlds import PlayChat, chats_in
+from tests.support.pictures import PNG
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, runs, says, word
 from tests.support.terminal import Terminal
 
@@ -15,7 +16,6 @@ pytestmark = pytest.mark.anyio
 CTRL_C, CTRL_D, ESCAPE, UP, DOWN = "\x03", "\x04", "\x1b", "\x1b[A", "\x1b[B"
 IDLE = "\n>\n"
 PATCH = "*** Begin Patch\n*** Add File: made.txt\n+by the chat\n*** End Patch"
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 
 
 def wait_for_answer(t: Terminal, text: str) -> str:

@@ -12,11 +12,10 @@ from app_server.client import OutputInvalid, TurnFailed, image
 from app_server.client.output_schema import strict
 from protocol.v2.input import ImageUserInput, LocalImageUserInput
 from tests.support.library import MakeLibraryWorld
+from tests.support.pictures import PNG
 from tests.support.scripted_model import failure, reply, says
 
 pytestmark = pytest.mark.anyio
-
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 
 
 class Part(BaseModel):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from app_server.core.pictures import BROKEN
 from protocol.base import Json
+from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import (
     Reply,
     begins_to_say,
+    calls,
     chat_reply,
     done,
     failure,
@@ -141,6 +146,38 @@ async def test_a_provider_that_does_not_count_tokens_is_not_asked_again(world: M
             assert (await ended(w.client, await turn(w.client, thread)))["items"][0]["text"] == text
         assert ["stream_options" in each.body for each in w.model.requests] == [True, False, False]
         assert notified(w, "error") == []
+
+
+@WIRES
+async def test_a_broken_picture_costs_one_message(world: MakeWorld, wire: str) -> None:
+    """A provider refuses a request with one, and it would be in every later request of the thread."""
+    look: Json = {"path": "broken.png"}
+    if wire == "chat":
+        function = {"name": "view_image", "arguments": json.dumps(look)}
+        looks = chat_reply(
+            {"tool_calls": [{"index": 0, "id": "c1", "function": function}]}, finish="tool_calls"
+        )
+    else:
+        looks = reply(calls("view_image", look))
+    broken = PNG[:50] + b"rubbish" * 20
+    replies = looks, answers(wire, "a"), answers(wire, "b")
+    async with world(*replies, provider={"wire_api": wire}, files={"broken.png": broken}) as w:
+        thread = await start(w.client, cwd=str(w.workspace))
+        sent: list[Json] = [
+            {"type": "text", "text": "look", "text_elements": []},
+            {"type": "image", "url": picture_url(broken), "detail": None},
+            {"type": "localImage", "path": str(w.workspace / "broken.png"), "detail": None},
+            {"type": "image", "url": picture_url(PNG), "detail": None},
+        ]
+        begun = await w.client.call("turn/start", {"threadId": thread, "input": sent})
+        await ended(w.client, begun["turn"]["id"])
+        await say(w.client, thread)
+        assert items(w)[0]["content"] == sent, "clients are shown what was sent"
+        assert "imageView" not in [item["type"] for item in items(w)]
+    for request in w.model.requests:
+        asked = json.dumps(request.body, ensure_ascii=False)
+        assert (asked.count(picture_url(PNG)), asked.count("data:image/")) == (1, 1)
+    assert asked.count(BROKEN) == 3, "the model is told of each"
 
 
 def thinks(wire: str) -> Reply:

@@ -9,6 +9,7 @@ import pytest
 from protocol.base import Json
 from tests.scenario.test_scenario_thread_settings import EXPERIMENTAL
 from tests.support.client import Refused
+from tests.support.pictures import PNG, picture_url
 from tests.support.scripted_model import begins_to_say, calls, patches, reply, says, word
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
@@ -21,7 +22,7 @@ TOOL: Json = {
     "description": "Looks a ticket up.",
     "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
 }
-PICTURE = "data:image/png;base64,iVBORw0KGgo="
+PICTURE = picture_url(PNG)
 TOOL_CALL, USER_INPUT = "item/tool/call", "item/tool/requestUserInput"
 CALL = calls("lookup", {"id": "7"}, "d1")
 PLAN_MODE: Json = {"mode": "plan", "settings": {"model": "scripted"}}

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Refused
+from tests.support.pictures import picture_url
 from tests.support.scripted_model import Hold, begins_to_say, failure, reply, says, script, word
 from tests.support.thread_client import ended, start, turn, words
 from tests.support.world import MakeWorld, World
@@ -208,7 +209,7 @@ async def test_a_thread_that_begins_with_an_image_has_a_preview(
 ) -> None:
     async with world(reply(says("ok")), files={"dot.png": PNG_DOT}) as w:
         parts: dict[str, Json] = {
-            "image": {"type": "image", "url": "data:image/png;base64,AAAA"},
+            "image": {"type": "image", "url": picture_url(PNG_DOT)},
             "localImage": {"type": "localImage", "path": str(w.workspace / "dot.png")},
             "text": {"type": "text", "text": "look"},
         }

@@ -29,6 +29,7 @@ from app_server.core.mcp.resources import (
 )
 from app_server.core.mcp.results import parse_result
 from app_server.core.mcp.server_limits import MAX_RESOURCES
+from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.mcp import (
     BlobResourceContents,
@@ -125,7 +126,7 @@ async def call_tool(
         raw = await chosen.request("tools/call", params)
     except McpRequestFailed as error:
         raise McpFailure(f"tool call failed for `{server}/{tool}`: {error}") from error
-    result = parse_result(raw)
+    result = await run_in_thread(parse_result, raw)
     if result is None:
         raise McpFailure(f"tool call failed for `{server}/{tool}`: {UNEXPECTED}")
     return result

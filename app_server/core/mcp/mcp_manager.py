@@ -36,6 +36,7 @@ from app_server.core.mcp.results import McpCallOutcome, parse_result
 from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.server_limits import MAX_RESOURCES
 from app_server.core.mcp.tool_approval import is_approved, needs_approval
+from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, McpInvocation, Resource, ResourceTemplate
@@ -223,7 +224,7 @@ class McpManager:
             raise McpRequestFailed("the user did not allow this call")
         params = {"name": tool.tool} | ({} if arguments is None else {"arguments": arguments})
         raw = await self.servers[tool.server].request("tools/call", params)
-        result = parse_result(raw)
+        result = await run_in_thread(parse_result, raw)
         if result is None:
             raise McpRequestFailed(f"tools/call failed: {UNEXPECTED}")
         return result

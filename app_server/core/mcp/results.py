@@ -5,14 +5,13 @@ A note replaces an invalid image, because an API would reject every later reques
 
 from __future__ import annotations
 
-import base64
-import binascii
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from app_server.core.mcp.server_limits import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
+from app_server.core.pictures import ImageUnreadable, checked_url
 from protocol.base import Json, Model
 from protocol.events.commands import Duration
 from protocol.mcp import (
@@ -60,7 +59,7 @@ class McpCallOutcome:
 
 
 def parse_result(raw: Json) -> CallToolResult | None:
-    """A server's result, truncated; None if it is invalid."""
+    """A server's result, truncated; None if it is invalid. Slow for large pictures: use a thread."""
     if not isinstance(raw, dict):
         return None
     blocks, structured = raw.get("content"), raw.get("structuredContent")
@@ -155,9 +154,10 @@ def _image_fault(image: ImageContent, room: int) -> str | None:
     if len(data) > room:
         return f"it has {len(data)} characters"
     try:
-        return None if base64.b64decode(data, validate=True) else "it is empty"
-    except (binascii.Error, ValueError):
-        return "it is not base64"
+        checked_url(f"data:{kind};base64,{data}")
+    except ImageUnreadable as error:
+        return str(error)
+    return None
 
 
 def _media(image: ImageContent) -> tuple[str, str]:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import TypeVar, assert_never
 
-from app_server.core.context.images import ImageUnreadable, image_data_url
+from app_server.core.context.images import image_data_url
+from app_server.core.pictures import ImageUnreadable, checked_url
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.user_words import UserWords
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 
-async def as_message(items: Sequence[SentInput]) -> MessageItem:
-    """One message of all parts, in order. An image that cannot be read is described in its place."""
-    content = [await _part(item) for item in items if not isinstance(item, SkillInput | MentionInput)]
-    return MessageItem(role="user", content=tuple(content))
-
-
-async def as_words(items: Sequence[SentInput], client_id: str | None = None) -> UserWords:
-    """The same with what the client sent, and the id that it gave the message."""
-    return UserWords(await as_message(items), tuple(items), client_id)
+async def as_words(
+    items: Sequence[SentInput], client_id: str | None = None, *, checks_urls: bool = True
+) -> UserWords:
+    """What the client sent, and the id that it gave the message, with one message of all parts, in order. An image that
+    cannot be read is described in its place. `checks_urls` False: those that the client encoded are sent as they are.
+    """
+    content = [
+        InputImage(image_url=item.image_url)
+        if isinstance(item, ImageInput) and not checks_urls
+        else await _part(item)
+        for item in items
+        if not isinstance(item, SkillInput | MentionInput)
+    ]
+    return UserWords(MessageItem(role="user", content=tuple(content)), tuple(items), client_id)
 
 
 async def _part(item: TextInput | ImageInput | LocalImageInput) -> ContentItem:
@@ -32,14 +40,18 @@ async def _part(item: TextInput | ImageInput | LocalImageInput) -> ContentItem:
         case TextInput():
             return InputText(text=item.text)
         case ImageInput():
-            return InputImage(image_url=item.image_url)
+            return await _image("An image", checked_url, item.image_url)
         case LocalImageInput():
-            try:
-                url = await run_in_thread(image_data_url, Path(item.path), abandon_on_cancel=True)
-                return InputImage(image_url=url)
-            except (OSError, ImageUnreadable) as error:
-                reason = error.strerror if isinstance(error, OSError) else str(error)
-                log.warning("cannot attach %s: %s", item.path, reason)
-                return InputText(text=f"(The image {item.path} could not be attached: {reason}.)")
+            return await _image(f"The image {item.path}", image_data_url, Path(item.path))
         case _:
             assert_never(item)
+
+
+async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage | InputText:
+    """What `read` makes of the source, or why it is nothing."""
+    try:
+        return InputImage(image_url=await run_in_thread(read, source, abandon_on_cancel=True))
+    except (OSError, ImageUnreadable) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        log.warning("%s cannot be attached: %s", what, reason)
+        return InputText(text=f"({what} could not be attached: {reason}.)")

@@ -13,6 +13,8 @@ from dataclasses import replace
 from app_server.core.errors import ConversationError
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.core.model.prompt import FunctionTool, ToolSpec
+from app_server.core.pictures import ImageUnreadable, checked_url
+from app_server.core.threads import run_in_thread
 from app_server.core.tools.arguments import parse_json
 from app_server.core.tools.contract import Tool, ToolCall, ToolOutput, ToolTurn, text_output
 from protocol.base import Json
@@ -65,7 +67,7 @@ class DynamicTool:
         answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
         if not isinstance(answer, ToolCallAnswer):
             answer = ToolCallAnswer(False, (InputText(text=NO_ANSWER),))
-        parts = tuple(bounded(answer.content))
+        parts = await run_in_thread(bounded, answer.content)
         turn.items.complete(
             replace(
                 item,
@@ -132,8 +134,13 @@ def _schema(tool: ClientTool) -> dict[str, Json]:
         ) from error
 
 
-def bounded(parts: Sequence[InputText | InputImage]) -> Iterator[InputText | InputImage]:
-    """The parts, with a note in place of what is too long or is no picture that a model can be sent."""
+def bounded(parts: Sequence[InputText | InputImage]) -> tuple[InputText | InputImage, ...]:
+    """The parts, with a note in place of what is too long or is no picture that a model can be sent. Slow for large
+    pictures: use a thread."""
+    return tuple(_bounded(parts))
+
+
+def _bounded(parts: Sequence[InputText | InputImage]) -> Iterator[InputText | InputImage]:
     text_left, image_left = MAX_TEXT, MAX_IMAGES
     for part in parts[:MOST_PARTS]:
         match part:
@@ -149,9 +156,16 @@ def bounded(parts: Sequence[InputText | InputImage]) -> Iterator[InputText | Inp
                     yield InputText(text=f"[an image was left out: it has {len(url)} characters]")
                 else:
                     image_left -= len(url)
-                    yield part
+                    yield _checked(url)
     if len(parts) > MOST_PARTS:
         yield InputText(text=f"[{len(parts) - MOST_PARTS} more parts were left out]")
+
+
+def _checked(url: str) -> InputText | InputImage:
+    try:
+        return InputImage(image_url=checked_url(url))
+    except ImageUnreadable as error:
+        return InputText(text=f"[an image was left out: {error}]")
 
 
 def _shown(part: InputText | InputImage) -> Json:

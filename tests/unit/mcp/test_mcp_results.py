@@ -66,6 +66,7 @@ def test_an_image_that_is_already_a_data_url_is_not_wrapped_twice() -> None:
         {"type": "image", "data": "no base64!", "mimeType": "image/png"},
         {"type": "image", "data": "", "mimeType": "image/png"},
         {"type": "image", "data": PNG, "mimeType": "image/svg+xml"},
+        {"type": "image", "data": PNG[:-16], "mimeType": "image/png"},
         {"type": "image", "data": "A" * 20_000_000, "mimeType": "image/png"},
     ],
 )

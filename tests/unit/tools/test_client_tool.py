@@ -6,18 +6,20 @@ import pytest
 
 from app_server.core.errors import ConversationError
 from app_server.core.model.families import find_family
+from app_server.core.pictures import BROKEN
 from app_server.core.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, bounded, checked_tools
 from app_server.core.tools.registry import RESERVED_NAMES, build_tools
 from protocol.base import Json
 from protocol.engine.client_tools import ClientTool
 from protocol.policy import TurnMode
 from protocol.responses import InputImage, InputText
+from tests.support.pictures import PNG, picture_url
 from tests.unit.tools.conftest import MakeScene
 
 pytestmark = pytest.mark.anyio
 
 SCHEMA: Json = {"type": "object", "properties": {"id": {"type": "string"}}}
-PICTURE = "data:image/png;base64,iVBORw0KGgo="
+PICTURE = picture_url(PNG)
 
 
 def tool(name: str = "lookup", namespace: str | None = None, schema: Json = SCHEMA) -> ClientTool:
@@ -74,7 +76,7 @@ def test_what_is_too_long_is_cut_with_a_note() -> None:
     assert first.text.endswith(f"[cut here: the text had {MAX_TEXT + 1} characters]")
     assert isinstance(second, InputText)
     assert second.text.startswith("\n[cut here")
-    assert len(list(bounded((InputText(text=""),) * (MOST_PARTS + 9)))) == MOST_PARTS + 1
+    assert len(bounded((InputText(text=""),) * (MOST_PARTS + 9))) == MOST_PARTS + 1
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "/etc/passwd", "data:text/plain;base64,aaaa", ""])
@@ -82,4 +84,6 @@ def test_an_address_that_is_no_picture_is_left_out(address: str) -> None:
     [note] = bounded((InputImage(image_url=address),))
     assert isinstance(note, InputText)
     assert "left out" in note.text
-    assert list(bounded((InputImage(image_url=PICTURE),))) == [InputImage(image_url=PICTURE)]
+    broken = InputImage(image_url=PICTURE[:-8])
+    note = InputText(text=f"[an image was left out: {BROKEN}]")
+    assert bounded((InputImage(image_url=PICTURE), broken)) == (InputImage(image_url=PICTURE), note)

@@ -6,8 +6,9 @@ import os.path
 
 from pydantic import Field
 
-from app_server.core.context.images import MAX_IMAGE_BYTES, ImageUnreadable, data_url
+from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.model.prompt import ToolSpec
+from app_server.core.pictures import ImageUnreadable, data_url
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.arguments import ToolArguments, function_tool, parse_arguments
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn

@@ -11,13 +11,15 @@ import anyio
 import pytest
 
 from app_server.core.context.images import MAX_IMAGE_BYTES
+from app_server.core.pictures import BROKEN
 from app_server.core.tools.builtin.view_image import ViewImageTool
 from app_server.core.tools.contract import ToolCall, ToolFailure
 from protocol.policy import ReadOnly
 from protocol.responses import InputImage, MessageItem
+from tests.support.pictures import png
 from tests.unit.tools.builtin.conftest import MakeLive, run
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8192
+PNG = png() + bytes(range(256)) * 8192
 """Larger than what is kept of a command's output."""
 
 pytestmark = pytest.mark.anyio
@@ -55,8 +57,9 @@ async def test_what_commands_cannot_read_is_not_shown(live: MakeLive) -> None:
         ("folder", "unable to read image at `{path}`: not a file"),
         ("pipe", "unable to read image at `{path}`: not a file"),
         ("/dev/zero", "unable to read image at `{path}`: not a file"),
-        ("text.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF, BMP or WebP image"),
-        ("empty.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF, BMP or WebP image"),
+        ("text.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF or WebP image"),
+        ("empty.png", "unable to read image at `{path}`: not a PNG, JPEG, GIF or WebP image"),
+        ("broken.png", f"unable to read image at `{{path}}`: {BROKEN}"),
         ("huge.png", f"unable to read image at `{{path}}`: larger than {MAX_IMAGE_BYTES} bytes"),
         ("nul\0.png", "unable to locate image at `{path}`: no file can have this name"),
     ],
@@ -76,6 +79,7 @@ def prepare(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "text.png").write_text("not at all")
     (folder / "empty.png").touch()
+    (folder / "broken.png").write_bytes(png()[:40] + b"rubbish" * 9)
     with (folder / "huge.png").open("wb") as huge:
         huge.write(PNG)
         huge.truncate(MAX_IMAGE_BYTES + 1)
