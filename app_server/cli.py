@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app_server.logs import set_up_logging
+from app_server.standard_streams import ended_in_order, prepare_for_text
 
 if TYPE_CHECKING:
     import argparse
+
+FOR_PEOPLE = """\
+app-server: this is a server: editors and other programs start it and speak JSON-RPC with it over stdin and stdout.
+To talk to it yourself, end it with Ctrl-D and type: app-server chat (or app-server exec "a question", or --help)"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,6 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         set_up_logging(os.environ)
         return _serve({})
+    prepare_for_text()
+    return ended_in_order("app-server", lambda: _run(words))
+
+
+def _run(words: Sequence[str]) -> int:
     from app_server.command_line import parser  # noqa: PLC0415  without arguments, a server needs none of it
 
     args = parser().parse_args(words)
@@ -68,6 +78,8 @@ def _serve(options: Mapping[str, Any]) -> int:
     if listen not in (None, "stdio", "stdio://"):
         print(f"app-server: cannot listen on {listen}: only stdio:// is supported", file=sys.stderr)  # noqa: T201
         return 2
+    if os.isatty(0):
+        print(FOR_PEOPLE, file=sys.stderr)  # noqa: T201
     from app_server.startup.process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
 
     return serve_stdio(options)
@@ -78,11 +90,7 @@ def _doctor(args: argparse.Namespace) -> int:
     from app_server.startup.full_server import settings_of  # noqa: PLC0415
     from app_server.startup.launch import parse_launch  # noqa: PLC0415
 
-    try:
-        launch = parse_launch(vars(args), os.environ)
-    except ValueError as error:
-        print(f"app-server: {error}", file=sys.stderr)  # noqa: T201
-        return 2
+    launch = parse_launch(vars(args), os.environ)
     if "APP_SERVER_LOG" not in os.environ:
         logging.disable(logging.WARNING)  # the checks say what the log would say
     return run_doctor(settings_of(launch), online=args.online, json=args.json)

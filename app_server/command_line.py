@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 
 from app_server import PROTOCOL_VERSION
+from app_server.startup.launch import parse_setting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,6 +57,7 @@ def _common_options() -> argparse.ArgumentParser:
         "-c",
         "--config",
         action="append",
+        type=_setting,
         metavar="KEY=VALUE",
         help="override a setting (dotted key, TOML value)",
     )
@@ -64,7 +66,10 @@ def _common_options() -> argparse.ArgumentParser:
     common.add_argument("-p", "--profile", metavar="NAME", help="use a profile of config.toml")
     common.add_argument("-m", "--model", metavar="MODEL", help="the model of new conversations")
     common.add_argument(
-        "-s", "--sandbox", metavar="MODE", help="read-only, workspace-write or danger-full-access"
+        "-s",
+        "--sandbox",
+        choices=("read-only", "workspace-write", "danger-full-access"),
+        help="what commands may do",
     )
     common.add_argument(
         "-a",
@@ -75,6 +80,14 @@ def _common_options() -> argparse.ArgumentParser:
     common.add_argument("--listen", metavar="ADDRESS", help="stdio:// is the only one there is")
     common.add_argument("--stdio", action="store_true", help="serve stdin and stdout, as without it")
     return common
+
+
+def _setting(text: str) -> str:
+    try:
+        parse_setting(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _add_inspect_arguments(inspect: argparse.ArgumentParser) -> None:
@@ -91,7 +104,9 @@ def _add_inspect_arguments(inspect: argparse.ArgumentParser) -> None:
 
 
 def _add_exec_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; `-` or nothing reads stdin")
+    parser.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="what to do; stdin is added to it, or is all of it"
+    )
     parser.add_argument("-C", "--cd", metavar="DIR", help="the working directory")
     parser.add_argument("-i", "--image", action="append", metavar="FILE", help="a picture, with the prompt")
     parser.add_argument("--json", action="store_true", help="notifications as lines of JSON")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import os
 import stat
-import sys
 from collections.abc import Callable, Mapping
 
 from app_server.transport.claim import own_description
@@ -57,7 +56,6 @@ class NonBlockingHandler(logging.Handler):
 
 def set_up_logging(environment: Mapping[str, str]) -> None:
     """The level is set by APP_SERVER_LOG (`debug`) or, as for codex 0.58, by RUST_LOG (`warn`, `codex=debug,info`)."""
-    _replace_closed_stderr()
     wanted = environment.get("APP_SERVER_LOG") or environment.get("RUST_LOG") or "warn"
     plain = [part for part in wanted.split(",") if "=" not in part]
     level = LEVELS.get((plain[-1] if plain else wanted.rpartition("=")[2]).strip().lower(), logging.WARNING)
@@ -66,16 +64,6 @@ def set_up_logging(environment: Mapping[str, str]) -> None:
     logging.basicConfig(level=level, handlers=[handler])
     for noisy in ("httpx", "httpcore", "asyncio"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
-
-
-def _replace_closed_stderr() -> None:
-    """Otherwise the next file that is opened would get descriptor 2 and receive log lines."""
-    if sys.stderr is None:
-        null = os.open(os.devnull, os.O_RDWR)
-        if null != 2:
-            os.dup2(null, 2)
-            os.close(null)
-        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def _writer(fd: int) -> Callable[[bytes], int]:

@@ -32,7 +32,7 @@ OUTER = (
     {"assembly"},
     {"apis"},
     {"conversations"},
-    {"logs"},
+    {"logs", "standard_streams"},
     {"rpc", "transport", "core"},
     {"identity", "limits"},
     {"beneath"},
@@ -100,7 +100,7 @@ PURE_MODULES = {
         *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
         *("client_tools", "permissions", "tool_questions"),
     },
-    "app_server.client": {"approval_requests", "events", "failures", "options", "prompt"},
+    "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {
         *(
@@ -164,6 +164,7 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
+    "app_server.cli": "Ctrl-C is possible meanwhile",
     "app_server.command_line": "argparse, which a server that is started without arguments does without",
     "app_server.core.auth.device_login": "only where somebody logs in",
     "app_server.core.auth.login": "the same",
@@ -208,7 +209,7 @@ LATE_IMPORTS = {
 }
 """What is imported inside of functions, and why not at the top. Everything else is at the top of its module."""
 
-START = ("app_server.cli", "app_server.startup", "app_server.server")
+START = ("app_server.__main__", "app_server.cli", "app_server.startup", "app_server.server")
 """Where the process starts: these decide themselves what is loaded when."""
 
 NOT_LAZY = {
@@ -237,6 +238,7 @@ LARGE = {
 
 OPENS_FILES = {
     "app_server.beneath": "the opener",
+    "app_server.client.prompt": "the beginning of a picture that the program names, with its own rights",
     "app_server.core.approvals.rules_file": "rules in the home, from the folder that was opened",
     "app_server.core.client_files": "what a client names, with the rights of the user",
     "app_server.core.config.rewrite": "a lock in the home",
@@ -253,10 +255,10 @@ OPENS_FILES = {
     "app_server.core.tools.patching": "a plan in the home, for the writer",
     "app_server.demo": "its own workspace",
     "app_server.headless.exec_options": "named on the command line, read before there is a command",
-    "app_server.headless.exec_run": "named on the command line",
+    "app_server.headless.message_file": "devices; a file goes by the opener",
     "app_server.inspector": "recordings named on the command line; a terminal",
-    "app_server.logs": "/dev/null and stderr",
     "app_server.settings_reference": "a tool for building",
+    "app_server.standard_streams": "/dev/null, stdout and stderr",
     "app_server.transport.claim": "stdout",
 }
 """Modules that open files by other means than `app_server.beneath`, and why that is safe: a name in a workspace may
@@ -668,7 +670,7 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     }
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
-import app_server.__main__
+import app_server.cli
 from app_server.startup.process import disable_pydantic_plugins
 disable_pydantic_plugins()
 import app_server.startup.full_server, app_server.apis.v1.routes, app_server.apis.v2.routes

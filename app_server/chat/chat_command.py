@@ -15,6 +15,7 @@ from app_server.client.command_line import (
     FAILED,
     INTERRUPTED,
     USAGE,
+    InvalidCommandLine,
     cancel_on_signal,
     single_errors,
 )
@@ -33,6 +34,10 @@ def run_chat(args: argparse.Namespace) -> int:
     try:
         status = anyio.run(_chat, args)
     except* (AppServerError, DemoSetupError) as errors:
+        for error in single_errors(errors):
+            print(f"app-server chat: {error}", file=sys.stderr)  # noqa: T201
+    except* InvalidCommandLine as errors:
+        status = USAGE
         for error in single_errors(errors):
             print(f"app-server chat: {error}", file=sys.stderr)  # noqa: T201
     return status

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from app_server.client.command_line import server_command
+from app_server.client.command_line import server_command, working_folder
 from app_server.demo.demo_model import demo_surroundings
 from protocol.base import Json
 from protocol.records import dataclass
@@ -26,12 +26,11 @@ class ChatSetup:
 
 @asynccontextmanager
 async def chat_setup(args: argparse.Namespace) -> AsyncIterator[ChatSetup]:
-    """Raises DemoSetupError."""
+    """Raises DemoSetupError, InvalidCommandLine."""
     given: Mapping[str, Json] = vars(args)
     if not args.demo:
-        cwd = (Path.cwd() / (args.cd or ".")).resolve()
         home = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-        yield ChatSetup(server_command(given), os.environ, cwd, Path(home), args.resume)
+        yield ChatSetup(server_command(given), os.environ, working_folder(args.cd), Path(home), args.resume)
         return
     async with demo_surroundings(os.environ) as workspace:
         yield ChatSetup(server_command(given), workspace.environment, workspace.repository, None)

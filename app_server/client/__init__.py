@@ -28,6 +28,7 @@ from app_server.client.events import DeltasDropped, RawNotification, ServerEvent
 from app_server.client.failures import (
     AppServerError,
     HandlerFailed,
+    InvalidArgument,
     OutputInvalid,
     RequestRefused,
     ServerEnded,
@@ -36,6 +37,7 @@ from app_server.client.failures import (
     TurnFailed,
     UnexpectedAnswer,
 )
+from app_server.client.feeds import OnWarning
 from app_server.client.link import Connector, ServerLink
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, TurnOptions
 from app_server.client.prompt import Prompt, image
@@ -58,8 +60,10 @@ __all__ = [
     "EventSubscription",
     "ForkOptions",
     "HandlerFailed",
+    "InvalidArgument",
     "ListOptions",
     "McpElicitationRequest",
+    "OnWarning",
     "OpenOptions",
     "OutputInvalid",
     "PatchApprovalRequest",

@@ -16,9 +16,9 @@ from app_server.client.event_queue import EventQueue
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent
 from app_server.client.failures import ServerEnded
-from app_server.client.feeds import ServerFeeds
+from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
 from app_server.client.link import Connector
-from app_server.client.options import ListOptions, OpenOptions, StartOptions, as_parameters
+from app_server.client.options import ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.subprocess_link import OWN_COMMAND, SubprocessConnector
 from app_server.client.thread_handle import ThreadHandle
 from protocol.base import Json, WireModel
@@ -62,19 +62,23 @@ class AppServer:
         on_stderr: Callable[[str], None] | None = None,
         on_exit: Callable[[int], None] | None = None,
         on_approval: ApprovalHandler | None = None,
+        on_warning: OnWarning = log_warning,
         client: ClientInfo | None = None,
     ) -> AsyncIterator[AppServer]:
         """A server in a process of its own, until the block is left. Without a command it is this installation's.
 
         `environment` None: that of this process. `on_stderr` receives every line that the server logs, `on_exit` its
         exit status. `on_approval` answers what the server asks, for threads without a handler of their own; without one
-        everything is declined.
+        everything is declined. `on_warning` receives the warnings that no stream has (a misspelt setting, an MCP server
+        that does not start, a home that cannot be written); without one they are logged.
         Raises ServerEnded if the server cannot be started.
         """
         connector = SubprocessConnector(
             command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
         )
-        async with cls.connect(connector, on_approval=on_approval, client=client) as server:
+        async with cls.connect(
+            connector, on_approval=on_approval, on_warning=on_warning, client=client
+        ) as server:
             yield server
 
     @classmethod
@@ -84,12 +88,13 @@ class AppServer:
         connector: Connector,
         *,
         on_approval: ApprovalHandler | None = None,
+        on_warning: OnWarning = log_warning,
         client: ClientInfo | None = None,
     ) -> AsyncIterator[AppServer]:
         """A server behind any connector; `app_server.in_process.InProcessConnector` has it in this process."""
         failure: BaseException | None = None
         async with connector.open() as link, anyio.create_task_group() as group:
-            feeds = ServerFeeds(RequestAnswerer(group), on_approval)
+            feeds = ServerFeeds(RequestAnswerer(group), on_approval, on_warning)
             connection = ServerConnection(link, feeds)
             feeds.answer_with(connection)
             group.start_soon(connection.read, name="reader")
@@ -112,7 +117,7 @@ class AppServer:
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
     ) -> ThreadHandle:
         """A new thread. What is not given comes from the server's configuration."""
-        params = ThreadStartParams.model_validate(as_parameters(options))
+        params = parameters(ThreadStartParams, StartOptions, options)
         return await self._open(THREAD_START, params, on_approval)
 
     async def resume_thread(
@@ -127,8 +132,9 @@ class AppServer:
 
         Requests that are still open are asked again.
         """
-        given = {**as_parameters(options), "thread_id": thread_id, "exclude_turns": not turns}
-        return await self._open(THREAD_RESUME, ThreadResumeParams.model_validate(given), on_approval)
+        known = {"thread_id": thread_id, "exclude_turns": not turns}
+        params = parameters(ThreadResumeParams, OpenOptions, options, **known)
+        return await self._open(THREAD_RESUME, params, on_approval)
 
     async def _open(
         self, row: ClientRequest[P, Opened], params: P, on_approval: ApprovalHandler | None
@@ -143,9 +149,7 @@ class AppServer:
 
     async def threads(self, **options: Unpack[ListOptions]) -> AsyncIterator[Thread]:
         """Stored threads, the newest first by default, fetched page by page."""
-        given = as_parameters(options)
-        given |= {name: given.pop(old) for old, name in _LIST_NAMES.items() if old in given}
-        params = ThreadListParams.model_validate(given)
+        params = parameters(ThreadListParams, ListOptions, options)
         while True:
             page = await self._connection.request(THREAD_LIST, params)
             for thread in page.data:
@@ -179,9 +183,6 @@ class AppServer:
     async def request_raw(self, method: str, params: Json = None) -> Json:
         """Any method by its name, with plain JSON."""
         return await self._connection.request_raw(method, params)
-
-
-_LIST_NAMES = {"search": "search_term", "page_size": "limit"}
 
 
 async def _initialize(connection: ServerConnection, client: ClientInfo | None) -> InitializeResponse:

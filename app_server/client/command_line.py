@@ -1,12 +1,17 @@
-"""What frontends with a command line share: the server's arguments, signals, text of others that is safe to print."""
+"""What frontends with a command line share: the server's arguments, the working directory, signals, text of others that
+is safe to print.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import anyio
+from anyio.abc import TaskStatus
 
 from app_server.client.subprocess_link import OWN_COMMAND
 from protocol.base import Json
@@ -24,6 +29,34 @@ def server_command(given: Mapping[str, Json]) -> tuple[str, ...]:
     return tuple(arguments)
 
 
+class InvalidCommandLine(Exception):
+    """The command line cannot be used; the text says what was expected."""
+
+
+def working_folder(named: str | None) -> Path:
+    """The folder that `--cd` names, or the present one. Raises InvalidCommandLine."""
+    try:
+        folder = Path(os.path.realpath(named or os.getcwd()))
+    except FileNotFoundError:
+        raise InvalidCommandLine("the working directory was removed; name a folder with --cd") from None
+    if not folder.is_dir():
+        raise InvalidCommandLine(f"--cd: {folder} is not a folder")
+    if not is_utf8(str(folder)):
+        raise InvalidCommandLine(
+            f"the name of the folder {folder} is not UTF-8, which a server cannot be told"
+        )
+    return folder
+
+
+def is_utf8(argument: str) -> bool:
+    """Whether an argument or a path has no byte that is not UTF-8."""
+    try:
+        argument.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
@@ -32,9 +65,15 @@ INTERRUPTED: Final = 130
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def cancel_on_signal(scope: anyio.CancelScope, numbers: Sequence[signal.Signals] = ENDING) -> None:
+async def cancel_on_signal(
+    scope: anyio.CancelScope,
+    numbers: Sequence[signal.Signals] = ENDING,
+    *,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
     """Wait for a signal to end, and end what runs in the scope in good order."""
     with anyio.open_signal_receiver(*numbers) as signals:
+        task_status.started()
         async for _ in signals:
             scope.cancel()
             return

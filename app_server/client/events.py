@@ -11,7 +11,12 @@ from pydantic import ValidationError
 
 from protocol.base import Json, WireModel
 from protocol.records import dataclass
-from protocol.v2.errors import ErrorNotification, WarningNotification
+from protocol.v2.errors import (
+    ConfigWarningNotification,
+    DeprecationNoticeNotification,
+    ErrorNotification,
+    WarningNotification,
+)
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     CommandExecutionOutputDeltaNotification,
@@ -28,6 +33,7 @@ from protocol.v2.item_events import (
     ServerRequestResolvedNotification,
     TerminalInteractionNotification,
 )
+from protocol.v2.mcp import McpServerStartupState, McpServerStatusUpdatedNotification
 from protocol.v2.methods import TABLE
 from protocol.v2.settings import ThreadSettingsUpdatedNotification
 from protocol.v2.thread_events import (
@@ -120,6 +126,22 @@ ThreadEvent: TypeAlias = (
 
 ServerEvent: TypeAlias = WireModel | RawNotification | DeltasDropped
 """A notification that concerns no single thread: warnings, the account, skills, watched files, searches."""
+
+
+def warning_text(event: ServerEvent) -> str | None:
+    """What an event warns of, for a person; None where it is no warning."""
+    match event:
+        case WarningNotification(message=message):
+            return message
+        case ConfigWarningNotification(summary=summary, details=details, path=path, range=place):
+            where = f"{path}:{place.start.line}: " if path and place else ""
+            return where + " ".join(filter(None, (summary, details)))
+        case DeprecationNoticeNotification(summary=summary, details=details):
+            return " ".join(filter(None, (summary, details)))
+        case McpServerStatusUpdatedNotification(name=name, status=McpServerStartupState.FAILED, error=why):
+            return f"the MCP server {name} did not start: {why or 'the reason is not known'}"
+        case _:
+            return None
 
 
 def parse_event(method: str, params: Json) -> ServerEvent:

@@ -9,6 +9,10 @@ class AppServerError(Exception):
     """The base of all errors of this library."""
 
 
+class InvalidArgument(AppServerError, ValueError):
+    """An argument has a value that the protocol does not know; nothing was sent."""
+
+
 class RequestRefused(AppServerError):
     """The server answered a request with an error. `kind` is its machine-readable kind, where it names one."""
 

@@ -1,25 +1,54 @@
-"""Routes what the server sends by itself: events to the feed of their thread, requests to a handler."""
+"""Routes what the server sends by itself: events to the feed of their thread, requests to a handler, and warnings that
+no stream has to `OnWarning`.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
 from weakref import WeakSet
 
 from app_server.client.answering import ApprovalHandler, RequestAnswerer, Responder
 from app_server.client.event_queue import EventQueue
-from app_server.client.events import parse_event, thread_of
+from app_server.client.events import ServerEvent, parse_event, thread_of, warning_text
 from app_server.client.failures import ServerEnded
 from app_server.client.thread_feed import ThreadFeed
 from protocol.base import Json
 from protocol.jsonrpc import RequestId
-from protocol.v2.notifications import SERVER_REQUEST_RESOLVED, THREAD_CLOSED, THREAD_DELETED
+from protocol.v2.notifications import (
+    CONFIG_WARNING,
+    DEPRECATION_NOTICE,
+    MCP_SERVER_STARTUP_STATUS_UPDATED,
+    SERVER_REQUEST_RESOLVED,
+    THREAD_CLOSED,
+    THREAD_DELETED,
+    WARNING,
+)
+
+WARNINGS = {
+    each.method for each in (WARNING, CONFIG_WARNING, DEPRECATION_NOTICE, MCP_SERVER_STARTUP_STATUS_UPDATED)
+}
+
+log = logging.getLogger(__name__)
+
+OnWarning: TypeAlias = Callable[[str, ServerEvent], None]
+"""Receives a warning as text for a person, and the notification that it came with."""
+
+
+def log_warning(text: str, event: ServerEvent) -> None:
+    """Log it, which shows it on stderr where a program has not set up its logging otherwise."""
+    log.warning("%s", text)
 
 
 class ServerFeeds:
     """The receiver of a connection (`connection.Receiver`)."""
 
-    def __init__(self, answerer: RequestAnswerer, on_approval: ApprovalHandler | None) -> None:
+    def __init__(
+        self, answerer: RequestAnswerer, on_approval: ApprovalHandler | None, on_warning: OnWarning
+    ) -> None:
         self._answerer = answerer
-        self._on_approval = on_approval
+        self._on_approval, self._on_warning = on_approval, on_warning
         self._threads: dict[str, ThreadFeed] = {}
         self._listeners: WeakSet[EventQueue] = WeakSet()
         self._responder: Responder | None = None
@@ -52,15 +81,22 @@ class ServerFeeds:
             self._answerer.withdraw(params.get("requestId", ""))
         thread_id = thread_of(params)
         feed = self._threads.get(thread_id) if thread_id is not None else None
-        if feed is None and not self._listeners:
+        if feed is None and not self._listeners and method not in WARNINGS:
             return
         event = parse_event(method, params)
-        if feed is not None:
-            feed.publish(event)
-        for queue in list(self._listeners):
+        read = feed is not None and feed.publish(event)
+        for queue in (listeners := list(self._listeners)):
             queue.put(event)
+        if not (read or listeners) and (text := warning_text(event)) is not None:
+            self._warn(text, event)
         if feed is not None and method in (THREAD_CLOSED.method, THREAD_DELETED.method):
             self.drop(feed.thread_id)
+
+    def _warn(self, text: str, event: ServerEvent) -> None:
+        try:
+            self._on_warning(text, event)
+        except Exception:
+            log.exception("on_warning failed")
 
     def asked(self, id: RequestId, method: str, params: Json) -> None:
         assert self._responder is not None  # set before the connection reads

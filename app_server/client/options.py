@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict, TypeVar
 
-from protocol.base import Json
+from pydantic import ValidationError
+
+from app_server.client.failures import InvalidArgument
+from protocol.base import Json, WireModel
 from protocol.policy import ReasoningSummary, SandboxMode
 from protocol.v2.policy import AskForApproval, SandboxPolicy
 from protocol.v2.settings import CollaborationMode, Personality
 from protocol.v2.thread_open import DynamicToolSpec
+from protocol.validation import PREFIX, describe_validation_error
+
+P = TypeVar("P", bound=WireModel)
 
 Folder = str | os.PathLike[str]
 
@@ -82,8 +88,24 @@ class ListOptions(TypedDict, total=False):
     page_size: int
 
 
-def as_parameters(options: Mapping[str, object]) -> dict[str, object]:
-    """The options as fields of a model; paths as text."""
-    return {
-        name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()
-    }
+RENAMED: Final = {"search": "search_term", "page_size": "limit"}
+"""Options whose field of the protocol has another name."""
+
+
+def parameters(model: type[P], known: type, options: Mapping[str, object], **others: object) -> P:
+    """The parameters of a request from `options`, whose names are those of the typed dictionary `known`, and from what
+    the library adds. Raises TypeError for an unknown name, as a call does, and InvalidArgument for a wrong value.
+    """
+    names = known.__annotations__
+    for name in options:
+        if name not in names:
+            raise TypeError(f"unexpected option {name!r}: expected one of {', '.join(sorted(names))}")
+    given = {RENAMED.get(name, name): _plain(value) for name, value in options.items()}
+    try:
+        return model.model_validate({**given, **others})
+    except ValidationError as error:
+        raise InvalidArgument(describe_validation_error(error)[0].removeprefix(PREFIX)) from error
+
+
+def _plain(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

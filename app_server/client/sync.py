@@ -6,21 +6,26 @@ thread (Ctrl-C) is cancelled there, which interrupts the turn of a `run` or of a
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar, Unpack, overload
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+import anyio
+from anyio.from_thread import BlockingPortal
 from pydantic import BaseModel
 
 from app_server.client.answering import ApprovalHandler
 from app_server.client.app_server import AppServer
 from app_server.client.event_stream import EventSubscription, TurnStream
 from app_server.client.events import ServerEvent, ThreadEvent
+from app_server.client.failures import AppServerError
+from app_server.client.feeds import OnWarning, log_warning
 from app_server.client.link import Connector
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, TurnOptions
 from app_server.client.prompt import Prompt
@@ -42,18 +47,57 @@ R = TypeVar("R", bound=WireModel)
 T = TypeVar("T")
 
 
+OF_ANOTHER_PROCESS = "the server belongs to the process that this one was forked from; start another one here"
+
 CANCELLED_WITHIN = 10.0
 """Seconds that a cancelled call may take to end; an abandoned turn takes at most `turn_handle.INTERRUPT_WITHIN`."""
+
+
+class LoopThread:
+    """An event loop in a thread of its own, as of `start_blocking_portal`, but that a process that was forked from this
+    one has no such thread, and leaves it alone."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._started: Future[BlockingPortal] = Future()
+        self._thread = threading.Thread(target=anyio.run, args=(self._run,), daemon=True)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this is a process that was forked."""
+        return os.getpid() != self._process
+
+    async def _run(self) -> None:
+        async with BlockingPortal() as portal:
+            self._started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    def __enter__(self) -> BlockingPortal:
+        self._thread.start()
+        return self._started.result()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        portal = self._started.result()
+        portal.call(portal.stop, kind is not None)
+        self._thread.join()
 
 
 class PortalCaller:
     """Runs coroutines in the loop's thread, for a thread that waits."""
 
-    def __init__(self, portal: BlockingPortal) -> None:
-        self._portal = portal
+    def __init__(self, portal: BlockingPortal, loop: LoopThread) -> None:
+        self._portal, self._loop = portal, loop
+
+    @property
+    def elsewhere(self) -> bool:
+        return self._loop.elsewhere
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """The result. If the waiting is interrupted, the coroutine is cancelled, and has a bounded time to end."""
+        if self.elsewhere:
+            raise AppServerError(OF_ANOTHER_PROCESS)
         ended = threading.Event()
 
         async def called() -> T:
@@ -93,13 +137,14 @@ class SyncAppServer:
         on_stderr: Callable[[str], None] | None = None,
         on_exit: Callable[[int], None] | None = None,
         on_approval: ApprovalHandler | None = None,
+        on_warning: OnWarning = log_warning,
         client: ClientInfo | None = None,
     ) -> Iterator[SyncAppServer]:
         """See `AppServer.spawn`. `on_approval` runs in a thread of its own, so it may wait for a person."""
         connector = SubprocessConnector(
             command=command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit
         )
-        with cls.connect(connector, on_approval=on_approval, client=client) as server:
+        with cls.connect(connector, on_approval=on_approval, on_warning=on_warning, client=client) as server:
             yield server
 
     @classmethod
@@ -109,13 +154,22 @@ class SyncAppServer:
         connector: Connector,
         *,
         on_approval: ApprovalHandler | None = None,
+        on_warning: OnWarning = log_warning,
         client: ClientInfo | None = None,
     ) -> Iterator[SyncAppServer]:
         """See `AppServer.connect`."""
-        with start_blocking_portal() as portal:
-            connecting = AppServer.connect(connector, on_approval=on_approval, client=client)
-            with portal.wrap_async_context_manager(connecting) as server:
-                yield cls(PortalCaller(portal), server)
+        loop = LoopThread()
+        with ExitStack() as stack:
+            portal = stack.enter_context(loop)
+            connecting = AppServer.connect(
+                connector, on_approval=on_approval, on_warning=on_warning, client=client
+            )
+            server = stack.enter_context(portal.wrap_async_context_manager(connecting))
+            try:
+                yield cls(PortalCaller(portal, loop), server)
+            finally:
+                if loop.elsewhere:
+                    stack.pop_all()
 
     @property
     def info(self) -> InitializeResponse:
@@ -281,7 +335,8 @@ class SyncTurnStream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._caller.call(partial(self._stream.__aexit__, kind, error, trace))
+        if not self._caller.elsewhere:
+            self._caller.call(partial(self._stream.__aexit__, kind, error, trace))
 
 
 class SyncSubscription(Generic[E]):
@@ -300,7 +355,8 @@ class SyncSubscription(Generic[E]):
         async def close() -> None:
             self._events.close()
 
-        self._caller.call(close)
+        if not self._caller.elsewhere:
+            self._caller.call(close)
 
     def __enter__(self) -> Self:
         return self

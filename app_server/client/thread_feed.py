@@ -90,7 +90,8 @@ class ThreadFeed:
         """An item that has started and not ended."""
         return self._open_items.get(item_id) if isinstance(item_id, str) else None
 
-    def publish(self, event: ServerEvent) -> None:
+    def publish(self, event: ServerEvent) -> bool:
+        """Whether anybody reads the event."""
         match event:
             case ItemStartedNotification(item=item):
                 self._open_items[item.id] = item
@@ -101,12 +102,14 @@ class ThreadFeed:
             case _:
                 pass
         turn_id = turn_of(event)
-        for queue in [*self._all, *self._of_turn.get(turn_id or "", ())]:
+        readers = [*self._all, *self._of_turn.get(turn_id or "", ())]
+        for queue in readers:
             queue.put(event)
         if turn_id is not None and (progress := self._turns.get(turn_id)) is not None:
             progress.observe(event)
         if isinstance(event, TurnCompletedNotification):
             self._forget(event)
+        return bool(readers)
 
     def _begin(self, turn_id: str) -> None:
         self.running_turn = turn_id

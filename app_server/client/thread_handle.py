@@ -13,7 +13,7 @@ from app_server.client.event_queue import EventQueue
 from app_server.client.event_stream import EventSubscription, TurnStream
 from app_server.client.events import ThreadEvent
 from app_server.client.feeds import ServerFeeds
-from app_server.client.options import ForkOptions, TurnOptions, as_parameters
+from app_server.client.options import ForkOptions, TurnOptions, parameters
 from app_server.client.output_schema import OutputModel, parsed_json
 from app_server.client.prompt import Prompt, parts_of
 from app_server.client.turn_handle import TurnHandle
@@ -107,8 +107,8 @@ class ThreadHandle:
         return await self._begin(prompt, options, None)
 
     async def _begin(self, prompt: Prompt, options: TurnOptions, queue: EventQueue | None) -> TurnHandle:
-        given = {**as_parameters(options), "thread_id": self.id, "input": parts_of(prompt)}
-        params = TurnStartParams.model_validate(given)
+        own = {"thread_id": self.id, "input": parts_of(prompt)}
+        params = parameters(TurnStartParams, TurnOptions, options, **own)
         made: list[TurnHandle] = []
 
         def begun(response: TurnStartResponse) -> None:
@@ -154,9 +154,8 @@ class ThreadHandle:
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
     ) -> ThreadHandle:
         """A thread that begins as a copy of this one."""
-        params = ThreadForkParams.model_validate(
-            {**as_parameters(options), "thread_id": self.id, "exclude_turns": True}
-        )
+        own = {"thread_id": self.id, "exclude_turns": True}
+        params = parameters(ThreadForkParams, ForkOptions, options, **own)
         made: list[ThreadHandle] = []
 
         def opened(response: ThreadForkResponse) -> None:

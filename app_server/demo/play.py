@@ -44,7 +44,7 @@ async def _until_signal(screen: Screen, checks: Checks, person: Person) -> bool:
     """False if a signal ended it, after cleaning up."""
     finished = False
     async with anyio.create_task_group() as group:
-        group.start_soon(cancel_on_signal, group.cancel_scope)
+        await group.start(cancel_on_signal, group.cancel_scope)
         await _play(screen, checks, person)
         finished = True
         group.cancel_scope.cancel()

@@ -11,7 +11,8 @@ from app_server.client.command_line import printable
 from app_server.client.events import RawNotification, ServerEvent
 from app_server.client.turn_progress import TurnResult
 from protocol.base import Json, WireModel
-from protocol.v2.errors import ErrorNotification, WarningNotification
+from protocol.policy import kebab
+from protocol.v2.errors import ErrorNotification
 from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
 from protocol.v2.items import (
     AgentMessageThreadItem,
@@ -33,6 +34,8 @@ class TurnReport(Protocol):
     def opened(self, thread: OpenedThread) -> None: ...
 
     def event(self, event: ServerEvent) -> None: ...
+
+    def warning(self, text: str, event: ServerEvent) -> None: ...
 
     def ended(self, result: TurnResult[None]) -> None: ...
 
@@ -57,6 +60,9 @@ class JsonReport:
             case _:
                 pass  # deltas that were left out; the items are whole
 
+    def warning(self, text: str, event: ServerEvent) -> None:
+        self.event(event)
+
     def ended(self, result: TurnResult[None]) -> None:
         """`turn/completed` was the last line."""
 
@@ -73,7 +79,8 @@ class TextReport:
         self._stdout, self._stderr = stdout, stderr
 
     def opened(self, thread: OpenedThread) -> None:
-        self._print_line(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}")
+        rights = f"sandbox {kebab(thread.sandbox.type)}, approvals {thread.approval_policy}"
+        self._print_line(f"thread {thread.thread.id}: {thread.model} in {thread.cwd}, {rights}")
 
     def event(self, event: ServerEvent) -> None:
         match event:
@@ -83,10 +90,11 @@ class TextReport:
                 self._item(item)
             case ErrorNotification(error=error, will_retry=True):
                 self._print_line(f"retrying: {error.message}")
-            case WarningNotification(message=message):
-                self._print_line(f"warning: {message}")
             case _:
                 pass
+
+    def warning(self, text: str, event: ServerEvent) -> None:
+        self._print_line(f"warning: {text}")
 
     def ended(self, result: TurnResult[None]) -> None:
         if result.error is not None:
@@ -96,7 +104,8 @@ class TextReport:
         if result.usage is not None:
             self._print_line(f"{result.usage.total_tokens} tokens")
         if result.final_message is not None:
-            self._stdout.write(result.final_message.rstrip("\n") + "\n")
+            message = printable(result.final_message) if self._stdout.isatty() else result.final_message
+            self._stdout.write(message.rstrip("\n") + "\n")
             self._stdout.flush()
 
     def problem(self, text: str) -> None:

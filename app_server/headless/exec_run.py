@@ -12,29 +12,38 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import TextIO
 
 import anyio
 
 from app_server.client.app_server import AppServer
-from app_server.client.command_line import FAILED, INTERRUPTED, USAGE, cancel_on_signal
+from app_server.client.command_line import (
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    InvalidCommandLine,
+    cancel_on_signal,
+    printable,
+)
 from app_server.client.failures import AppServerError
+from app_server.client.feeds import OnWarning
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_progress import TurnResult
 from app_server.demo.demo_model import demo_surroundings
 from app_server.demo.workspace import DemoSetupError
-from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
+from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
+from app_server.standard_streams import check_stdout
 
-Connect = Callable[[ExecOptions], AbstractAsyncContextManager[AppServer]]
+Connect = Callable[[ExecOptions, OnWarning], AbstractAsyncContextManager[AppServer]]
 Turn = Callable[[ExecOptions, TurnReport, TextIO], Awaitable[int]]
 """A whole turn; gives the exit status."""
 
 
 def run_exec(args: argparse.Namespace) -> int:
+    check_stdout()
     try:
-        options = exec_options(args, sys.stdin, Path.cwd())
+        options = exec_options(args, sys.stdin, sys.stderr)
     except InvalidCommandLine as error:
         print(f"app-server exec: {error}", file=sys.stderr)  # noqa: T201
         return USAGE
@@ -46,7 +55,7 @@ def run_exec(args: argparse.Namespace) -> int:
 async def _until_signal(turn: Turn, options: ExecOptions, report: TurnReport) -> int:
     status = INTERRUPTED
     async with anyio.create_task_group() as group:
-        group.start_soon(cancel_on_signal, group.cancel_scope)
+        await group.start(cancel_on_signal, group.cancel_scope)
         status = await turn(options, report, sys.stderr)
         group.cancel_scope.cancel()
     return status
@@ -57,9 +66,14 @@ async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO
     try:
         async with demo_surroundings(os.environ) as workspace:
 
-            def connect(options: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
+            def connect(
+                options: ExecOptions, on_warning: OnWarning
+            ) -> AbstractAsyncContextManager[AppServer]:
                 return AppServer.spawn(
-                    options.command, environment=workspace.environment, cwd=workspace.repository
+                    options.command,
+                    environment=workspace.environment,
+                    cwd=workspace.repository,
+                    on_warning=on_warning,
                 )
 
             return await reported_status(replace(options, cwd=workspace.repository), report, stderr, connect)
@@ -68,8 +82,8 @@ async def _demonstrated(options: ExecOptions, report: TurnReport, stderr: TextIO
         return FAILED
 
 
-def _spawned(options: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
-    return AppServer.spawn(options.command, cwd=options.cwd)
+def _spawned(options: ExecOptions, on_warning: OnWarning) -> AbstractAsyncContextManager[AppServer]:
+    return AppServer.spawn(options.command, cwd=options.cwd, on_warning=on_warning)
 
 
 async def reported_status(
@@ -79,23 +93,35 @@ async def reported_status(
     try:
         return await _run_turn(options, report, connect)
     except AppServerError as error:
-        print(f"app-server exec: {error}", file=stderr)
+        print(f"app-server exec: {printable(str(error))}", file=stderr)
         return FAILED
 
 
 async def _run_turn(options: ExecOptions, report: TurnReport, connect: Connect) -> int:
     """Raises AppServerError."""
-    async with connect(options) as server:
+    async with connect(options, report.warning) as server:
         thread = await _thread(server, options)
         report.opened(thread.opened)
         async with thread.stream(options.prompt, **options.turn) as stream:
             async for event in stream:
                 report.event(event)
             result = await stream.result()
+    problems = [_unwritten(options, result), options.mismatch(result) if result.completed else None]
     report.ended(result)
-    if options.last_message is not None:
-        options.last_message.write_text(result.final_message or "", encoding="utf-8")
-    return _status(options, result, report)
+    for problem in filter(None, problems):
+        report.problem(problem)
+    return 0 if result.completed and not any(problems) else FAILED
+
+
+def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:
+    """Why the final message could not be written to its file."""
+    if options.last_message is None:
+        return None
+    try:
+        options.last_message.write(result.final_message or "")
+    except OSError as error:
+        return f"cannot write {options.last_message.path}: {error.strerror or error}"
+    return None
 
 
 async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
@@ -110,12 +136,3 @@ async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
     if wanted is not None:
         return await server.resume_thread(wanted, **settings)
     return await server.start_thread(ephemeral=options.ephemeral, **settings)
-
-
-def _status(options: ExecOptions, result: TurnResult[None], report: TurnReport) -> int:
-    if not result.completed:
-        return FAILED
-    problem = options.mismatch(result.final_message)
-    if problem is not None:
-        report.problem(problem)
-    return 0 if problem is None else FAILED

@@ -35,18 +35,12 @@ class Launch:
 
 
 def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> Launch:
-    """From the options that were given on the command line, by their names. Raises ValueError if a value is invalid."""
-    pairs = []
-    for text in given.get("config", ()):
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise ValueError(f"-c expects key=value, got {text!r}")
-        pairs.append((key.strip(), value))
+    """From the options that were given on the command line, by their names."""
     return Launch(
         home=server_home(environment),
         cwd=working_directory(),
         environment=dict(environment),
-        settings=tuple(pairs),
+        settings=tuple(map(parse_setting, given.get("config", ()))),
         profile=given.get("profile"),
         model=given.get("model"),
         approval_policy=given.get("ask_for_approval"),
@@ -56,6 +50,14 @@ def parse_launch(given: Mapping[str, Any], environment: Mapping[str, str]) -> La
         limits=limits_of(environment),
         acp=given.get("command") == "acp",
     )
+
+
+def parse_setting(text: str) -> tuple[str, str]:
+    """The key and the value of `-c`. Raises ValueError."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ValueError(f"expected key=value, got {text!r}")
+    return key.strip(), value
 
 
 def server_home(environment: Mapping[str, str]) -> Path:

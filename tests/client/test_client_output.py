@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from pydantic import BaseModel
 
-from app_server.client import OutputInvalid, TurnFailed, image
+from app_server.client import InvalidArgument, OutputInvalid, TurnFailed, image
 from app_server.client.output_schema import strict
 from protocol.v2.input import ImageUserInput, LocalImageUserInput
 from tests.support.library import MakeLibraryWorld
@@ -109,4 +110,21 @@ def test_bytes_that_are_no_image_are_refused() -> None:
 
 def test_a_path_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "shot.png").write_bytes(PNG)
     assert image("shot.png") == LocalImageUserInput(path=str(tmp_path / "shot.png"))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [(None, "No such file"), (b"text", "is not a PNG"), (b"", "is not a PNG")]
+)
+def test_a_path_without_a_picture_is_refused(tmp_path: Path, content: bytes | None, problem: str) -> None:
+    if content is not None:
+        (tmp_path / "shot.png").write_bytes(content)
+    with pytest.raises(InvalidArgument, match=problem):
+        image(tmp_path / "shot.png")
+
+
+def test_a_pipe_in_the_place_of_a_picture_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "shot.png")
+    with pytest.raises(InvalidArgument, match="is not a PNG"):
+        image(tmp_path / "shot.png")

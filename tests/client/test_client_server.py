@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from app_server.client import (
     AppServer,
+    InvalidArgument,
     RequestRefused,
     ServerEnded,
     ServerLink,
@@ -22,7 +24,7 @@ from app_server.client import (
 from app_server.client.subprocess_link import ProcessLink
 from protocol.v2.initialize import ClientInfo
 from protocol.v2.items import AgentMessageThreadItem
-from tests.support.library import MakeLibraryWorld, connector_to, make_folders, serving_model
+from tests.support.library import MakeLibraryWorld, Way, connector_to, make_folders, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
 
 pytestmark = pytest.mark.anyio
@@ -161,3 +163,44 @@ async def test_a_command_that_cannot_be_started_says_so(tmp_path: Path) -> None:
     with pytest.raises(ServerEnded, match="cannot start the server"):
         async with AppServer.spawn([str(tmp_path / "nothing")]):
             pass
+
+
+async def test_a_misspelt_option_is_refused_as_a_call_does_and_a_wrong_value_as_all_else(
+    library: MakeLibraryWorld,
+) -> None:
+    async with library() as w:
+        with pytest.raises(TypeError, match="'approval_polcy': expected one of approval_policy, "):
+            await w.server.start_thread(approval_polcy="untrusted")  # type: ignore[call-arg]
+        with pytest.raises(InvalidArgument, match="`sandbox`: expected 'read-only'"):
+            await w.server.start_thread(sandbox="bogus")  # type: ignore[arg-type]
+        thread = await w.server.start_thread()
+        for option in ("effrt", "sandbox_mode", "thread_id", "input"):
+            with pytest.raises(TypeError, match=f"unexpected option '{option}'"):
+                await thread.start_turn("Go on.", **{option: "low"})  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgument, match="`cwd`"):
+            await thread.fork(cwd="relative\0")
+        with pytest.raises(TypeError, match="unexpected option 'limit'"):
+            [each async for each in w.server.threads(limit=1)]  # type: ignore[call-arg]
+        with pytest.raises(InvalidArgument):
+            [each async for each in w.server.threads(page_size=-1)]
+        assert w.model.requests == []
+
+
+MISSING_SERVER = '[mcp_servers.tea]\ncommand = "/nowhere/tea"\n'
+
+
+async def test_warnings_that_no_stream_has_are_logged_or_received(
+    tmp_path: Path, way: Way, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_folders(tmp_path)
+    model = ScriptedModel([reply(says("a")), reply(says("b"))])
+    async with serving_model(model, tmp_path, {"modle": "x"}, MISSING_SERVER) as environment:
+        connector, received = connector_to(way, tmp_path, environment), list[str]()
+        async with AppServer.connect(connector, on_warning=lambda text, _: received.append(text)) as server:
+            await (await server.start_thread()).run("Go on.")
+        with caplog.at_level(logging.WARNING, "app_server.client.feeds"):
+            async with AppServer.connect(connector) as server:
+                await (await server.start_thread()).run("Go on.")
+    for texts in (received, [record.getMessage() for record in caplog.records]):
+        assert any("modle" in text for text in texts), texts
+        assert any(text.startswith("the MCP server tea did not start: ") for text in texts), texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -13,7 +14,13 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from pydantic import BaseModel
 
-from app_server.client import ApprovalRequest, CommandApprovalRequest, RequestRefused, ServerEnded
+from app_server.client import (
+    ApprovalRequest,
+    AppServerError,
+    CommandApprovalRequest,
+    RequestRefused,
+    ServerEnded,
+)
 from app_server.client.sync import SyncAppServer
 from protocol.v2.item_events import AgentMessageDeltaNotification
 from protocol.v2.turn import TurnCompletedNotification, TurnStatus
@@ -156,3 +163,28 @@ def test_a_server_that_cannot_start_says_why() -> None:
         SyncAppServer.spawn([sys.executable, "-c", code]),
     ):
         pass
+
+
+def test_a_forked_process_leaves_the_server_to_the_first_one(tmp_path: Path, way: Way) -> None:
+    """Its calls fail at once, and leaving the blocks ends nothing there."""
+    said, answer = os.pipe()
+    with served(tmp_path) as shared, shared.model() as environment:
+        child = -1
+        try:
+            with (
+                SyncAppServer.connect(connector_to(way, tmp_path, environment)) as server,
+                server.events() as events,
+            ):
+                child = os.fork()
+                if child == 0:
+                    with pytest.raises(AppServerError, match="the process that this one was forked from"):
+                        server.models()
+                    events.close()
+                    raise SystemExit
+                assert os.waitpid(child, 0) == (child, 0)
+                assert (os.read(said, 20), len(server.models()) > 0) == (b"left the blocks", True)
+        except SystemExit:
+            os.write(answer, b"left the blocks")
+        finally:
+            if child == 0:
+                os._exit(0)  # what is left to unwind belongs to the first process

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
+import stat
 import subprocess
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import anyio
 import pytest
 
 from app_server.client import AppServer
+from app_server.client.command_line import InvalidCommandLine
+from app_server.client.feeds import OnWarning
+from app_server.client.turn_progress import TurnResult
 from app_server.command_line import parser
-from app_server.headless.exec_options import ExecOptions, InvalidCommandLine, exec_options
+from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.headless.exec_run import reported_status
+from protocol.base import Json
+from protocol.v2.items import AgentMessageThreadItem
+from protocol.v2.turn import TurnStatus
 from tests.support.library import connector_to, serving_model
-from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says
+from tests.support.scripted_model import Reply, ScriptedModel, failure, reply, says, script
 from tests.support.world import PATH, SCRIPT, WHOLE_SCENARIO
 
 pytestmark = pytest.mark.anyio
@@ -44,16 +54,34 @@ class Done:
     stderr: str
 
 
-async def run(root: Path, *arguments: str, replies: tuple[Reply, ...], stdin: str = "") -> Done:
+def options_of(root: Path, *arguments: str, stdin: str = "") -> ExecOptions:
+    """Those of a command line; in the folder `workspace`, where it names none."""
+    piped = root / "stdin"
+    piped.write_bytes(os.fsencode(stdin))
+    args = parser().parse_args(["exec", "--cd", str(root / "workspace"), *arguments])
+    with piped.open() as opened:
+        return exec_options(args, opened, io.StringIO())
+
+
+async def run(
+    root: Path,
+    *arguments: str,
+    replies: tuple[Reply, ...] | ScriptedModel,
+    stdin: str = "",
+    config: Mapping[str, Json] = MappingProxyType({}),
+    tables: str = "",
+) -> Done:
     """The command with its server in this process."""
     stdout, stderr = io.StringIO(), io.StringIO()
-    options = exec_options(parser().parse_args(["exec", *arguments]), io.StringIO(stdin), root / "workspace")
+    options = options_of(root, *arguments, stdin=stdin)
     report: TurnReport = JsonReport(stdout) if options.json else TextReport(stdout, stderr)
+    model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(list(replies))
     with anyio.fail_after(WHOLE_SCENARIO):
-        async with serving_model(ScriptedModel(list(replies)), root, {}) as environment:
+        async with serving_model(model, root, config, tables) as environment:
 
-            def connect(_: ExecOptions) -> AbstractAsyncContextManager[AppServer]:
-                return AppServer.connect(connector_to("in_process", root, environment))
+            def connect(_: ExecOptions, on_warning: OnWarning) -> AbstractAsyncContextManager[AppServer]:
+                connector = connector_to("in_process", root, environment)
+                return AppServer.connect(connector, on_warning=on_warning)
 
             status = await reported_status(options, report, stderr, connect)
     return Done(status, stdout.getvalue(), stderr.getvalue())
@@ -124,23 +152,167 @@ async def test_a_stored_thread_is_gone_on_with(root: Path) -> None:
 
 
 def test_nobody_is_asked_unless_the_command_line_says_so(tmp_path: Path) -> None:
-    args = parser().parse_args(["exec", "hi", "-s", "read-only"])
-    options = exec_options(args, stdin=open("/dev/null"), cwd=tmp_path)  # noqa: SIM115
-    assert options.thread == {"cwd": tmp_path, "approval_policy": "never", "sandbox": "read-only"}
+    (tmp_path / "workspace").mkdir()
+    thread = options_of(tmp_path, "hi", "-s", "read-only").thread
+    assert (thread["approval_policy"], thread["sandbox"]) == ("never", "read-only")
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["--cd", "nowhere", "hi"], "is not a folder"),
-        (["-i", "none.png", "hi"], "is not a file"),
+        (["-i", "none.png", "hi"], "No such file"),
         (["--output-schema", "none.json", "hi"], "none.json"),
+        (["-i", ".", "hi"], "is not a PNG"),
+        (["--output-schema", "/dev/null", "hi"], "is not JSON"),
+        (["--output-schema", "{wrong}", "hi"], r"is not a JSON Schema: \$\.type: 'text' is not valid"),
+        (["-o", "nowhere/last.txt", "hi"], "No such file"),
+        (["-o", "/dev/full", "hi"], "No space left"),
+        (["-o", "/", "hi"], "Is a directory"),
+        (["caf\udce9"], "the prompt is not UTF-8"),
         ([], "expected a prompt"),
+        (["-"], "expected a prompt"),
     ],
 )
 def test_a_command_line_that_cannot_be_used_says_what_was_expected(
     tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
-    args = parser().parse_args(["exec", *arguments])
-    with pytest.raises(InvalidCommandLine, match=problem), open("/dev/null") as nothing:
-        exec_options(args, nothing, tmp_path)
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "wrong").write_text('{"type": "text"}')
+    with pytest.raises(InvalidCommandLine, match=problem):
+        options_of(tmp_path, *(each.format(wrong=tmp_path / "wrong") for each in arguments))
+
+
+def test_what_is_piped_is_added_to_the_words(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    words, block = "What is this?", "\n\n<stdin>\none\ntwo\n</stdin>"
+    for arguments, piped, expected in (
+        ([words], "one\ntwo\n", words + block),
+        (["-", words], "one\ntwo\n", words + block),
+        (["-"], "one\ntwo\n", "one\ntwo\n"),
+        ([], "one\ntwo\n", "one\ntwo\n"),
+        (["two", "words"], "", "two words"),
+        ([words], " \n", words),
+    ):
+        assert options_of(tmp_path, *arguments, stdin=piped).prompt == (expected,)
+    with pytest.raises(InvalidCommandLine, match="stdin is not UTF-8 at byte 3"):
+        options_of(tmp_path, words, stdin="caf\udce9")
+
+
+async def test_a_stored_thread_gives_no_rights(root: Path) -> None:
+    """Its sandbox counted for somebody who was asked about everything."""
+    outside = root / "outside"
+    model = ScriptedModel([reply(says("one")), reply(script(f"touch {outside}")), reply(says("two"))])
+    async with (
+        serving_model(model, root, {"sandbox_mode": "read-only"}) as environment,
+        AppServer.connect(connector_to("in_process", root, environment)) as server,
+    ):
+        thread = await server.start_thread(
+            cwd=root / "workspace", sandbox="danger-full-access", approval_policy="untrusted"
+        )
+        await thread.run("first")
+    done = await run(
+        root, "--resume", thread.id, "go on", replies=model, config={"sandbox_mode": "read-only"}
+    )
+    assert (done.stdout, outside.exists()) == ("two\n", False)
+    assert done.stderr.splitlines()[0].endswith(", sandbox read-only, approvals never")
+
+
+async def test_a_stored_thread_has_the_sandbox_of_the_command_line(root: Path) -> None:
+    await run(root, "first", replies=(reply(says("one")),), config={"sandbox_mode": "read-only"})
+    options = ("--resume-last", "-s", "workspace-write", "second")
+    done = await run(root, *options, replies=(reply(says("two")),), config={"sandbox_mode": "read-only"})
+    assert done.stderr.splitlines()[0].endswith(", sandbox workspace-write, approvals never")
+
+
+MISSING_SERVER = '[mcp_servers.tea]\ncommand = "/nowhere/tea"\n'
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+async def test_warnings_are_shown(root: Path, json_lines: bool) -> None:
+    options = ("--json",) if json_lines else ()
+    config: Mapping[str, Json] = {"modle": "x"}
+    done = await run(root, *options, "hi", replies=(reply(says("a")),), config=config, tables=MISSING_SERVER)
+    if json_lines:
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (
+            "modle" in next(line for line in lines if line["method"] == "configWarning")["params"]["summary"]
+        )
+        failed = [line["params"]["status"] for line in lines if line["method"].startswith("mcpServer/")]
+        assert failed == ["failed"]
+    else:
+        assert "warning: " in done.stderr
+        assert "modle" in done.stderr
+        assert "warning: the MCP server tea did not start: " in done.stderr
+    assert done.status == 0
+
+
+async def test_that_nothing_can_be_stored_is_shown(root: Path) -> None:
+    (root / "home" / "sessions").write_text("in the way")
+    done = await run(root, "hi", replies=(reply(says("a")),))
+    assert "warning: This conversation cannot be stored at the moment" in done.stderr
+    assert (done.status, done.stdout) == (0, "a\n")
+
+
+async def test_a_link_in_the_place_of_the_message_file_is_replaced(root: Path) -> None:
+    theirs, message = root / "theirs", root / "workspace" / "answer.md"
+    theirs.write_text("kept")
+    plant = reply(script(f"ln -s {theirs} answer.md"))
+    options = ("-s", "workspace-write", "-o", str(message), "hi")
+    done = await run(root, *options, replies=(plant, reply(says("answer"))))
+    assert (done.status, done.stdout) == (0, "answer\n"), done.stderr
+    assert (theirs.read_text(), message.read_text(), message.is_symlink()) == ("kept", "answer", False)
+
+
+async def test_a_folder_that_is_exchanged_for_a_link_gets_no_message(root: Path) -> None:
+    outside, folder = root / "outside", root / "workspace" / "out"
+    outside.mkdir()
+    folder.mkdir()
+    plant = reply(script(f"mv out was && ln -s {outside} out"))
+    options = ("-s", "workspace-write", "-o", str(folder / "answer.md"), "hi")
+    done = await run(root, *options, replies=(plant, reply(says("answer"))))
+    assert (done.status, list(outside.iterdir())) == (0, []), done.stderr
+    assert (root / "workspace" / "was" / "answer.md").read_text() == "answer", done.stderr
+
+
+async def test_the_message_file_keeps_its_rights_and_holds_what_is_no_text(root: Path) -> None:
+    message = root / "answer.md"
+    message.write_text("older")
+    message.chmod(0o640)
+    await run(root, "-o", str(message), "hi", replies=(reply(says("a\ud800b")),))
+    assert (message.read_text(), stat.S_IMODE(message.stat().st_mode)) == ("a\\ud800b", 0o640)
+
+
+async def test_a_message_that_cannot_be_written_to_its_file_is_printed_all_the_same(root: Path) -> None:
+    folder = root / "gone"
+    folder.mkdir()
+    gone = reply(script(f"rmdir {folder}"))
+    options = ("-s", "danger-full-access", "-o", str(folder / "answer.md"), "hi")
+    done = await run(root, *options, replies=(gone, reply(says("answer"))))
+    assert (done.status, done.stdout) == (1, "answer\n"), done.stderr
+    assert f"error: cannot write {folder / 'answer.md'}: No such file" in done.stderr
+
+
+async def test_a_schema_that_leads_nowhere_is_told(root: Path) -> None:
+    path = root / "schema.json"
+    path.write_text('{"$ref": "#/nowhere"}')
+    done = await run(root, "--output-schema", str(path), "hi", replies=(reply(says("{}")),))
+    assert (done.status, done.stdout) == (1, "{}\n")
+    assert "error: the output schema cannot be used: " in done.stderr
+
+
+def test_a_terminal_is_not_driven_by_the_message() -> None:
+    evil = "a\x1b]52;c;aGk=\x07\x1b[2J\x9b1m\r\u202eb"
+    outer, inner = os.openpty()
+    with open(inner, "w", encoding="utf-8") as terminal, io.StringIO() as file:
+        for stdout in (terminal, file):
+            TextReport(stdout, io.StringIO()).ended(said(evil))
+        shown = os.read(outer, 1000).decode()
+        assert file.getvalue() == evil + "\n"
+    os.close(outer)
+    assert [c for c in shown.strip() if not c.isprintable()] == []
+    assert (shown[0], shown.strip()[-1]) == ("a", "b")
+
+
+def said(text: str) -> TurnResult[None]:
+    return TurnResult("t", TurnStatus.COMPLETED, (AgentMessageThreadItem(id="i", text=text),))

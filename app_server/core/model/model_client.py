@@ -110,6 +110,10 @@ class ModelClient:
     ) -> HttpResponse:
         body = self._body(prompt, settings)
         login = await self._credentials()
+        if self._login is not None and key_source(self.provider, self._env, login) is None:
+            raise self._refused(
+                login
+            )  # what the provider would say, after all retries where it cannot be reached
         renewed = reconnected = False
         attempt = 0
         while True:

@@ -309,10 +309,11 @@ async def test_a_login_that_has_ended_sends_nothing() -> None:
         await ask(client_for(http, login=Login(fails="credentials"), requires_openai_auth=True))
 
 
-async def test_a_missing_login_is_reported() -> None:
-    http = ScriptedHttp(refused(401))
+async def test_where_nobody_is_logged_in_the_provider_is_not_asked() -> None:
+    http = ScriptedHttp()
     with pytest.raises(Unauthorized, match="Nobody is logged in; set OPENAI_API_KEY"):
         await ask(client_for(http, login=Login(None), requires_openai_auth=True))
+    assert http.requests == []
 
 
 async def test_a_refused_key_is_named_by_its_source_and_not_shown() -> None:

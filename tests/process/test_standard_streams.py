@@ -1,0 +1,162 @@
+"""Commands whose streams are closed, full, without a reader or in another encoding: one line, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.terminal import Terminal
+from tests.support.world import PATH, SCRIPT
+
+pytestmark = pytest.mark.process
+
+EXEC = ("exec", "--demo", "hello")
+COMMANDS = (EXEC, ("exec", "--demo", "--json", "hello"), ("doctor",), ("doctor", "--json"), ("demo", "--yes"))
+CANNOT = "app-server: cannot write to stdout: "
+
+
+def environment(root: Path, **more: str) -> Mapping[str, str]:
+    return {"PATH": PATH, "HOME": str(root), "LANG": "C.UTF-8", "TMPDIR": str(root), **more}
+
+
+def run_in_shell(root: Path, script: str, *arguments: str, **more: str) -> tuple[int, str]:
+    """The exit status and all that was said."""
+    done = subprocess.run(
+        ("bash", "-c", f'set -o pipefail; "$@" {script}', "bash", SCRIPT, *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment(root, **more),
+        cwd=root,
+        check=False,
+        text=True,
+    )
+    assert "Traceback" not in done.stdout, done.stdout
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_nobody_reads(command: tuple[str, ...], tmp_path: Path) -> None:
+    """The pipe is broken before anything is written. That is no problem that anybody has to be told of."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        (SCRIPT, *command),
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        check=False,
+        text=True,
+    )
+    os.close(writing)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert CANNOT not in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_nothing_can_be_written(command: tuple[str, ...], unbuffered: str, tmp_path: Path) -> None:
+    for script, why in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+        status, said = run_in_shell(tmp_path, f"2>&1 {script}", *command, PYTHONUNBUFFERED=unbuffered)
+        assert (status, said) == (1, f"{CANNOT}{why}\n")
+
+
+def test_a_notice_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    for script in ("2>/dev/full", "2>&-", "<&-", "0<&- 2>&-"):
+        status, said = run_in_shell(tmp_path, script, *EXEC)
+        assert status == 0, script
+        assert "I am a **scripted model**" in said
+
+
+def test_what_stdin_has_not_is_asked_for(tmp_path: Path) -> None:
+    assert run_in_shell(tmp_path, "<&-", "exec") == (
+        2,
+        "app-server exec: expected a prompt, as an argument or on stdin\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["generate-ts", "generate-json-schema"])
+def test_a_folder_that_cannot_be_made_is_named(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    status, said = run_in_shell(tmp_path, "", command, "--out", "file/below")
+    assert (status, said) == (1, "app-server: file/below: Not a directory\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("exec", "-s", "bogus", "hi"), "argument -s/--sandbox: invalid choice: 'bogus'"),
+        (("exec", "-c", "nonsense", "hi"), "argument -c/--config: expected key=value, got 'nonsense'"),
+        (("-c", "=x"), "argument -c/--config: expected key=value, got '=x'"),
+    ],
+)
+def test_a_command_line_that_cannot_be_used(
+    arguments: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    status, said = run_in_shell(tmp_path, "", *arguments)
+    assert status == 2
+    assert complaint in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", ["exec", "chat"])
+def test_a_working_folder_that_a_server_cannot_be_told(command: str, tmp_path: Path) -> None:
+    prefix = f"app-server {command}: "
+    script = f'mkdir gone; cd gone; rmdir ../gone; exec {SCRIPT} {command} "$@"'
+    odd = f"mkdir $'caf\\xe9'; cd $'caf\\xe9'; exec {SCRIPT} {command} \"$@\""
+    for each, problem in ((script, "the working directory was removed"), (odd, "is not UTF-8")):
+        done = subprocess.run(
+            ("bash", "-c", each, "bash", *(("hi",) if command == "exec" else ())),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            check=False,
+        )
+        said = done.stderr.decode()
+        assert (done.returncode, said.startswith(prefix), said.count("\n")) == (2, True, 1), said
+        assert problem in said
+
+
+def test_a_character_that_the_encoding_has_not_is_escaped(tmp_path: Path) -> None:
+    code = "from app_server.standard_streams import prepare_for_text; prepare_for_text(); print('grüße € \\ud800')"
+    for encoding, expected in (
+        ("latin-1", b"gr\xfc\xdfe \\u20ac \\ud800\n"),
+        ("utf-8", "grüße € \\ud800\n".encode()),
+    ):
+        printed = subprocess.run(
+            (Path(SCRIPT).parent / "python", "-c", code),
+            stdout=subprocess.PIPE,
+            env=environment(tmp_path, PYTHONIOENCODING=encoding),
+            check=True,
+        )
+        assert printed.stdout == expected
+
+
+def test_ctrl_c_before_the_turn_has_begun_says_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        (SCRIPT, "exec"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert "reading stdin until it ends" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert (process.stderr.read(), process.wait()) == ("", 130)
+
+
+def test_whoever_types_it_in_a_terminal_is_told_what_it_is(tmp_path: Path) -> None:
+    with Terminal().start((SCRIPT,), environment=environment(tmp_path), cwd=tmp_path) as terminal:
+        terminal.wait_for("app-server chat")
+    with Terminal().start((SCRIPT, "exec"), environment=environment(tmp_path), cwd=tmp_path) as terminal:
+        terminal.wait_for("type the prompt, and Ctrl-D at its end")
