@@ -35,7 +35,7 @@ OUTER = (
     {"logs", "standard_streams"},
     {"rpc", "transport", "core"},
     {"identity", "limits"},
-    {"beneath"},
+    {"beneath", "masking"},
 )
 """Each level imports what is below it. Those that share a level do not import one another."""
 
@@ -78,7 +78,7 @@ EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
 PURE_FOLDERS = {"protocol", "app_server.core.shell", "app_server.inspector.rules"}
 
 PURE_MODULES = {
-    "app_server": {"identity", "limits"},
+    "app_server": {"identity", "limits", "masking"},
     "app_server.apis": {"answers", "open_items", "other_protocols", "result", "route"},
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
     "app_server.apis.acp": {
@@ -108,7 +108,6 @@ PURE_MODULES = {
             "frame_reader",
             "frames",
             "guard",
-            "masking",
             "scenario",
             "session_records",
             "shapes",
@@ -504,7 +503,12 @@ def test_a_server_does_not_load_the_client_library() -> None:
 
 def test_the_inspector_knows_the_wire_only() -> None:
     """It shows any server, and holds this one against the protocol; nothing of a server is in it."""
-    known = ("app_server.inspector", "app_server.transport.framing", "app_server.beneath")
+    known = (
+        "app_server.inspector",
+        "app_server.transport.framing",
+        "app_server.beneath",
+        "app_server.masking",
+    )
     inner = [pair for pair in edges("app_server.inspector") if inside(pair[1], "app_server")]
     assert [pair for pair in inner if not any(inside(pair[1], each) for each in known)] == []
 

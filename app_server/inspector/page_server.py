@@ -33,6 +33,8 @@ BUNDLE = Path(__file__).with_name("page")
 PACE = 0.05
 """Seconds between two events of a stream: what comes meanwhile goes together."""
 LARGEST_SESSION = 512 << 20
+MOST_DIGITS = 18
+"""Of a number in an address: Python refuses to read thousands."""
 
 
 def new_guard(port: int) -> Guard:
@@ -68,7 +70,8 @@ def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp
         handler: Callable[[Request, EntryStore], Awaitable[Response]],
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            store = sessions.store(request.path_params["session"])
+            number = _number(request.path_params["session"])
+            store = None if number is None else sessions.store(number)
             return (
                 _refused(404, "there is no such session") if store is None else await handler(request, store)
             )
@@ -94,15 +97,19 @@ def page_app(sessions: ShownSessions, guard: Guard, group: TaskGroup) -> ASGIApp
 
     api = [
         Route("/sessions", opened, methods=["POST"]),
-        Route("/sessions/{session:int}", of_session(_about(sessions))),
-        Route("/sessions/{session:int}/events", of_session(_events)),
-        Route("/sessions/{session:int}/entries/{entry:int}", of_session(_entry)),
-        Route("/sessions/{session:int}/file", of_session(_file)),
-        Route("/sessions/{session:int}/test", of_session(_test)),
-        Route("/sessions/{session:int}/replay", of_session(replayed), methods=["POST"]),
+        Route("/sessions/{session}", of_session(_about(sessions))),
+        Route("/sessions/{session}/events", of_session(_events)),
+        Route("/sessions/{session}/entries/{entry}", of_session(_entry)),
+        Route("/sessions/{session}/file", of_session(_file)),
+        Route("/sessions/{session}/test", of_session(_test)),
+        Route("/sessions/{session}/replay", of_session(replayed), methods=["POST"]),
     ]
     routes = [*api, Mount("/", StaticFiles(directory=BUNDLE, html=True))]
     return Guarded(Starlette(routes=[Mount(f"/{guard.token}", routes=routes)]), guard)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def _refused(status: int, message: str) -> Response:
@@ -123,7 +130,7 @@ def _about(sessions: ShownSessions) -> Callable[[Request, EntryStore], Awaitable
     async def about(request: Request, store: EntryStore) -> Response:
         return JSONResponse(
             {
-                "server": list(store.head.server),
+                "server": store.head.shown_server(),
                 "began": store.head.began,
                 "name": store.name,
                 "canReplay": sessions.can_replay,
@@ -135,8 +142,9 @@ def _about(sessions: ShownSessions) -> Callable[[Request, EntryStore], Awaitable
 
 async def _events(request: Request, store: EntryStore) -> Response:
     """Server-sent events: `{"rows": [...], "gap": N}`, and `{"end": true}` when nothing more comes."""
-    after = request.query_params.get("after", "0")
-    start = int(after) if after.isdecimal() else 0
+    start = _number(request.query_params.get("after", "0"))
+    if start is None:
+        return _refused(400, f"`after` must be a number of at most {MOST_DIGITS} digits")
 
     async def stream() -> AsyncIterator[bytes]:
         number = start
@@ -155,7 +163,8 @@ async def _events(request: Request, store: EntryStore) -> Response:
 
 async def _entry(request: Request, store: EntryStore) -> Response:
     """The whole text of a message that was too long to be sent by itself."""
-    entry = store.entry(request.path_params["entry"])
+    number = _number(request.path_params["entry"])
+    entry = None if number is None else store.entry(number)
     if entry is None:
         return _refused(404, "this message is not kept any more")
     return PlainTextResponse(entry.record.text.encode("utf-8", "replace"))

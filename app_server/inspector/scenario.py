@@ -165,7 +165,7 @@ def as_test(head: SessionHead, steps: Sequence[Step]) -> str:
     began = f" on {head.began}" if head.began else ""
     lines = "".join(f"    {_written(step)},\n" for step in steps)
     return HEAD.format(
-        began=began.replace("\\", "").replace('"', ""), server=repr(list(head.server)), steps=lines
+        began=began.replace("\\", "").replace('"', ""), server=repr(head.shown_server()), steps=lines
     )
 
 

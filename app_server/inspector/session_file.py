@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from app_server.beneath import Beneath, RefusedName
-from app_server.inspector.masking import masked_text
-from app_server.inspector.session_records import NotASession, Record, compact, from_line, to_line
+from app_server.inspector.session_records import NotASession, Record, compact, decoded, from_line, to_line
+from app_server.masking import masked
 from protocol.base import Json
 from protocol.records import dataclass
 
@@ -20,9 +19,13 @@ VERSION = 1
 @dataclass(frozen=True, slots=True)
 class SessionHead:
     server: Sequence[str]
-    """The command, with its secrets masked."""
+    """The command."""
     began: str
     """Date and time, ISO 8601."""
+
+    def shown_server(self) -> list[str]:
+        """Return the command with its secrets masked."""
+        return [str(word) for word in masked([*self.server])]
 
     def to_line(self) -> str:
         return compact(
@@ -30,7 +33,7 @@ class SessionHead:
                 "format": FORMAT,
                 "version": VERSION,
                 "began": self.began,
-                "server": [*map(masked_text, self.server)],
+                "server": self.shown_server(),
             }
         )
 
@@ -59,14 +62,19 @@ def _head(line: str) -> SessionHead:
     if given.get("format") != FORMAT:
         raise NotASession(wanted)
     if given.get("version") != VERSION:
-        raise NotASession(f"version {given.get('version')} of the format is not known; {wanted}")
+        raise NotASession(f"version {given.get('version')!r:.50} of the format is not known; {wanted}")
     server = given.get("server")
-    words = [str(each) for each in server] if isinstance(server, list) else []
-    return SessionHead(words, str(given.get("began", "")))
+    words = [_sendable(each) for each in server] if isinstance(server, list) else []
+    return SessionHead(words, _sendable(given.get("began", "")))
+
+
+def _sendable(value: Json) -> str:
+    """Return a text that is valid Unicode."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _object(line: str) -> dict[str, Json]:
-    value = json.loads(line)
+    value = decoded(line)
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from math import isfinite
 from typing import NoReturn
 
 from app_server.inspector.frames import Source
-from app_server.inspector.masking import is_suspicious, masked, masked_text
+from app_server.masking import is_suspicious, masked, masked_text
 from protocol.base import Json
+from protocol.message_outline import may_nest_too_deeply, nested_too_deeply
 from protocol.records import dataclass
 
 FROM = {
@@ -57,8 +59,8 @@ def record_of(source: Source, at: float, line: bytes, *, unfinished: bool = Fals
     if source is Source.STDERR:
         return Record(source, at, size, "text", masked_text(text), unfinished), None
     try:
-        message = _decode(text)
-    except (ValueError, RecursionError):
+        message = decoded(text)
+    except ValueError:
         return Record(source, at, size, "text", masked_text(text), unfinished), None
     if is_suspicious(text) and (hidden := masked(message)) is not message:
         message, text = hidden, compact(hidden)
@@ -83,10 +85,12 @@ def to_line(record: Record) -> str:
 def from_line(number: int, line: str) -> Record:
     """Raises NotASession."""
     try:
-        given = _decode(line)
+        given = decoded(line)
         source, at = SOURCES[given["from"]], float(given["at"])
+        if not isfinite(at):
+            raise ValueError("no time")
         [form] = given.keys() & {"message", "text", "base64", "event"}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise NotASession(
             f"line {number} is no line of a session: it needs `at`, `from` and a `message`"
         ) from None
@@ -105,8 +109,19 @@ def from_line(number: int, line: str) -> Record:
     )
 
 
+def decoded(text: str) -> Json:
+    """Return the JSON value of a text. Raises ValueError, also for one that is nested too deeply."""
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if may_nest_too_deeply(text) and nested_too_deeply(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
+_DECODER = json.JSONDecoder(parse_constant=_refuse)

@@ -16,6 +16,7 @@ from app_server.inspector.frames import Frame, Source
 from app_server.inspector.intake import Intake
 from app_server.inspector.scenario import Counted, Names, Receive, Send, Step, steps_of, unmet
 from app_server.inspector.session_file import Recorder, SessionHead, read_session
+from app_server.inspector.session_records import decoded
 from app_server.inspector.shapes import UNKNOWN_METHOD
 from app_server.inspector.store import EntryStore
 from app_server.transport.framing import LineDecoder
@@ -125,7 +126,7 @@ class _Player:
 
     def _count(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = decoded(line.decode("utf-8", "replace"))
         except ValueError:
             return
         if isinstance(message, dict) and (key := self._counted.see(False, message)) is not None:
@@ -170,7 +171,7 @@ class _Player:
                 message = {**message, "id": asked["id"]}
             self._counted.see(True, message)
             line = json.dumps(message)
-        data = line.encode() + b"\n"
+        data = line.encode("utf-8", "replace") + b"\n"
         self._take(Source.CLIENT, data)
         await self._stdin.send(data)
 

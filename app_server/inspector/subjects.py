@@ -42,8 +42,22 @@ class Subjects:
     def __init__(self) -> None:
         self._asked: dict[tuple[bool, str], Subject] = {}
         self._prompts: dict[str, str] = {}
+        self._turns: set[tuple[str, str]] = set()
+        """Threads with turns of theirs that took place on this connection."""
 
     def of(self, wire: WireMessage) -> Subject:
+        """Return what a message is about.
+
+        What is told of a fork's past, such as the tokens used, names a turn of its source: that is about the thread.
+        """
+        subject = self._named(wire)
+        place = subject.thread, subject.turn
+        is_question = not wire.sent and wire.method and "id" in wire.message
+        if subject.phase or is_question or _id_of(_object(wire.result), "turn"):
+            self._turns.add(place)
+        return subject if not subject.turn or place in self._turns else Subject(subject.thread)
+
+    def _named(self, wire: WireMessage) -> Subject:
         if not wire.method:
             return self._of_answer(wire)
         if wire.method.startswith(EVENT_PREFIX):
@@ -58,7 +72,7 @@ class Subjects:
 
     def _of_answer(self, wire: WireMessage) -> Subject:
         asked = self._asked.pop((not wire.sent, json.dumps(wire.message.get("id"))), NONE)
-        result = wire.result if isinstance(wire.result, dict) else {}
+        result = _object(wire.result)
         thread = _id_of(result, "thread") or result.get("conversationId") or result.get("sessionId")
         turn, phase = _id_of(result, "turn"), ""
         if asked.phase == TURN_STARTS and wire.answers == "session/prompt":
@@ -130,6 +144,10 @@ def _of_event(wire: WireMessage) -> Subject:
     return Subject(
         thread, turn, id, kind.rpartition("_")[0] if phase in (ITEM_STARTS, ITEM_ENDS) else "", phase
     )
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 def _id_of(value: Mapping[str, Json], name: str) -> Json:

@@ -1,19 +1,15 @@
 """Settings without their credentials, for clients to show; and the way back, for clients that write what they read.
 
-What holds a credential is recognised by names (`http_headers`, `…_token`), and by the forms in which texts hold one: a
-password in an address, `--token=…` in arguments. Pure.
+What holds a credential is recognised by its table (`http_headers`), or as in every message and text. Pure.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from app_server.core.errors import InvalidSettings
+from app_server.masking import MASK, is_secret_name, masked, masked_text
 from protocol.base import Json
-
-HIDDEN = "********"
-"""In the place of a credential."""
 
 TABLES_OF_CREDENTIALS = frozenset({"env", "headers", "http_headers", "query_params"})
 """Every value in them is hidden: it cannot be known which of them is secret."""
@@ -21,38 +17,15 @@ TABLES_OF_CREDENTIALS = frozenset({"env", "headers", "http_headers", "query_para
 NAMES_OF_VARIABLES = "env_http_headers"
 """A table with names of variables, whatever its keys are called."""
 
-NAMES_OF_CREDENTIALS = (
-    "token", "secret", "password", "passphrase", "apikey", "api_key", "api-key", "access_key", "private_key",
-    "bearer", "authorization",
-)  # fmt: skip
-"""How the names of settings end that are credentials; `bearer_token_env_var` names a variable and is none."""
-
-_FLAG = r"--?[\w-]{0,60}(?:key|token|secret|password|passphrase)"
-_IN_TEXTS = (
-    (re.compile(r"(?<=://)[^/?#@\s:]{0,200}:[^/?#@\s]{0,1000}(?=@)"), HIDDEN),
-    (
-        re.compile(r"(?i)(?<=[?&])([^=&#\s]{0,60}(?:key|token|secret|password|sig)[^=&#\s]{0,60}=)[^&#\s]+"),
-        rf"\1{HIDDEN}",
-    ),
-    (re.compile(rf"(?is)^({_FLAG}=).+"), rf"\1{HIDDEN}"),
-)
-"""An address with a password, an address with a key in its query, an argument. Bounded, so that none takes long."""
-
-_FLAG_BEFORE = re.compile(rf"(?i){_FLAG}")
-
 
 def without_credentials(settings: Mapping[str, Json]) -> dict[str, Json]:
-    """A copy in which every credential is `HIDDEN`."""
+    """A copy in which every credential is masked."""
     return {name: _shown(value, (name,)) for name, value in settings.items()}
 
 
 def shown_value(key: tuple[str, ...], value: Json) -> Json:
     """The value of one setting without credentials."""
     return _shown(value, key)
-
-
-def holds_credential(text: str) -> bool:
-    return _shown_text(text) != text
 
 
 def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
@@ -63,18 +36,18 @@ def with_credentials(value: Json, present: Json, key: tuple[str, ...]) -> Json:
     if isinstance(value, Mapping):
         below = present if isinstance(present, Mapping) else {}
         return {name: with_credentials(part, below.get(name), (*key, name)) for name, part in value.items()}
-    if HIDDEN not in repr(value):
+    if MASK not in repr(value):
         return value
     shown = _shown(present, key)
     if value == shown:
         return present
     if isinstance(value, list) and isinstance(present, list) and isinstance(shown, list):
         behind = {repr(known): real for known, real in zip(shown, present, strict=True)}
-        if all(HIDDEN not in repr(each) or repr(each) in behind for each in value):
+        if all(MASK not in repr(each) or repr(each) in behind for each in value):
             return [behind.get(repr(each), each) for each in value]
     place = ".".join(key)[:200]
     raise InvalidSettings(
-        f"the value of `{place}` holds `{HIDDEN}`, which stands for a value that is not there"
+        f"the value of `{place}` holds `{MASK}`, which stands for a value that is not there"
     )
 
 
@@ -83,10 +56,10 @@ def _shown(value: Json, key: tuple[str, ...]) -> Json:
     if isinstance(value, Mapping):
         return {name: _shown(part, (*key, name)) for name, part in value.items()}
     if isinstance(value, list):
-        return [HIDDEN if secret and each != "" else _shown_entry(value, n) for n, each in enumerate(value)]
+        return [MASK if each != "" else each for each in value] if secret else masked(value)
     if isinstance(value, str):
-        return HIDDEN if secret and value else _shown_text(value)
-    return HIDDEN if secret and not isinstance(value, bool) and value is not None else value
+        return MASK if secret and value else masked_text(value)
+    return MASK if secret and not isinstance(value, bool) and value is not None else value
 
 
 def _is_credential(key: tuple[str, ...]) -> bool:
@@ -95,28 +68,7 @@ def _is_credential(key: tuple[str, ...]) -> bool:
     if NAMES_OF_VARIABLES in table:
         return False
     return (
-        key[-1].lower().endswith(NAMES_OF_CREDENTIALS)
+        is_secret_name(key[-1])
         or table[-2:] == ("shell_environment_policy", "set")
         or any(name in TABLES_OF_CREDENTIALS for name in table[2:])
     )
-
-
-def _shown_entry(entries: list[Json], n: int) -> Json:
-    """One entry of a list, which may be an argument behind its flag."""
-    entry = entries[n]
-    if isinstance(entry, Mapping):
-        return without_credentials(entry)
-    if isinstance(entry, list):
-        return [_shown_entry(entry, inner) for inner in range(len(entry))]
-    if not isinstance(entry, str):
-        return entry
-    before = entries[n - 1] if n else None
-    if isinstance(before, str) and _FLAG_BEFORE.fullmatch(before) and not entry.startswith("-"):
-        return HIDDEN
-    return _shown_text(entry)
-
-
-def _shown_text(text: str) -> str:
-    for pattern, replacement in _IN_TEXTS:
-        text = pattern.sub(replacement, text)
-    return text

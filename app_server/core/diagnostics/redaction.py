@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from app_server.core.auth.storage import StoredAuth
-from app_server.core.config.credentials import HIDDEN, shown_value
 from app_server.core.config.types import Config, McpStdioTransport
 from app_server.core.exec.environment import secret_values
+from app_server.masking import MASK, masked_text
 from protocol.checks import Check
 
 SHORTEST = 6
@@ -36,8 +36,8 @@ class Redaction:
 
     def _shown(self, text: str) -> str:
         for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
-        return str(shown_value(("text",), text))
+            text = text.replace(secret, MASK)
+        return masked_text(text)
 
 
 def _configured(config: Config) -> Iterator[str]:

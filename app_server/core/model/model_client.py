@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 
@@ -42,6 +43,7 @@ from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body
 from app_server.core.model.retry import backoff
 from app_server.core.model.stream import EventStream
+from app_server.masking import MASK, is_secret_name, masked_text
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,9 @@ BODY_LIMIT = 64 * 1024
 """Of a response that is no answer."""
 
 BODY_SECONDS = 10.0
+
+SHORTEST_SECRET = 4
+"""Characters of a credential that is looked for in responses: shorter ones are in too many words."""
 
 
 OnAttempt = Callable[[int, float, int | None, str | None], None]
@@ -213,9 +218,7 @@ class ModelClient:
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if 200 <= answer.status < 300 and content_type not in ("application/json", "text/html"):
             return answer
-        beginning = await _beginning(answer)
-        if target.secret:
-            beginning = beginning.replace(target.secret.encode(), b"***")
+        beginning = _without_secrets(await _beginning(answer), target)
         if 200 <= answer.status < 300:
             failed = RequestFailure(NotAnEventStream(content_type, beginning.decode("utf-8", "replace")))
         else:
@@ -243,6 +246,16 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     where = origin(target.url) or "the provider"
     error: ModelError = ConnectionFailed(provider, where, failure.reason, retryable=not useless)
     return RequestFailure(error, again=not useless)
+
+
+def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
+    """Return an answer without the credentials of the request that it may quote."""
+    text = answer.decode("utf-8", "replace")
+    query = parse_qsl(urlsplit(target.url).query)
+    for name, value in (("token", target.secret or ""), *target.headers.items(), *query):
+        if len(value) >= SHORTEST_SECRET and is_secret_name(name):
+            text = text.replace(value, MASK)
+    return masked_text(text).encode()
 
 
 async def _beginning(answer: HttpResponse) -> bytes:

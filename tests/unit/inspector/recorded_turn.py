@@ -17,7 +17,7 @@ HEAD = SessionHead(("server", "--key", "sk-abcdefghijklmnopqrstuvwx"), "2026-01-
 
 
 def told(method: str, **params: Json) -> tuple[Source, Json]:
-    return SERVER, {"method": method, "params": {"threadId": THREAD, **params}}
+    return SERVER, {"method": method, "params": {"threadId": THREAD} | params}
 
 
 def asked(id: int, method: str, **params: Json) -> tuple[Source, Json]:

@@ -57,6 +57,16 @@ def test_a_turn_of_the_thread_api_has_its_phases() -> None:
     ]
 
 
+def test_what_is_told_of_a_past_turn_begins_none() -> None:
+    """A fork is told the tokens that its source used; a turn may be interrupted after its end."""
+    usage = told("thread/tokenUsage/updated", threadId="fork", turnId=TURN, tokenUsage={})
+    late = asked(90, "turn/interrupt", threadId="fork", turnId=TURN)
+    entries = analysed([*TURN_WITH_APPROVAL, usage, late, (SERVER, {"id": 90, "result": {}})])
+    assert [(each.subject.thread, each.subject.turn) for each in entries[-3:]] == [("fork", "")] * 3
+    assert entries[3].method == "turn/start"
+    assert entries[3].subject.turn == TURN
+
+
 def test_a_turn_of_the_conversation_api_has_its_phases() -> None:
     def event(kind: str, **fields: Json) -> tuple[Source, Json]:
         params = {"id": "3", "conversationId": "c", "msg": {"type": kind, **fields}}

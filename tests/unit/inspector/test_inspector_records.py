@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from app_server.inspector.frame_reader import StreamReader
 from app_server.inspector.frames import Frame, FrameDecoder, Source, encode_frame
-from app_server.inspector.masking import MASK, masked, masked_text
+from app_server.inspector.scenario import as_test
 from app_server.inspector.session_file import SessionHead, read_session, session_lines
 from app_server.inspector.session_records import NotASession, Record, from_line, record_of, to_line
+from app_server.masking import MASK, masked, masked_text
 from protocol.base import Json
 
 KEY = "sk-proj-0123456789abcdefghij"
@@ -75,10 +76,29 @@ def test_a_record_is_the_same_when_it_is_read_again(source: Source, line: bytes)
         {"params": {"command": "export OPENAI_API_KEY=anything-secret"}},
         {"params": {"text": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdef"}},
         {"params": {"secrets": ["anything", {"x": KEY}]}},
+        {"mcpServers": [{"env": [{"name": "GITHUB_TOKEN", "value": "anything"}]}]},
+        {"headers": [{"name": "X-Auth", "value": "anything"}, ["Cookie", "anything"]]},
+        {"keyPath": "model_providers.mock.experimental_bearer_token", "value": "anything"},
+        {"edits": [{"keyPath": 'mcp_servers."a.b".env.DB_PASS', "value": ["anything"]}]},
+        {"token": {"value": "anything"}},
+        {"command": ["curl", "--password", "anything"]},
+        {"command": ["x", "--password=any thing anything"]},
+        {"text": "AWS_SECRET_ACCESS_KEY=anything fine\nDB_PASS=anything\nexport PRIVATE_KEY='anything'"},
+        {"text": 'MYSQL_PWD="an\\"anything" x'},
+        {"text": "X-Auth: anything\nSet-Cookie: a=b; c=anything"},
+        {"text": "curl --api-key anything -H 'Authorization: Token anything'"},
+        {"arguments": '{"api_key": "anything"}'},
+        {"arguments": json.dumps({"cmd": json.dumps({"api_key": "anything", "n": 1})})},
+        {"text": '{"api_key": "anything'},
+        {"text": "psql postgres://me:anything@db.example/x"},
+        {"text": "git clone https://anything@git.example/x; redis://:any@anything@h/0"},
+        {"url": "https://h.example/x?X-Amz-Signature=anything&y=1"},
+        {"\\u0061piKey": "anything"},
     ],
 )
 def test_secrets_are_masked(message: Json) -> None:
-    record, _ = record_of(Source.CLIENT, 0, json.dumps(message).encode())
+    line = json.dumps(message).replace("\\\\u0061", "\\u0061")
+    record, _ = record_of(Source.CLIENT, 0, line.encode())
     assert MASK in record.text
     for secret in ("anything", KEY, "abcdefghijkl", "eyJzdWIi"):
         assert secret not in record.text.replace("anything-secret", "")
@@ -90,6 +110,10 @@ def test_secrets_are_masked(message: Json) -> None:
         {"params": {"tokenUsage": {"totalTokens": 15}, "progressToken": "p1", "modelContextWindow": 3}},
         {"params": {"envKey": "OPENAI_API_KEY", "keyword": "x", "monkey": "y"}},
         {"result": {"text": "a token of thanks, and a secret garden"}},
+        {"keyPath": "model", "value": "gpt"},
+        {"tokens": {"input": 5}, "promptCacheKey": "x", "bearerTokenEnvVar": "VARIABLE"},
+        {"env": [{"name": "PATH", "value": "/bin"}], "command": ["token", "list", "all"]},
+        {"text": "https://host:8080/v1/a@b?x=y, git@github.com:x/y, sorted(a, key=lambda b: b)"},
     ],
 )
 def test_what_is_no_secret_stays(message: Json) -> None:
@@ -129,6 +153,47 @@ def test_a_session_is_the_same_when_it_is_opened_again() -> None:
 def test_a_file_that_is_no_session_is_refused_with_the_place(text: str, complaint: str) -> None:
     with pytest.raises(NotASession, match=complaint):
         read_session(text)
+
+
+ODD = st.text("ab:/?=&@*-key \"'\\\n", max_size=30) | st.sampled_from(
+    ["?key", "key:", "--key ", 'key="', "\\"]
+)
+
+
+@given(ODD)
+def test_masking_twice_changes_nothing_more(text: str) -> None:
+    once = masked_text(text * 3)
+    assert masked_text(once) == once
+
+
+def test_the_command_of_a_session_is_masked_wherever_it_is_shown() -> None:
+    head = SessionHead(("server", "--token", "anything", "--key=any thing anything"), "now")
+    shown = head.to_line() + as_test(head, []) + repr(head.shown_server())
+    assert "anything" not in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"at":1,"from":"client","message":' + "[" * 300 + "]" * 300 + "}",
+        '{"at":1,"from":"client","message":{"id":' + "9" * 5000 + "}}",
+        '{"at":' + "9" * 400 + ',"from":"client","message":1}',
+        '{"at":"nan","from":"client","message":1}',
+    ],
+)
+def test_a_line_that_nobody_can_show_is_refused(line: str) -> None:
+    with pytest.raises(NotASession, match="line 2"):
+        from_line(2, line)
+    if "at" not in line:
+        with pytest.raises(NotASession, match="first line"):
+            read_session(line)
+
+
+def test_a_message_that_is_nested_too_deeply_is_kept_as_text() -> None:
+    text = '{"x":' + "[" * 300 + "]" * 300 + "}"
+    record, message = record_of(Source.CLIENT, 0, text.encode())
+    assert (record.form, record.text, message) == ("text", text, None)
 
 
 @given(st.text(max_size=80))

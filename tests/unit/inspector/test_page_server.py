@@ -133,6 +133,41 @@ async def test_a_file_that_is_no_session_is_refused() -> None:
         assert (await client.get("sessions/7")).status_code == 404
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "x", "-1"])
+async def test_what_is_no_number_is_refused(number: str) -> None:
+    async with page() as client:
+        for path, status in (
+            (f"sessions/0/events?after={number}", 400),
+            (f"sessions/0/entries/{number}", 404),
+            (f"sessions/{number}/file", 404),
+        ):
+            answer = await client.get(path)
+            assert (answer.status_code, list(answer.json())) == (status, ["error"])
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[" * 100_000,
+        '{"format":"app-server-session","version":"\\ud800"}',
+        '{"format":"app-server-session","version":' + "9" * 5000 + "}",
+    ],
+)
+async def test_odd_heads_of_sessions_are_refused(head: str) -> None:
+    async with page() as client:
+        answer = await client.post("sessions", content=head.encode())
+        assert answer.status_code == 400
+        assert "first line" in answer.json()["error"]
+
+
+async def test_a_head_that_is_no_unicode_is_shown() -> None:
+    head = '{"format":"app-server-session","version":1,"server":["\\ud800"],"began":"\\ud800"}\n'
+    async with page() as client:
+        number = (await client.post("sessions", content=head.encode())).json()["session"]
+        assert (await client.get(f"sessions/{number}")).json()["server"] == ["?"]
+        assert (await client.get(f"sessions/{number}/test")).status_code == 200
+
+
 async def test_a_replay_needs_a_server() -> None:
     async with page() as client:
         assert (await client.get("sessions/0")).json()["canReplay"] is False

@@ -269,6 +269,11 @@ async def test_errors_show_no_secret_and_no_query() -> None:
     with pytest.raises(UnexpectedStatus) as caught:
         await ask(client_for(http, env={"KEY": "key-1"}, env_key="KEY"))
     assert "key-1" not in str(caught.value)
+    quoted = {"error": {"message": "odd: plain-1, plain-2, password=plain-3", "code": "x"}}
+    http = ScriptedHttp(refused(400, quoted))
+    with pytest.raises(UnexpectedStatus, match="odd: ") as caught:
+        await ask(client_for(http, http_headers={"X-Api-Key": "plain-1"}, query_params={"sig": "plain-2"}))
+    assert "plain-" not in str(caught.value)
     http = ScriptedHttp(HttpFailure(Fault.UNREACHABLE, "Connection refused"))
     with pytest.raises(ConnectionFailed) as unreached:
         await ask(client_for(http, query_params={"key": "key-1"}))

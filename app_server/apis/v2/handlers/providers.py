@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app_server.apis.services import ConfigSource
 from app_server.core.config.built_in_providers import OPENAI
-from app_server.core.config.credentials import holds_credential
 from app_server.core.config.types import ProviderConfig, WireApi
+from app_server.masking import masked_text
 from protocol.v2.models import (
     CustomGatewayProviderSettings,
     EnvironmentVariableGatewayAuth,
@@ -48,7 +48,7 @@ def _summary(provider: ProviderConfig) -> ModelProviderSummary:
         id=provider.id,
         name=provider.name,
         can_edit=False,
-        base_url=None if url is None or holds_credential(url) else url,
+        base_url=None if url is None or masked_text(url) != url else url,
         settings=OpenaiProviderSettings()
         if provider.id == OPENAI
         else CustomGatewayProviderSettings(auth=_auth(provider)),
