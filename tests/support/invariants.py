@@ -17,7 +17,7 @@ from protocol.base import Json
 from tests.support.client import ENDS, Client, Logged
 from tests.support.published import departures
 from tests.support.scripted_model import ModelRequest
-from tests.support.thread_invariants import violated_thread_invariants
+from tests.support.thread_invariants import stored_otherwise, violated_thread_invariants
 
 OPENS_EARLY = ("raw_response_item", "entered_review_mode", "user_message")
 """May come before the `task_started` of their turn: what the history had to be told first."""
@@ -52,6 +52,7 @@ def violated_invariants(
     broken += too_early(log)
     broken += unasked(received)
     broken += violated_thread_invariants(log, left_early=client.left_early)
+    broken += stored_otherwise(received, rollouts)
     open_calls = terminals(requests)
     for conversation in conversations(received):
         events = list(events_of(received, conversation))

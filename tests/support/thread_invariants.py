@@ -1,11 +1,21 @@
-"""The order rules of the thread API, applied to the record of one connection: what the client sent and received."""
+"""What holds for every connection over the thread API: the order rules, and that items are the same live and stored."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
+from app_server.apis.v2.turns import shown_turn
+from app_server.core.rollout.disk import open_for_reading
+from app_server.core.rollout.rollout_names import conversation_of
+from app_server.core.rollout.turn_events import TurnReader
+from app_server.core.rollout.turn_fold import TurnFold
+from app_server.core.rollout.turn_lines import counting_lines, turn_line
 from app_server.inspector.rules.order import OrderChecker, Requests
 from app_server.inspector.rules.thread_rules import THREAD_RULES, THREAD_RULES_OF_THE_END
+from protocol.base import Json
+from protocol.v2.turn import TurnItemsView
 from tests.support.client import Logged
 
 
@@ -19,3 +29,40 @@ def violated_thread_invariants(log: Sequence[Logged], *, left_early: bool = Fals
     if not left_early:
         broken += checker.end()
     return [f"{rule}: {problem}" for rule, problem in broken]
+
+
+def stored_otherwise(received: Sequence[Json], rollouts: Sequence[Path]) -> list[str]:
+    """Items that the client was told of and that the files of its threads hold in another form, or not at all. Those that
+    were taken back need not be there."""
+    stored = {conversation_of(path.name, ""): path for path in rollouts}
+    items: dict[str, dict[tuple[str, str], Json]] = {}
+    broken = []
+    for message in received:
+        thread = (message.get("params") or {}).get("threadId")
+        if message.get("method") != "item/completed" or thread not in stored:
+            continue
+        if thread not in items:
+            items[thread] = stored_items(thread, stored[thread])
+        params = message["params"]
+        found = items[thread].get((params["turnId"], params["item"]["id"]))
+        if found != params["item"] and (found is not None or not is_reverted(stored[thread])):
+            broken.append(
+                f"an item is stored otherwise: {json.dumps(params['item'])[:300]}, {json.dumps(found)[:300]}"
+            )
+    return broken
+
+
+def stored_items(thread: str, path: Path) -> dict[tuple[str, str], Json]:
+    """What a later server shows of the thread, by the ids of turn and item."""
+    reader, fold = TurnReader(thread), TurnFold()
+    with open(open_for_reading(path), "rb") as file:
+        for raw in counting_lines(file.fileno()):
+            if (line := turn_line(raw)) is not None:
+                fold.apply_all(reader.read_line(*line))
+    fold.apply_all(reader.finish())
+    shown = (shown_turn(turn, TurnItemsView.FULL).to_value() for turn in fold.turns)
+    return {(turn["id"], item["id"]): item for turn in shown for item in turn["items"]}
+
+
+def is_reverted(path: Path) -> bool:
+    return b"thread_rolled_back" in path.read_bytes()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from protocol.base import Json
 from tests.support.client import Logged
-from tests.support.thread_invariants import violated_thread_invariants
+from tests.support.thread_invariants import stored_items, stored_otherwise, violated_thread_invariants
 
 T, U = "thread", "turn"
 ACTIVE: Json = {"type": "active", "activeFlags": []}
@@ -191,3 +193,16 @@ def test_the_final_error_is_that_of_the_turn() -> None:
     for error, problems in ((FAILED, 0), (OTHER, 1)):
         record = [*failed[:-2], final(error), *failed[-2:]]
         assert len(violated_thread_invariants(record)) == problems
+
+
+def test_an_item_is_stored_as_it_was_told(tmp_path: Path) -> None:
+    thread = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
+    path = tmp_path / f"rollout-2026-01-01T00-00-00-{thread}.jsonl"
+    said = {"type": "agent_message", "message": "a", "turn_id": "t", "item_id": "m"}
+    path.write_text(json.dumps({"timestamp": "", "type": "event_msg", "payload": said}) + "\n")
+    [shown] = stored_items(thread, path).values()
+    told = {"method": "item/completed", "params": {"threadId": thread, "turnId": "t", "item": shown}}
+    assert stored_otherwise([told], [path]) == []
+    for other in ({**shown, "text": "ab"}, {**shown, "id": "another"}):
+        changed = {**told, "params": {**told["params"], "item": other}}
+        assert len(stored_otherwise([changed], [path])) == 1
