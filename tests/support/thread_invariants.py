@@ -32,8 +32,8 @@ def violated_thread_invariants(log: Sequence[Logged], *, left_early: bool = Fals
 
 
 def stored_otherwise(received: Sequence[Json], rollouts: Sequence[Path]) -> list[str]:
-    """Items that the client was told of and that the files of its threads hold in another form, or not at all. Those that
-    were taken back need not be there."""
+    """Items that the client was told of and that the files of its threads hold in another form, or not at all: there
+    need not be those that were taken back."""
     stored = {conversation_of(path.name, ""): path for path in rollouts}
     items: dict[str, dict[tuple[str, str], Json]] = {}
     broken = []
