@@ -6,6 +6,7 @@ import logging
 
 from app_server.core.errors import (
     SHORTAGES,
+    BeyondClientRights,
     ConfigError,
     ConversationError,
     CoreError,
@@ -26,6 +27,8 @@ def to_rpc_error(error: BaseException, method: str) -> RpcError:
             return error
         case RolloutNotFound():
             return invalid_request(str(error), "rollout_not_found")
+        case BeyondClientRights():
+            return invalid_request(str(error), "client_rights")
         case ConfigError():
             return invalid_request(str(error), "config")
         case ConversationError():

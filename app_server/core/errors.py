@@ -51,6 +51,10 @@ class ConfigError(CoreError):
         self.position = position
 
 
+class BeyondClientRights(ConfigError):
+    """A client asks for more than the user's configuration leaves to clients."""
+
+
 class InvalidSettings(ConfigError):
     """Settings that a client wants to write are no settings."""
 

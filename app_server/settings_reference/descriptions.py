@@ -106,7 +106,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Clients": {
         "app_server.client_rights": (
-            "`false`: a client gets nothing that is done with the user's own rights; no request changes it"
+            "`false`: a client gets at most what the rest of the configuration gives; no request changes it"
         ),
         "app_server.editor_files": "`false`: patches take no unsaved text of the editor into account",
     },

@@ -6,7 +6,13 @@ from typing import Final
 
 from app_server.apis.errors import to_rpc_error
 from app_server.apis.other_protocols import of_another_protocol
-from app_server.core.errors import AuthError, ConfigError, ConversationError, RolloutNotFound
+from app_server.core.errors import (
+    AuthError,
+    BeyondClientRights,
+    ConfigError,
+    ConversationError,
+    RolloutNotFound,
+)
 from app_server.rpc.errors import RpcError
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
@@ -68,6 +74,8 @@ def to_acp_error(error: BaseException, method: str) -> RpcError:
             return RpcError(NOT_FOUND, str(error), {"kind": "session_not_found"})
         case AuthError():
             return login_needed(str(error))
+        case BeyondClientRights():
+            return to_rpc_error(error, method)
         case ConfigError():
             return RpcError(INTERNAL_ERROR, str(error), {"kind": "config"})
         case ConversationError():

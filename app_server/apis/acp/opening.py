@@ -20,7 +20,9 @@ from app_server.apis.acp.options import (
     SessionOptions,
     mode_of,
 )
+from app_server.core.config.fence import check_permissions
 from app_server.core.config.types import Config, RequestOverrides
+from app_server.core.errors import BeyondClientRights
 from app_server.core.model.catalogue import KNOWN_MODELS
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
@@ -74,12 +76,14 @@ def plan_session(
             sandbox=initial.sandbox_mode if initial else None,
         )
     )
-    begin = Permissions(config.permissions.approval_policy, config.permissions.sandbox_policy)
-    permissions = _permissions(load, folders.cwd)
+    own = config.permissions
+    begin = Permissions(own.approval_policy, own.sandbox_policy, own.granular)
+    permissions = _permissions(load, config)
     effort = config.model.effort
     if stored is not None:
         effort = stored.chosen_effort
-        begin = _stored_permissions(stored, permissions, begin)
+        before = _stored_permissions(stored, permissions, begin)
+        begin = before if _is_within(config, before) else begin
     mode = mode_of(begin)
     offered = {mode: begin, **permissions} if mode == CONFIGURED else {**permissions, mode: begin}
     offered = {id: _with_roots(each, folders.additional) for id, each in offered.items()}
@@ -88,12 +92,13 @@ def plan_session(
         config,
         model=replace(config.model, effort=effort),
         permissions=replace(
-            config.permissions,
+            own,
             approval_policy=chosen.approval_policy,
-            granular=config.permissions.granular if stored is None else stored.granular,
+            granular=chosen.granular,
             sandbox_policy=chosen.sandbox_policy,
         ),
     )
+    check_permissions(config.fence, config.permissions, str(config.cwd))
     options = SessionOptions(
         permissions=MappingProxyType(offered),
         models=_models(config),
@@ -117,27 +122,41 @@ def _initial_mode(environment: Mapping[str, str]) -> ModeKind | None:
     return next((mode for mode in MODES if mode.id == wanted), None)
 
 
-def _permissions(load: LoadConfig, cwd: str) -> dict[str, Permissions]:
-    """Of each mode, with the user's settings for its sandbox."""
-    workspace = load(RequestOverrides(cwd=cwd, sandbox=WorkspaceWrite().mode))
-    policies = (ReadOnly(), workspace.permissions.sandbox_policy, DangerFullAccess())
-    by_mode: dict[str, SandboxPolicy] = {policy.mode: policy for policy in policies}
-    return {mode.id: Permissions(mode.approval_policy, by_mode[mode.sandbox_mode]) for mode in MODES}
+def _permissions(load: LoadConfig, config: Config) -> dict[str, Permissions]:
+    """Of each mode that the user leaves to the client, with the user's settings for its sandbox."""
+    workspace: SandboxPolicy = WorkspaceWrite()
+    try:
+        request = RequestOverrides(cwd=str(config.cwd), sandbox=workspace.mode)
+        workspace = load(request).permissions.sandbox_policy
+    except BeyondClientRights:
+        pass  # it is not offered
+    by_mode: dict[str, SandboxPolicy] = {
+        policy.mode: policy for policy in (ReadOnly(), workspace, DangerFullAccess())
+    }
+    modes = {mode.id: Permissions(mode.approval_policy, by_mode[mode.sandbox_mode]) for mode in MODES}
+    return {id: each for id, each in modes.items() if _is_within(config, each)}
+
+
+def _is_within(config: Config, permissions: Permissions) -> bool:
+    """Whether the user leaves a client of this session as much."""
+    try:
+        check_permissions(config.fence, permissions, str(config.cwd))
+    except BeyondClientRights:
+        return False
+    return True
 
 
 def _stored_permissions(
     stored: TurnContextItem, modes: Mapping[str, Permissions], configured: Permissions
 ) -> Permissions:
     """The mode that the session was in; folders that it could write beside its own are named anew."""
-    was = Permissions(stored.approval_policy, stored.sandbox_policy)
+    was = Permissions(stored.approval_policy, stored.sandbox_policy, stored.granular)
     mode = mode_of(was)
     if mode in modes:
-        return modes[mode]
-    if was.sandbox_policy.mode == configured.sandbox_policy.mode:
-        return Permissions(was.approval_policy, configured.sandbox_policy)
-    same = [each.sandbox_policy for each in modes.values()]
-    policy = next(each for each in same if each.mode == was.sandbox_policy.mode)
-    return Permissions(was.approval_policy, policy)
+        return replace(modes[mode], granular=was.granular)
+    same = [configured.sandbox_policy, *(each.sandbox_policy for each in modes.values())]
+    policy = next((each for each in same if each.mode == was.sandbox_policy.mode), None)
+    return configured if policy is None else replace(was, sandbox_policy=policy)
 
 
 def _with_roots(permissions: Permissions, roots: Sequence[str]) -> Permissions:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from app_server.core.model.catalogue import EFFORT_WORDS, KNOWN_MODELS
 from app_server.core.model.families import find_family
-from protocol.policy import AskForApproval, ReasoningEffort, SandboxPolicy
+from protocol.policy import AskForApproval, QuestionKinds, ReasoningEffort, SandboxPolicy
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ INITIAL_MODE: Final = "INITIAL_AGENT_MODE"
 class Permissions:
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
+    granular: QuestionKinds | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,7 @@ def _change(before: SessionOptions, now: SessionOptions) -> SettingsChange:
     permissions, new_mode = now.permissions[now.mode], now.mode != before.mode
     return SettingsChange(
         approval_policy=permissions.approval_policy if new_mode else UNSET,
+        granular=permissions.granular if new_mode else None,
         sandbox_policy=permissions.sandbox_policy if new_mode else UNSET,
         model=now.model if now.model != before.model else UNSET,
         effort=now.effort if now.effort != before.effort else UNSET,

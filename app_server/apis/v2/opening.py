@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from app_server.apis.services import ConfigSource
 from app_server.apis.v2 import spelling
 from app_server.apis.v2.permissions import active_profile, profile_mode
 from app_server.apis.v2.reopening import with_last_settings
-from app_server.core.config.types import RequestOverrides
+from app_server.core.config.types import Config, RequestOverrides
+from app_server.core.errors import BeyondClientRights
+from app_server.core.real_path import real_path
 from app_server.core.rollout.last_settings import last_turn_context
+from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.turn.settings import Settings
 from protocol.v2.policy import ApprovalsReviewer
 from protocol.v2.thread_open import ThreadForkParams, ThreadResumeParams, ThreadStartParams
@@ -36,9 +41,19 @@ def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkPara
     )
 
 
-def stored_settings(path: Path, given: RequestOverrides) -> RequestOverrides:
-    """What the request leaves open is as it was in the thread's last turn."""
-    return with_last_settings(given, last_turn_context(path))
+def reopened(source: ConfigSource, path: Path, given: RequestOverrides) -> Config:
+    """What the request leaves open is as it was in the thread's last turn. Rights are not, where they are more than the
+    user leaves to clients; and neither they nor the folder are, where the file is none of the server's own. Reads the
+    disk. Raises ConfigError.
+    """
+    last, real = last_turn_context(path), Path(real_path(path))
+    if not any(real.is_relative_to(real_path(source.home / folder)) for folder in (SESSIONS, ARCHIVED)):
+        here = replace(given, cwd=given.cwd or str(source.cwd))
+        return source.load(with_last_settings(here, last, rights=False))
+    try:
+        return source.load(with_last_settings(given, last))
+    except BeyondClientRights:
+        return source.load(with_last_settings(given, last, rights=False))
 
 
 def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence[str]) -> dict[str, object]:

@@ -42,18 +42,23 @@ class LastSettings(Protocol):
     def mode_instructions(self) -> str | None: ...
 
 
-def with_last_settings(given: RequestOverrides, last: LastSettings | None) -> RequestOverrides:
-    """What the request leaves open is as it was in the thread's last turn; None: there was none."""
+def with_last_settings(
+    given: RequestOverrides, last: LastSettings | None, *, rights: bool = True
+) -> RequestOverrides:
+    """What the request leaves open is as it was in the thread's last turn; None: there was none. Without `rights` what
+    the thread may do is as the user has configured it.
+    """
     if last is None:
         return given
     sandbox, profile = given.sandbox, given.permission_profile
     settings = dict(given.settings)
-    if sandbox is None and "sandbox_mode" not in settings:
+    if rights and sandbox is None and "sandbox_mode" not in settings:
         sandbox, profile = last.sandbox_policy.mode, last.permission_profile
         settings |= _workspace_settings(last.sandbox_policy)
     if given.model is None and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
         settings.setdefault("model_reasoning_effort", last.chosen_effort)
-    asks_as_before = given.approval_policy is None and not any(key.startswith(ASKS) for key in settings)
+    asks = given.approval_policy is not None or any(key.startswith(ASKS) for key in settings)
+    asks_as_before = rights and not asks
     return replace(
         given,
         settings=settings,

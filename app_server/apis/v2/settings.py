@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
 from typing import Final, Literal, Protocol
 
 from app_server.apis.v2 import spelling
 from app_server.apis.v2.permissions import active_profile, profile_mode, profile_policy
+from app_server.core.config.fence import check_permissions
 from app_server.core.config.types import Config
 from app_server.core.turn.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from app_server.rpc.errors import invalid_request
@@ -42,7 +42,7 @@ class SettingsInForce(Protocol):
 def settings_change(
     params: TurnStartParams | ThreadSettingsUpdateParams, facts: SettingsInForce
 ) -> SettingsChange:
-    """A relative working directory is relative to the one before. Raises RpcError."""
+    """Raises RpcError, and BeyondClientRights."""
     sandbox, policy, kinds = params.sandbox_policy, None, None
     if params.approval_policy is not None:
         policy, kinds = spelling.approval_policy(params.approval_policy)
@@ -50,7 +50,6 @@ def settings_change(
     if params.permissions is not None:
         mode = profile_mode(params.permissions, beside="sandboxPolicy", given=sandbox)
         chosen = profile_policy(mode, facts.config.permissions.sandbox_policy)
-    before = facts.settings.cwd
     model, effort = params.model, params.effort
     set_effort: str | Literal[Unset.UNSET] | None = UNSET
     if effort is not None:
@@ -59,8 +58,8 @@ def settings_change(
     if way is not None:  # which names these as well, and means them
         model, effort = way.settings.model, way.settings.reasoning_effort
         set_effort = None if effort is None else _effort(effort, "collaborationMode")
-    return SettingsChange(
-        cwd=UNSET if params.cwd is None else posixpath.normpath(posixpath.join(before, params.cwd)),
+    change = SettingsChange(
+        cwd=or_unset(params.cwd),
         approval_policy=or_unset(policy),
         granular=kinds,
         sandbox_policy=or_unset(chosen),
@@ -70,6 +69,9 @@ def settings_change(
         summary=or_unset(params.summary),
         mode=UNSET if way is None else _mode(way),
     )
+    after = facts.settings.changed(change)
+    check_permissions(facts.config.fence, after, after.cwd)
+    return change
 
 
 def _effort(word: str, field: str) -> str:

@@ -12,11 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from app_server.core.config.fence import check_permissions, check_settings, client_fence, is_fenced
 from app_server.core.config.layers import combine, key_in_file
 from app_server.core.config.resolve import ResolveInputs, resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import place_in_file, places_in_file, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsWarning
+from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -38,14 +40,42 @@ def load_config(
     `switches` are features by their current names, and count less than every setting.
 
     Raises ConfigError with a complete text: `failed to load configuration: …` for a broken file and
-    `error deriving config: …` for an invalid setting, with its position if it is in the file.
+    `error deriving config: …` for an invalid setting, with its position if it is in the file; BeyondClientRights where
+    the user's own settings leave a client less than the request asks for.
     """
-    where = _working_directory(cwd, request.cwd)
-    file, profile = read_config_file(home), None
+    file = read_config_file(home)
+
+    def load(given: RequestOverrides) -> Config:
+        return _load(
+            _UsersSettings(home, file, cli, env, switches), _working_directory(cwd, given.cwd), given
+        )
+
+    if not is_fenced(file, cli):
+        return load(request)
+    check_settings(request.settings)
+    config, own = load(request), load(RequestOverrides(cwd=request.cwd))
+    fence = client_fence(own, cwd)
+    check_permissions(fence, config.permissions, str(config.cwd))
+    return replace(config, fence=fence)
+
+
+@dataclass(frozen=True, slots=True)
+class _UsersSettings:
+    """What the user has set."""
+
+    home: Path
+    file: Mapping[str, Json]
+    cli: CliOverrides
+    env: Mapping[str, str]
+    switches: Mapping[str, bool]
+
+
+def _load(source: _UsersSettings, where: Path, request: RequestOverrides) -> Config:
+    home, file, cli, profile = source.home, source.file, source.cli, None
     try:
-        layered = combine(file, cli, request, switches)
+        layered = combine(file, cli, request, source.switches)
         profile = layered.profile
-        config = resolve(layered, ResolveInputs(home, where, env, request.base_instructions))
+        config = resolve(layered, ResolveInputs(home, where, source.env, request.base_instructions))
     except SettingError as error:
         key = key_in_file(error.key, file, cli, request, profile) if error.key else None
         place = place_in_file(home, key) if key else None

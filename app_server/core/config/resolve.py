@@ -118,6 +118,7 @@ def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInp
             approval_policy=approval_policy or AskForApproval.ON_REQUEST,
             granular=granular,
             sandbox_policy=sandbox_policy,
+            trusted=trusted is True,
             environment=read_shell_environment(table.table("shell_environment_policy")),
             editor_files=table.table(ABOUT_CLIENTS).flag("editor_files") is not False,
             client_rights=table.table(ABOUT_CLIENTS).flag("client_rights") is not False,

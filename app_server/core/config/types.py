@@ -201,8 +201,20 @@ class PermissionSettings:
     editor_files: bool = True
     """Whether patches take unsaved text of the client's editor into account."""
     client_rights: bool = True
-    """Whether the client may use the user's own rights, outside of any sandbox, for files and for commands that the
-    user types. The user's file and the command line decide; what a client asks for in a request does not count."""
+    """Whether the client may use the user's own rights: files and commands outside of any sandbox, wider policies,
+    programs of its choice. The user's file and the command line decide; what a request says does not count."""
+    trusted: bool = False
+    """Whether the user trusts the working directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFence:
+    """The most that a client may be given, where `app_server.client_rights` is false."""
+
+    permissions: PermissionSettings
+    """The user's own."""
+    folders: tuple[str, ...]
+    """Real paths below which a client may choose what commands write to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +276,8 @@ class Config:
     """Of the conversation, out of `providers`."""
     providers: Mapping[str, ProviderConfig]
     permissions: PermissionSettings = PermissionSettings()
+    fence: ClientFence | None = None
+    """Holds the client of the conversation; None where it has the user's rights."""
     instructions: InstructionSettings = InstructionSettings()
     features: Features = field(default_factory=Features)
     mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=lambda: MappingProxyType({}))

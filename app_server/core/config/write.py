@@ -11,6 +11,7 @@ from pathlib import Path
 from app_server.core.config.credentials import with_credentials
 from app_server.core.config.edit import SettingEdit, edited
 from app_server.core.config.effective import LayerKind, SettingsLayer, effective_settings, settings_version
+from app_server.core.config.fence import OPEN, is_fenced
 from app_server.core.config.key_path import value_at
 from app_server.core.config.layers import ABOUT_CLIENTS, combine
 from app_server.core.config.resolve import ResolveInputs, resolve
@@ -79,6 +80,9 @@ def _check(
     """
     if _about_clients(before) != _about_clients(after):
         raise InvalidSettings(f"`{ABOUT_CLIENTS}` says what clients may do: only the user changes it")
+    closed = next((edit.key[0] for edit in edits if edit.key[0] not in OPEN), None)
+    if closed is not None and is_fenced(before, place.cli):
+        raise InvalidSettings(f"only the user changes `{closed}`, because app_server.client_rights is false")
     problem = _problem(place, after, place.cli)
     if problem is None and _problem(place, before, CliOverrides()) is None:
         problem = _problem(place, after, CliOverrides())

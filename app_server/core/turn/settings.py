@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from posixpath import join, normpath
 from typing import Final, Literal, TypeVar
 
 from app_server.core.config.types import Config
@@ -44,7 +45,9 @@ DEFAULT_MODE: Final = ModeSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChange:
-    """Settings that are given; what is UNSET stays. An effort of None is the model's default."""
+    """Settings that are given; what is UNSET stays. An effort of None is the model's default, and a relative working
+    directory is relative to the one before.
+    """
 
     cwd: str | Literal[Unset.UNSET] = UNSET
     approval_policy: AskForApproval | Literal[Unset.UNSET] = UNSET
@@ -100,7 +103,7 @@ class Settings:
     def changed(self, change: SettingsChange) -> Settings:
         return replace(
             self,
-            cwd=_chosen(change.cwd, self.cwd),
+            cwd=self.cwd if change.cwd is UNSET else normpath(join(self.cwd, change.cwd)),
             approval_policy=_chosen(change.approval_policy, self.approval_policy),
             sandbox_policy=_chosen(change.sandbox_policy, self.sandbox_policy),
             model=_chosen(change.model, self.model),

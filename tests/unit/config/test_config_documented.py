@@ -74,7 +74,10 @@ def test_a_setting_without_a_description_is_noticed(monkeypatch: pytest.MonkeyPa
 def test_every_setting_is_used_by_somebody() -> None:
     used = {
         node.attr
-        for path in [*modules(), ROOT / "app_server/core/config/types.py"]
+        for path in [
+            *modules(),
+            *(ROOT / "app_server/core/config" / name for name in ("types.py", "fence.py")),
+        ]
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
     }

@@ -36,7 +36,7 @@ from app_server.conversations.operation_ids import operation_numbers
 from app_server.core.config.types import Config
 from app_server.core.custom_prompts.discover import discover_prompts
 from app_server.core.custom_prompts.folder import FOLDER
-from app_server.core.errors import CoreError, RolloutNotFound
+from app_server.core.errors import BeyondClientRights, CoreError, RolloutNotFound
 from app_server.core.opening import NewConversation, Origin, StoredRollout
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.listing import find_rollout
@@ -64,6 +64,9 @@ from protocol.rollout import TurnContextItem
 
 log = logging.getLogger(__name__)
 
+NO_SERVERS = (
+    "the user alone names MCP servers, because the configuration sets app_server.client_rights to false"
+)
 AT_ONCE = 64
 """Lines of a replay that are queued before the client has to have read some."""
 
@@ -150,6 +153,8 @@ def _planned(
     folders = SessionFolders(request.cwd, request.additional_directories or ())
     try:
         plan = plan_session(source.load, source.environment, folders, stored)
+        if request.mcp_servers and plan.config.fence is not None:
+            raise BeyondClientRights(NO_SERVERS)
         servers = merged_servers(plan.config.mcp_servers, request.mcp_servers)
     except UnfitFolder as error:
         raise invalid_params(str(error), error.field) from None

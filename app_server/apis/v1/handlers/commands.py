@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from app_server.apis.services import ConfigSource
+from app_server.core.config.fence import check_sandbox
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
 from app_server.core.exec.environment import command_environment
@@ -32,7 +33,9 @@ async def exec_one_off_command(
         raise invalid_request("command must not be empty", "invalid_params", "command")
     config = context.config.load()
     cwd = str(context.config.cwd / (params.cwd or ""))
-    plan = context.runner.plan(params.sandbox_policy or config.permissions.sandbox_policy, cwd)
+    policy = params.sandbox_policy or config.permissions.sandbox_policy
+    check_sandbox(config.fence, policy, cwd)
+    plan = context.runner.plan(policy, cwd)
     for notice in plan.notices if plan is not None else ():
         log.warning("execOneOffCommand: %s", notice)
     spec = CommandSpec(

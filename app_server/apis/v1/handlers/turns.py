@@ -6,10 +6,13 @@ from typing import TypeVar
 
 from app_server.apis.result import HandlerResult
 from app_server.apis.v1.inbound import user_input, user_turn
+from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
+from app_server.core.config.fence import check_permissions
+from app_server.core.turn.settings import SettingsChange, or_unset
 from protocol.base import WireModel
 from protocol.events.turn import TurnAbortReason
-from protocol.ops import Op
+from protocol.ops import Op, OverrideTurnContextOp, UserTurnOp
 from protocol.v1.turn import (
     InterruptConversationParams,
     InterruptConversationResponse,
@@ -50,13 +53,28 @@ async def interrupt_conversation(
 
 async def submit(conversations: ConversationManager, params: SubmitParams) -> SubmitResponse:
     live = conversations.get(params.conversation_id)
+    _check_rights(live, params.op)
     return SubmitResponse(submission_id=live.submit(params.op))
 
 
 def _respond_then_submit(conversations: ConversationManager, id: str, op: Op, result: R) -> HandlerResult[R]:
     live = conversations.get(id)
+    _check_rights(live, op)
 
     async def submit_op() -> None:
         live.submit(op)
 
     return HandlerResult(result, submit_op)
+
+
+def _check_rights(live: LiveConversation, op: Op) -> None:
+    """Raises BeyondClientRights where the settings of an operation give more than the user leaves to clients."""
+    if isinstance(op, UserTurnOp | OverrideTurnContextOp):
+        change = SettingsChange(
+            cwd=or_unset(op.cwd),
+            approval_policy=or_unset(op.approval_policy),
+            sandbox_policy=or_unset(op.sandbox_policy),
+        )
+        facts = live.session.facts
+        after = facts.settings.changed(change)
+        check_permissions(facts.config.fence, after, after.cwd)

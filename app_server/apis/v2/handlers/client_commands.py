@@ -23,6 +23,7 @@ from app_server.apis.v2.client_processes import (
 )
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.permissions import PERMISSION_PROFILES
+from app_server.core.config.fence import check_sandbox
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import SHORTAGES, LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
@@ -152,6 +153,7 @@ def _spec(context: ClientCommandContext, params: wire.CommandExecParams) -> Comm
     policy = config.permissions.sandbox_policy
     if params.sandbox_policy is not None:
         policy = spelling.sandbox_policy(params.sandbox_policy)
+    check_sandbox(config.fence, policy, cwd)
     plan = context.runner.plan(policy, cwd)
     for notice in plan.notices if plan is not None else ():
         log.warning("command/exec: %s", notice)

@@ -11,14 +11,14 @@ from app_server.apis.v2.handlers.threads import (
     SUBSCRIPTION,
     ThreadContext,
     all_turns,
-    load,
     loaded,
+    settings_errors,
     settings_in_force,
     shown_thread,
     stored_path,
     usage_so_far,
 )
-from app_server.apis.v2.opening import overrides_of, stored_settings
+from app_server.apis.v2.opening import overrides_of, reopened
 from app_server.apis.v2.thread_ids import parse_thread_id, rollout_not_found
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.status import Activity, ConversationStatus
@@ -54,8 +54,8 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
         raise invalid_request("ephemeral thread/fork requires `excludeTurns: true`", "ephemeral")
     id, path = await _source(context, params)
     keeps = await _kept_lines(context, params, id, path)
-    overrides = await run_in_thread(stored_settings, path, overrides_of(params))
-    config = load(context, overrides)
+    with settings_errors():
+        config = await run_in_thread(reopened, context.config, path, overrides_of(params))
     context.warm_up.expect_turn()
     origin = Fork(path, keeps, params.ephemeral)
     live, opened = await context.conversations.open(config, origin, context.operation_ids())

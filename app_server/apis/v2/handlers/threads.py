@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app_server.apis.result import HandlerResult
@@ -16,7 +17,7 @@ from app_server.apis.v2.inbound import response_items
 from app_server.apis.v2.item_id_seeds import ItemIdSeeds
 from app_server.apis.v2.loaded_threads import LoadedThreads
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.opening import in_force, overrides_of, stored_settings
+from app_server.apis.v2.opening import in_force, overrides_of, reopened
 from app_server.apis.v2.settings import collaboration_mode
 from app_server.apis.v2.thread_ids import (
     parse_thread_id,
@@ -33,8 +34,7 @@ from app_server.conversations.manager import ConversationManager
 from app_server.conversations.operation_ids import operation_numbers
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.config.toml_file import UNREADABLE
-from app_server.core.config.types import Config, RequestOverrides
-from app_server.core.errors import ConfigError, RolloutNotFound
+from app_server.core.errors import BeyondClientRights, ConfigError, RolloutNotFound
 from app_server.core.lazy import Lazy
 from app_server.core.opening import GivenHistory, NewConversation, Origin, StoredRollout
 from app_server.core.rollout.listing import find_rollout
@@ -94,7 +94,8 @@ async def thread_start(
     context: ThreadContext, params: ThreadStartParams
 ) -> HandlerResult[ThreadStartResponse]:
     with context.warm_up.opening():
-        config = load(context, overrides_of(params))
+        with settings_errors():
+            config = context.config.load(overrides_of(params))
         origin = NewConversation(client_tools(params.dynamic_tools or ()), ephemeral=params.ephemeral is True)
         live, _ = await context.conversations.open(config, origin, context.operation_ids())
         with live.kept():
@@ -189,14 +190,16 @@ async def _reopen(
     context: ThreadContext, id: ConversationId, params: ThreadResumeParams
 ) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
     """With the turns that are stored. A thread that begins with the given history is a new one."""
-    overrides = overrides_of(params)
-    origin: Origin
-    if params.history is not None:
-        origin = GivenHistory(response_items(params.history, "history"))
-    else:
-        path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
-        overrides, origin = await run_in_thread(stored_settings, path, overrides), StoredRollout(path)
-    live, opened = await context.conversations.open(load(context, overrides), origin, context.operation_ids())
+    given = overrides_of(params)
+    with settings_errors():
+        if params.history is not None:
+            origin: Origin = GivenHistory(response_items(params.history, "history"))
+            config = context.config.load(given)
+        else:
+            path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
+            origin = StoredRollout(path)
+            config = await run_in_thread(reopened, context.config, path, given)
+    live, opened = await context.conversations.open(config, origin, context.operation_ids())
     live.session.restore_usage(opened.initial_messages)
     try:
         turns = await context.seeds.follow(live, context.make_adapter)
@@ -214,9 +217,13 @@ def settings_in_force(live: LiveConversation) -> dict[str, object]:
     return in_force(facts.settings, facts.config.provider.id, facts.instruction_sources)
 
 
-def load(context: ThreadContext, overrides: RequestOverrides) -> Config:
+@contextmanager
+def settings_errors() -> Iterator[None]:
+    """Turns settings that cannot be used into an error whose beginning clients know."""
     try:
-        return context.config.load(overrides)
+        yield
+    except BeyondClientRights:
+        raise
     except ConfigError as error:
         text = str(error).removeprefix(UNREADABLE)
         raise invalid_request(f"{UNREADABLE}{text}", "config") from error

@@ -1,0 +1,152 @@
+"""What a client may be given where `app_server.client_rights` is false: at most what the user has configured.
+
+The user's file and command line are the measure, and a request or a change of a turn is held against them. Real paths
+are read from the disk; nothing else is. `write` holds what clients write against `OPEN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from app_server.core.config.features import ALIASES, LEGACY_TOGGLES
+from app_server.core.config.key_path import split_key
+from app_server.core.config.layers import ABOUT_CLIENTS, cli_layer, combine, merge
+from app_server.core.config.types import ClientFence, CliOverrides, Config, RequestOverrides
+from app_server.core.errors import BeyondClientRights, ConfigError
+from app_server.core.real_path import real_path
+from protocol.policy import (
+    AskForApproval,
+    DangerFullAccess,
+    QuestionKinds,
+    ReadOnly,
+    SandboxPolicy,
+    WorkspaceWrite,
+)
+
+if TYPE_CHECKING:
+    from protocol.base import Json
+
+OPEN: Final = frozenset(
+    (
+        *("model", "model_provider", "review_model", "service_tier", "personality"),
+        *(
+            "model_reasoning_effort",
+            "model_reasoning_summary",
+            "model_reasoning_summary_format",
+            "model_verbosity",
+        ),
+        *("model_context_window", "model_max_output_tokens", "model_auto_compact_token_limit"),
+        *("model_supports_reasoning_summaries", "show_raw_agent_reasoning", "hide_agent_reasoning"),
+        *("developer_instructions", "compact_prompt", "instructions", "plan_mode_reasoning_effort"),
+        *("project_doc_max_bytes", "tool_output_token_limit"),
+    )
+)
+"""Settings that start, read and grant nothing. A setting that is not here may do so, also in a later version."""
+
+OPEN_IN_REQUESTS: Final = OPEN | {
+    *("approval_policy", "sandbox_mode", "sandbox_workspace_write", "profile", ABOUT_CLIENTS),
+    *("features", "tools", "web_search", *ALIASES, *LEGACY_TOGGLES),
+}
+"""Those that grant are held against the user's by their effect; what a request says about clients has none."""
+
+_NO_WIDER: Final[Mapping[AskForApproval, Sequence[AskForApproval]]] = {
+    AskForApproval.NEVER: (AskForApproval.NEVER,),
+    AskForApproval.UNTRUSTED: (AskForApproval.UNTRUSTED,),
+    AskForApproval.ON_REQUEST: (AskForApproval.ON_REQUEST, AskForApproval.UNTRUSTED),
+    AskForApproval.ON_FAILURE: (
+        AskForApproval.ON_FAILURE,
+        AskForApproval.ON_REQUEST,
+        AskForApproval.UNTRUSTED,
+    ),
+}
+"""By the user's policy. Where nobody is asked, no client can say yes to a run without the sandbox."""
+
+
+class AskedRights(Protocol):
+    """What a thread may do, as settings of a configuration or of a turn."""
+
+    @property
+    def approval_policy(self) -> AskForApproval: ...
+    @property
+    def granular(self) -> QuestionKinds | None: ...
+    @property
+    def sandbox_policy(self) -> SandboxPolicy: ...
+
+
+def client_fence(own: Config, server: Path) -> ClientFence:
+    """The fence of the user's `own` configuration, for a server that works in this folder."""
+    policy = own.permissions.sandbox_policy
+    roots = policy.writable_roots if isinstance(policy, WorkspaceWrite) else ()
+    trusted = (own.cwd,) if own.permissions.trusted else ()
+    return ClientFence(own.permissions, tuple(map(real_path, (server, *roots, *trusted))))
+
+
+def is_fenced(file: Mapping[str, Json], cli: CliOverrides) -> bool:
+    """Whether the user's own settings take the client's rights away."""
+    try:
+        settings = combine(file, cli, RequestOverrides()).settings
+    except ConfigError:  # a profile that does not exist
+        settings = merge(file, cli_layer(cli))
+    table = settings.get(ABOUT_CLIENTS)
+    return isinstance(table, Mapping) and table.get("client_rights") is False
+
+
+def check_settings(settings: Mapping[str, Json]) -> None:
+    """Raises BeyondClientRights where the `config` map of a request has settings that may start or read something."""
+    for key, value in settings.items():
+        if value is not None and split_key(key)[0] not in OPEN_IN_REQUESTS:
+            raise _beyond(f"the setting `{key[:100]}`")
+
+
+def check_permissions(fence: ClientFence | None, asked: AskedRights, cwd: str) -> None:
+    """Raises BeyondClientRights where a client asks for more than a fence leaves it; None is no fence."""
+    check_sandbox(fence, asked.sandbox_policy, cwd)
+    if fence is not None and not _asks_enough(fence.permissions, asked):
+        raise _beyond(f"the approval policy `{asked.approval_policy}`")
+
+
+def check_sandbox(fence: ClientFence | None, policy: SandboxPolicy, cwd: str) -> None:
+    """As `check_permissions`, for commands that nobody is asked about."""
+    excess = None if fence is None else _excess(fence, policy, cwd)
+    if excess is not None:
+        raise _beyond(excess)
+
+
+def _excess(fence: ClientFence, policy: SandboxPolicy, cwd: str) -> str | None:
+    match policy, fence.permissions.sandbox_policy:
+        case (_, DangerFullAccess()) | (ReadOnly(), _):
+            return None
+        case WorkspaceWrite() as asked, WorkspaceWrite() as own:
+            if asked.network_access and not own.network_access:
+                return "the network"
+            if own.exclude_slash_tmp and not asked.exclude_slash_tmp:
+                return "writing in /tmp"
+            if own.exclude_tmpdir_env_var and not asked.exclude_tmpdir_env_var:
+                return "writing in $TMPDIR"
+            outside = (root for root in (cwd, *asked.writable_roots) if not _holds(fence, root))
+            return next((f"writing in {root[:1000]}" for root in outside), None)
+        case _:
+            return f"the sandbox `{policy.mode}`"
+
+
+def _holds(fence: ClientFence, folder: str) -> bool:
+    real = Path(real_path(folder))
+    return any(real.is_relative_to(each) for each in fence.folders)
+
+
+def _asks_enough(own: AskedRights, asked: AskedRights) -> bool:
+    """Whether questions are asked as the user wants, and none can be answered that the user's policy never asks."""
+    if own.granular is None:
+        return asked.approval_policy in _NO_WIDER[own.approval_policy]
+    if asked.approval_policy is not AskForApproval.ON_REQUEST or asked.granular is None:
+        return False
+    kinds = QuestionKinds.__dataclass_fields__
+    return all(getattr(own.granular, kind) or not getattr(asked.granular, kind) for kind in kinds)
+
+
+def _beyond(what: str) -> BeyondClientRights:
+    return BeyondClientRights(
+        f"{what} is more than the user's configuration gives, and that sets app_server.client_rights to false"
+    )
