@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from protocol.base import Json, WireModel
 from protocol.records import dataclass
+from protocol.structs import Written
 
 
 class Api(Enum):
@@ -28,7 +29,8 @@ class NoParams(WireModel):
 
 
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=WireModel)
+R = TypeVar("R", bound=Written)
+S = TypeVar("S", bound=Written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +61,21 @@ class ClientNotification:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerNotification(Generic[P]):
+class ServerNotification(Generic[S]):
     """A notification of the server, besides the events of conversations."""
 
     method: str
-    params: type[P]
+    params: type[S]
     doc: str
 
 
 @dataclass(frozen=True, slots=True)
-class ServerRequest(Generic[P, R]):
+class ServerRequest(Generic[S, P]):
     """A request of the server to its client."""
 
     method: str
-    params: type[P]
-    result: type[R]
+    params: type[S]
+    result: type[P]
     doc: str
     extension: bool = False
 

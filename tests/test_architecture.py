@@ -190,6 +190,7 @@ LATE_IMPORTS = {
     "app_server.chat": "a command of its own",
     "app_server.demo": "a command of its own",
     "app_server.headless": "a command of its own",
+    "pydantic": "for who reads what a server sends",
     "rich": "an extra",
     "app_server.inspector": "a command of its own, whose page is an extra",
     "app_server.startup": "what is loaded behind the first answers",
@@ -219,6 +220,7 @@ NOT_LAZY = {
     "app_server.core.telemetry.export": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.core.telemetry.otlp": "the same",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
+    "protocol.structs": "for who reads what a server sends; a server does without",
     "protocol.paths": "pydantic asks for it, so it is loaded",
     "app_server.inspector.inspect_command": "the same",
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from protocol.base import WireModel
 from protocol.records import dataclass
+from protocol.structs import Written
 
-R = TypeVar("R", bound=WireModel, covariant=True)
+R = TypeVar("R", bound=Written, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from typing import TypeVar
 from app_server.apis.result import HandlerResult
 from protocol.base import Json, WireModel
 from protocol.records import dataclass
+from protocol.structs import Written
 from protocol.table import AnyClientRequest, ClientRequest
 
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=WireModel)
+R = TypeVar("R", bound=Written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Route:
     """Create it with `route`, whose signature relates the types."""
 
     row: AnyClientRequest
-    handle: Callable[[Json], Awaitable[WireModel | HandlerResult[WireModel]]]
+    handle: Callable[[Json], Awaitable[Written | HandlerResult[Written]]]
     """Takes parameters as `row.parse` returns them."""
 
     @property
@@ -34,7 +35,7 @@ class Route:
 def route(
     row: ClientRequest[P, R], handler: Callable[[C, P], Awaitable[R | HandlerResult[R]]], context: C
 ) -> Route:
-    async def handle(params: P) -> WireModel | HandlerResult[WireModel]:
+    async def handle(params: P) -> Written | HandlerResult[Written]:
         return await handler(context, params)
 
     return Route(row, handle)

@@ -15,7 +15,6 @@ from app_server.core.config.types import Config
 from app_server.core.errors import CoreError
 from app_server.core.exec.runner import CommandRunner
 from protocol.base import Model
-from protocol.events.commands import Duration, ExecCommandBeginEvent, ExecCommandEndEvent, UnknownCommand
 from protocol.responses import FunctionCall, FunctionCallOutput, FunctionCallOutputPayload
 
 log = logging.getLogger(__name__)
@@ -30,10 +29,6 @@ BETWEEN_OPENINGS = 0.02
 
 COMMAND_EVENT_MODELS: tuple[type[Model], ...] = (
     FunctionCall,
-    UnknownCommand,
-    ExecCommandBeginEvent,
-    Duration,
-    ExecCommandEndEvent,
     FunctionCallOutputPayload,
     FunctionCallOutput,
 )
@@ -63,10 +58,6 @@ class WarmUp:
     def start(self) -> None:
         self._background.start_soon(self._commands, name="warm-up of commands")
         self._background.start_soon(self._engine, name="warm-up of the engine")
-
-    def prepare(self, models: Iterable[type[Model]]) -> None:
-        """Build models of an API that is loaded now when a turn is expected: its first turn would otherwise do so."""
-        self._background.start_soon(self._api, models, name="warm-up of an API")
 
     def expect_turn(self) -> None:
         """A conversation was opened, so a turn will probably follow soon."""
@@ -108,11 +99,6 @@ class WarmUp:
         await self._until_free()
         self._background.start_soon(self._load_models, name="warm-up of models")
         await _build(COMMAND_EVENT_MODELS)
-
-    async def _api(self, models: Iterable[type[Model]]) -> None:
-        await self._turn_expected.wait()  # however late the client first speaks this API
-        await self._until_free()
-        await _build(models)
 
     async def _until_free(self) -> None:
         """Until no long request is served, and no conversation was opened a moment ago."""

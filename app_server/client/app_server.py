@@ -23,6 +23,7 @@ from app_server.client.subprocess_link import OWN_COMMAND, SubprocessConnector
 from app_server.client.thread_handle import ThreadHandle
 from protocol.base import Json, WireModel
 from protocol.names import INITIALIZED
+from protocol.structs import Written
 from protocol.table import ClientRequest
 from protocol.v2.initialize import ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse
 from protocol.v2.models import ListedModel, ModelListParams
@@ -33,7 +34,7 @@ from protocol.v2.thread_open import OpenedThread, ThreadResumeParams, ThreadStar
 from protocol.v2.thread_store import ThreadListParams
 
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=WireModel)
+R = TypeVar("R", bound=Written)
 Opened = TypeVar("Opened", bound=OpenedThread)
 
 STARTS_WITHIN = 60.0

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from protocol.base import Json, WireModel
 from protocol.records import dataclass
+from protocol.structs import read
 from protocol.v2.approval import (
     AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
     CommandExecutionApprovalDecision,
@@ -304,21 +305,21 @@ def parse_request(method: str, params: Json, item: object) -> ApprovalRequest | 
     """
     match method:
         case ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL.method:
-            command = CommandExecutionRequestApprovalParams.model_validate(params)
+            command = read(CommandExecutionRequestApprovalParams, params)
             return CommandApprovalRequest(
                 command, item if isinstance(item, CommandExecutionThreadItem) else None
             )
         case ITEM_FILE_CHANGE_REQUEST_APPROVAL.method:
-            patch = FileChangeRequestApprovalParams.model_validate(params)
+            patch = read(FileChangeRequestApprovalParams, params)
             return PatchApprovalRequest(patch, item if isinstance(item, FileChangeThreadItem) else None)
         case ITEM_PERMISSIONS_REQUEST_APPROVAL.method:
-            return PermissionsApprovalRequest(PermissionsRequestApprovalParams.model_validate(params))
+            return PermissionsApprovalRequest(read(PermissionsRequestApprovalParams, params))
         case ITEM_TOOL_REQUEST_USER_INPUT.method:
-            return UserQuestionsRequest(ToolRequestUserInputParams.model_validate(params))
+            return UserQuestionsRequest(read(ToolRequestUserInputParams, params))
         case MCP_SERVER_ELICITATION_REQUEST.method:
             return McpElicitationRequest(McpServerElicitationRequestParams.model_validate(params).root)
         case ITEM_TOOL_CALL.method:
-            return ClientToolRequest(DynamicToolCallParams.model_validate(params))
+            return ClientToolRequest(read(DynamicToolCallParams, params))
         case _:
             return None
 

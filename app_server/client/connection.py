@@ -35,13 +35,14 @@ from protocol.jsonrpc import (
     parse_message,
 )
 from protocol.records import dataclass
+from protocol.structs import Written, read
 from protocol.table import ClientRequest
 from protocol.validation import describe_validation_error
 
 log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=WireModel)
+R = TypeVar("R", bound=Written)
 
 UNSENT_BYTES = 1 << 20
 """Above this, requests wait before they are sent."""
@@ -102,7 +103,7 @@ class ServerConnection:
 
         def on_result(raw: Json) -> None:
             try:
-                result = row.result.model_validate(raw)
+                result = read(row.result, raw)
             except ValidationError as error:
                 where = describe_validation_error(error)[0]
                 raise UnexpectedAnswer(f"{row.method}: unexpected answer: {where}") from error
@@ -153,7 +154,7 @@ class ServerConnection:
     def notify(self, method: str) -> None:
         self._outgoing.send(dump_notification(method))
 
-    def respond(self, id: RequestId, result: WireModel) -> None:
+    def respond(self, id: RequestId, result: Written) -> None:
         self._outgoing.respond(id, result.to_json())
 
     def refuse(self, id: RequestId, error: RpcError) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import Struct, Written, read
 from protocol.v2.errors import (
     ConfigWarningNotification,
     DeprecationNoticeNotification,
@@ -124,7 +126,7 @@ ThreadEvent: TypeAlias = (
 )
 """Everything that a stream of a thread or of a turn yields."""
 
-ServerEvent: TypeAlias = WireModel | RawNotification | DeltasDropped
+ServerEvent: TypeAlias = Written | RawNotification | DeltasDropped
 """A notification that concerns no single thread: warnings, the account, skills, watched files, searches."""
 
 
@@ -150,7 +152,7 @@ def parse_event(method: str, params: Json) -> ServerEvent:
     if row is None:
         return RawNotification(method, params)
     try:
-        event: WireModel = row.params.model_validate(params)
+        event: Written = read(row.params, params)
     except ValidationError:
         return RawNotification(method, params)
     return event
@@ -172,8 +174,8 @@ def turn_of(event: object) -> str | None:
             return turn.id
         case RawNotification(params={"turnId": str(id)}):
             return id
-        case WireModel():
-            named = vars(event).get("turn_id")
+        case Struct():
+            named = getattr(event, "turn_id", None)
             return named if isinstance(named, str) else None
         case _:
             return None
@@ -186,8 +188,8 @@ def continues(first: Delta, second: Delta) -> bool:
 
 def joined(first: Delta, pieces: list[str]) -> Delta:
     """One delta in place of several that continue one another."""
-    return first if len(pieces) == 1 else first.model_copy(update={"delta": "".join(pieces)})
+    return first if len(pieces) == 1 else replace(first, delta="".join(pieces))
 
 
 def _place(delta: Delta) -> tuple[object, ...]:
-    return tuple(value for name, value in vars(delta).items() if name != "delta")
+    return tuple(value for name, value in asdict(delta).items() if name != "delta")

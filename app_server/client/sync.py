@@ -34,6 +34,7 @@ from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnHandle
 from app_server.client.turn_progress import TurnResult
 from protocol.base import Json, WireModel
+from protocol.structs import Written
 from protocol.table import ClientRequest
 from protocol.v2.initialize import ClientInfo, InitializeResponse
 from protocol.v2.models import ListedModel
@@ -43,7 +44,7 @@ from protocol.v2.thread_open import OpenedThread
 E = TypeVar("E", bound=ServerEvent)
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=WireModel)
+R = TypeVar("R", bound=Written)
 T = TypeVar("T")
 
 

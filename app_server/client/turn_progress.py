@@ -124,6 +124,6 @@ def _difference(more: TokenUsageBreakdown, less: TokenUsageBreakdown) -> TokenUs
     return TokenUsageBreakdown(
         **{
             name: max(0, getattr(more, name) - getattr(less, name))
-            for name in TokenUsageBreakdown.model_fields
+            for name in TokenUsageBreakdown.__struct_fields__
         }
     )

@@ -10,8 +10,9 @@ from typing import Final, Protocol, TextIO
 from app_server.client.command_line import printable
 from app_server.client.events import RawNotification, ServerEvent
 from app_server.client.turn_progress import TurnResult
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.policy import kebab
+from protocol.structs import Struct
 from protocol.v2.errors import ErrorNotification
 from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
 from protocol.v2.items import (
@@ -55,7 +56,7 @@ class JsonReport:
         match event:
             case RawNotification(method=method, params=params):
                 self._write(method, params)
-            case WireModel() if type(event) in METHODS:
+            case Struct() if type(event) in METHODS:
                 self._write(METHODS[type(event)], event.to_value())
             case _:
                 pass  # deltas that were left out; the items are whole

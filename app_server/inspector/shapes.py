@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from app_server.inspector.rules.order import Violation, WireMessage
 from protocol.acp.methods import TABLE as SESSIONS
-from protocol.base import Json, Model
+from protocol.base import Json
 from protocol.events.msg import EVENTS
+from protocol.structs import Written, read
 from protocol.table import Table
 from protocol.v1.methods import EVENT_PREFIX
 from protocol.v1.methods import TABLE as CONVERSATIONS
@@ -74,7 +75,7 @@ class _Methods:
         self.server_notifications = merged("server_notifications")
         self.without_model = {*merged("client_notifications"), *UNPUBLISHED}
 
-    def params(self, wire: WireMessage) -> type[Model] | None:
+    def params(self, wire: WireMessage) -> type[Written] | None:
         is_request = "id" in wire.message
         if wire.sent:
             row = self.client_requests.get(wire.method) if is_request else None
@@ -82,7 +83,7 @@ class _Methods:
             row = (self.server_requests if is_request else self.server_notifications).get(wire.method)
         return None if row is None else row.params
 
-    def result(self, wire: WireMessage) -> type[Model] | None:
+    def result(self, wire: WireMessage) -> type[Written] | None:
         row = (self.server_requests if wire.sent else self.client_requests).get(wire.answers)
         return None if row is None else row.result
 
@@ -107,9 +108,9 @@ def _error(error: Json) -> Iterator[Violation]:
             yield SCHEMA, "error: expected an object with an integer `code` and a string `message`"
 
 
-def _departures(model: type[Model], value: Json, place: str) -> Iterator[Violation]:
+def _departures(model: type[Written], value: Json, place: str) -> Iterator[Violation]:
     try:
-        model.model_validate({} if value is None else value)
+        read(model, {} if value is None else value)
     except ValidationError as error:
         text, _ = describe_validation_error(error)
         yield SCHEMA, f"{place}: {text.removeprefix(PREFIX)}"

@@ -3,6 +3,7 @@
 from pydantic import ConfigDict, Field, StrictInt
 
 from protocol.base import Json, WireModel
+from protocol.structs import WireStruct
 
 
 class AgentInitializeRequest(WireModel):
@@ -26,7 +27,7 @@ class AuthenticateRequest(WireModel):
     method_id: str
 
 
-class AuthenticateResponse(WireModel):
+class AuthenticateResponse(WireStruct):
     pass
 
 
@@ -34,5 +35,5 @@ class LogoutRequest(WireModel):
     pass
 
 
-class LogoutResponse(WireModel):
+class LogoutResponse(WireStruct):
     pass

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from protocol.acp.content import ContentBlock
 from protocol.base import WireModel
+from protocol.structs import WireStruct
 
 MOST_BLOCKS = 1000
 
@@ -27,7 +28,7 @@ class PromptRequest(WireModel):
     prompt: Blocks
 
 
-class PromptResponse(WireModel):
+class PromptResponse(WireStruct):
     stop_reason: StopReason
 
 
@@ -45,5 +46,5 @@ class SteeringRequest(WireModel):
     prompt: Blocks
 
 
-class SteeringResponse(WireModel):
+class SteeringResponse(WireStruct):
     outcome: SteeringOutcome

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, StrictBool, StrictStr, Tag
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, omit_none, tag_of
+from protocol.base import Json, WireModel, tag_of
 from protocol.paths import PathText
+from protocol.structs import WireStruct, shown
 
 
 class NameAndValue(WireModel):
@@ -55,31 +56,31 @@ SessionMcpServer = TypeAliasType(
 )
 
 
-class SessionMode(WireModel):
+class SessionMode(WireStruct, omit_defaults=True):
     id: str
     name: str
-    description: str | None = omit_none()
+    description: str | None = None
 
 
-class SessionModeState(WireModel):
+class SessionModeState(WireStruct):
     current_mode_id: str
     available_modes: tuple[SessionMode, ...]
 
 
-class ConfigOptionValue(WireModel):
+class ConfigOptionValue(WireStruct, omit_defaults=True):
     value: str
     name: str
-    description: str | None = omit_none()
+    description: str | None = None
 
 
-class SessionConfigOption(WireModel):
+class SessionConfigOption(WireStruct, omit_defaults=True):
     """One choice out of several; `category` is where clients show it."""
 
-    type: Literal["select"] = "select"
+    type: Literal["select"] = shown("select")
     id: str
     name: str
-    description: str | None = omit_none()
-    category: str | None = omit_none()
+    description: str | None = None
+    category: str | None = None
     current_value: str
     options: tuple[ConfigOptionValue, ...]
 
@@ -90,7 +91,7 @@ class NewSessionRequest(WireModel):
     additional_directories: tuple[PathText, ...] | None = None
 
 
-class NewSessionResponse(WireModel):
+class NewSessionResponse(WireStruct):
     session_id: str
     modes: SessionModeState
     config_options: tuple[SessionConfigOption, ...]
@@ -100,7 +101,7 @@ class LoadSessionRequest(NewSessionRequest):
     session_id: str
 
 
-class LoadSessionResponse(WireModel):
+class LoadSessionResponse(WireStruct):
     modes: SessionModeState
     config_options: tuple[SessionConfigOption, ...]
 
@@ -109,7 +110,7 @@ class ResumeSessionRequest(NewSessionRequest):
     session_id: str
 
 
-class ResumeSessionResponse(WireModel):
+class ResumeSessionResponse(WireStruct):
     modes: SessionModeState
     config_options: tuple[SessionConfigOption, ...]
 
@@ -119,23 +120,23 @@ class ListSessionsRequest(WireModel):
     cursor: str | None = None
 
 
-class SessionInfo(WireModel):
+class SessionInfo(WireStruct, omit_defaults=True):
     session_id: str
     cwd: str
-    title: str | None = omit_none()
-    updated_at: str | None = omit_none()
+    title: str | None = None
+    updated_at: str | None = None
 
 
-class ListSessionsResponse(WireModel):
+class ListSessionsResponse(WireStruct, omit_defaults=True):
     sessions: tuple[SessionInfo, ...]
-    next_cursor: str | None = omit_none()
+    next_cursor: str | None = None
 
 
 class CloseSessionRequest(WireModel):
     session_id: str
 
 
-class CloseSessionResponse(WireModel):
+class CloseSessionResponse(WireStruct):
     pass
 
 
@@ -143,7 +144,7 @@ class DeleteSessionRequest(WireModel):
     session_id: str
 
 
-class DeleteSessionResponse(WireModel):
+class DeleteSessionResponse(WireStruct):
     pass
 
 
@@ -152,7 +153,7 @@ class SetSessionModeRequest(WireModel):
     mode_id: str
 
 
-class SetSessionModeResponse(WireModel):
+class SetSessionModeResponse(WireStruct):
     pass
 
 
@@ -162,5 +163,5 @@ class SetSessionConfigOptionRequest(WireModel):
     value: StrictStr | StrictBool
 
 
-class SetSessionConfigOptionResponse(WireModel):
+class SetSessionConfigOptionResponse(WireStruct):
     config_options: tuple[SessionConfigOption, ...]

@@ -3,9 +3,10 @@
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
+import msgspec
 
-from protocol.base import Json, WireModel, is_none, omit_none
+from protocol.base import Json, WireModel
+from protocol.structs import WireStruct, shown
 
 
 class ToolKind(StrEnum):
@@ -27,12 +28,12 @@ class ToolCallStatus(StrEnum):
     FAILED = "failed"
 
 
-class ContentOfCall(WireModel):
+class ContentOfCall(WireStruct):
     type: Literal["content"] = "content"
     content: Json
 
 
-class DiffOfCall(WireModel):
+class DiffOfCall(WireStruct):
     """`old_text` None: the file is new."""
 
     type: Literal["diff"] = "diff"
@@ -41,7 +42,7 @@ class DiffOfCall(WireModel):
     new_text: str
 
 
-class TerminalOfCall(WireModel):
+class TerminalOfCall(WireStruct):
     type: Literal["terminal"] = "terminal"
     terminal_id: str
 
@@ -49,41 +50,41 @@ class TerminalOfCall(WireModel):
 ToolCallContent = ContentOfCall | DiffOfCall | TerminalOfCall
 
 
-class ToolCallLocation(WireModel):
+class ToolCallLocation(WireStruct, omit_defaults=True):
     path: str
-    line: int | None = omit_none()
+    line: int | None = None
 
 
-class SessionToolCallFields(WireModel):
+class SessionToolCallFields(WireStruct, omit_defaults=True):
     """Of a call that begins, or those that changed; lists replace the ones before."""
 
     tool_call_id: str
-    title: str | None = omit_none()
-    name: str | None = omit_none()
-    kind: ToolKind | None = omit_none()
-    status: ToolCallStatus | None = omit_none()
-    content: tuple[ToolCallContent, ...] | None = omit_none()
-    locations: tuple[ToolCallLocation, ...] | None = omit_none()
-    raw_input: Json = omit_none()
-    raw_output: Json = omit_none()
-    meta: Json = Field(default=None, alias="_meta", exclude_if=is_none)
+    title: str | None = None
+    name: str | None = None
+    kind: ToolKind | None = None
+    status: ToolCallStatus | None = None
+    content: tuple[ToolCallContent, ...] | None = None
+    locations: tuple[ToolCallLocation, ...] | None = None
+    raw_input: Json = None
+    raw_output: Json = None
+    meta: Json = msgspec.field(default=None, name="_meta")
 
 
-class SessionToolCall(SessionToolCallFields):
-    session_update: Literal["tool_call"] = "tool_call"
+class SessionToolCall(SessionToolCallFields, omit_defaults=True):
+    session_update: Literal["tool_call"] = shown("tool_call")
 
 
-class SessionToolCallUpdate(SessionToolCallFields):
-    session_update: Literal["tool_call_update"] = "tool_call_update"
+class SessionToolCallUpdate(SessionToolCallFields, omit_defaults=True):
+    session_update: Literal["tool_call_update"] = shown("tool_call_update")
 
 
-class PermissionOption(WireModel):
+class PermissionOption(WireStruct):
     option_id: str
     name: str
     kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
 
-class RequestPermissionRequest(WireModel):
+class RequestPermissionRequest(WireStruct):
     session_id: str
     tool_call: SessionToolCallFields
     options: tuple[PermissionOption, ...]
@@ -95,12 +96,12 @@ class RequestPermissionResponse(WireModel):
     outcome: Json
 
 
-class CreateElicitationRequest(WireModel):
+class CreateElicitationRequest(WireStruct, omit_defaults=True):
     """A form of an MCP server."""
 
     session_id: str
-    tool_call_id: str | None = omit_none()
-    mode: Literal["form"] = "form"
+    tool_call_id: str | None = None
+    mode: Literal["form"] = shown("form")
     message: str
     requested_schema: Json
 
@@ -110,7 +111,7 @@ class CreateElicitationResponse(WireModel):
     content: Json = None
 
 
-class ReadTextFileRequest(WireModel):
+class ReadTextFileRequest(WireStruct):
     session_id: str
     path: str
 
@@ -119,7 +120,7 @@ class ReadTextFileResponse(WireModel):
     content: str
 
 
-class WriteTextFileRequest(WireModel):
+class WriteTextFileRequest(WireStruct):
     session_id: str
     path: str
     content: str

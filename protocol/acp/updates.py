@@ -3,64 +3,64 @@
 from typing import Literal
 
 from protocol.acp.session import SessionConfigOption
-from protocol.base import WireModel, omit_none
+from protocol.structs import WireStruct, shown
 
 
-class PlanEntry(WireModel):
+class PlanEntry(WireStruct):
     content: str
     priority: Literal["high", "medium", "low"] = "medium"
     status: Literal["pending", "in_progress", "completed"]
 
 
-class PlanOfSession(WireModel):
+class PlanOfSession(WireStruct):
     session_update: Literal["plan"] = "plan"
     entries: tuple[PlanEntry, ...]
 
 
-class CommandInput(WireModel):
+class CommandInput(WireStruct):
     hint: str
 
 
-class AvailableCommand(WireModel):
+class AvailableCommand(WireStruct, omit_defaults=True):
     name: str
     description: str
-    input: CommandInput | None = omit_none()
+    input: CommandInput | None = None
 
 
-class AvailableCommandsUpdate(WireModel):
+class AvailableCommandsUpdate(WireStruct):
     session_update: Literal["available_commands_update"] = "available_commands_update"
     available_commands: tuple[AvailableCommand, ...]
 
 
-class CurrentModeUpdate(WireModel):
+class CurrentModeUpdate(WireStruct):
     session_update: Literal["current_mode_update"] = "current_mode_update"
     current_mode_id: str
 
 
-class ConfigOptionUpdate(WireModel):
+class ConfigOptionUpdate(WireStruct):
     session_update: Literal["config_option_update"] = "config_option_update"
     config_options: tuple[SessionConfigOption, ...]
 
 
-class SessionInfoUpdate(WireModel):
+class SessionInfoUpdate(WireStruct):
     session_update: Literal["session_info_update"] = "session_info_update"
     title: str
 
 
-class UsageUpdate(WireModel):
+class UsageUpdate(WireStruct):
     session_update: Literal["usage_update"] = "usage_update"
     used: int
     size: int
 
 
-class SessionNotice(WireModel):
-    session_update: Literal["notice"] = "notice"
+class SessionNotice(WireStruct, omit_defaults=True):
+    session_update: Literal["notice"] = shown("notice")
     severity: Literal["info", "warning", "error"]
     title: str
-    description: str | None = omit_none()
+    description: str | None = None
 
 
-class CompactionUpdate(WireModel):
+class CompactionUpdate(WireStruct):
     session_update: Literal["compaction_update"] = "compaction_update"
     compaction_id: str
     status: Literal["in_progress", "completed", "failed", "cancelled"]

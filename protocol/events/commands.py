@@ -8,9 +8,10 @@ from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, omit_none
+from protocol.structs import EngineStruct
 
 
-class ReadCommand(EngineModel):
+class ReadCommand(EngineStruct):
     """Shows a file."""
 
     type: Literal["read"] = "read"
@@ -19,13 +20,13 @@ class ReadCommand(EngineModel):
     path: str
 
 
-class ListFilesCommand(EngineModel):
+class ListFilesCommand(EngineStruct):
     type: Literal["list_files"] = "list_files"
     cmd: str
     path: str | None = None
 
 
-class SearchCommand(EngineModel):
+class SearchCommand(EngineStruct):
     """Looks for text or for files."""
 
     type: Literal["search"] = "search"
@@ -34,7 +35,7 @@ class SearchCommand(EngineModel):
     path: str | None = None
 
 
-class UnknownCommand(EngineModel):
+class UnknownCommand(EngineStruct):
     type: Literal["unknown"] = "unknown"
     cmd: str
 
@@ -45,11 +46,11 @@ ParsedCommand = TypeAliasType(
 )
 
 
-class Duration(EngineModel):
+class Duration(EngineStruct):
     """A span of time in whole seconds and the rest in nanoseconds."""
 
-    secs: int = Field(ge=0)
-    nanos: int = Field(ge=0, lt=1_000_000_000)
+    secs: Annotated[int, Field(ge=0)]
+    nanos: Annotated[int, Field(ge=0, lt=1_000_000_000)]
 
     @classmethod
     def from_seconds(cls, seconds: float) -> "Duration":
@@ -68,7 +69,7 @@ class SandboxRiskLevel(StrEnum):
     HIGH = "high"
 
 
-class SandboxCommandAssessment(EngineModel):
+class SandboxCommandAssessment(EngineStruct):
     """What leaving the sandbox for a command would risk."""
 
     description: str
@@ -92,7 +93,7 @@ class ExecApprovalRequestEvent(EngineModel):
     """First words of commands that the user may allow for good with the answer. This API has no words for it."""
 
 
-class ExecCommandBeginEvent(EngineModel):
+class ExecCommandBeginEvent(EngineStruct):
     """A command was taken up. Before the question about it, its output and its end, once for a call; also for
     a command that the user then refuses, whose end has exit code -1. For the tool `exec_command`, `command` is
     the line that the model wrote, as one word; the question has the whole command. Its end may come in a later
@@ -106,7 +107,7 @@ class ExecCommandBeginEvent(EngineModel):
     is_user_shell_command: bool = False
 
 
-class ExecCommandOutputDeltaEvent(EngineModel):
+class ExecCommandOutputDeltaEvent(EngineStruct):
     """A piece of output, base64, while the command runs. Between begin and end, in the order of arrival. Also
     between `patch_apply_begin` and `patch_apply_end`, with the id of the patch: what applying it printed."""
 
@@ -116,7 +117,7 @@ class ExecCommandOutputDeltaEvent(EngineModel):
     chunk: str
 
 
-class ExecCommandEndEvent(EngineModel):
+class ExecCommandEndEvent(EngineStruct):
     """A command ended, was refused or could not be started (exit code -1). One for each begin, except that
     `turn_aborted` ends what still ran."""
 
@@ -130,7 +131,7 @@ class ExecCommandEndEvent(EngineModel):
     formatted_output: str
 
 
-class ViewImageToolCallEvent(EngineModel):
+class ViewImageToolCallEvent(EngineStruct):
     """The model looks at an image file; the picture goes into its next request."""
 
     type: Literal["view_image_tool_call"] = "view_image_tool_call"

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from protocol.base import EngineModel, omit_none
+from protocol.structs import EngineStruct, shown
 
 
-class HistoryEntry(EngineModel):
+class HistoryEntry(EngineStruct):
     """One line of the user's message history over all conversations."""
 
     conversation_id: str
@@ -13,16 +13,16 @@ class HistoryEntry(EngineModel):
     text: str
 
 
-class GetHistoryEntryResponseEvent(EngineModel):
+class GetHistoryEntryResponseEvent(EngineStruct, omit_defaults=True):
     """Answer to `get_history_entry_request`; the entry is left out if there is none at that place."""
 
-    type: Literal["get_history_entry_response"] = "get_history_entry_response"
+    type: Literal["get_history_entry_response"] = shown("get_history_entry_response")
     offset: int
     log_id: int
-    entry: HistoryEntry | None = omit_none()
+    entry: HistoryEntry | None = None
 
 
-class CustomPrompt(EngineModel):
+class CustomPrompt(EngineStruct):
     """A prompt that the user keeps as a file."""
 
     name: str
@@ -32,7 +32,7 @@ class CustomPrompt(EngineModel):
     argument_hint: str | None = None
 
 
-class ListCustomPromptsResponseEvent(EngineModel):
+class ListCustomPromptsResponseEvent(EngineStruct):
     """Answer to `list_custom_prompts`."""
 
     type: Literal["list_custom_prompts_response"] = "list_custom_prompts_response"

@@ -15,9 +15,10 @@ from protocol.mcp import (
     Resource,
     ResourceTemplate,
 )
+from protocol.structs import EngineStruct
 
 
-class McpToolCallBeginEvent(EngineModel):
+class McpToolCallBeginEvent(EngineStruct):
     """A tool of a server is called."""
 
     type: Literal["mcp_tool_call_begin"] = "mcp_tool_call_begin"
@@ -25,7 +26,7 @@ class McpToolCallBeginEvent(EngineModel):
     invocation: McpInvocation
 
 
-class McpToolCallEndEvent(EngineModel):
+class McpToolCallEndEvent(EngineStruct):
     """The call came back or failed. Exactly one for each begin."""
 
     type: Literal["mcp_tool_call_end"] = "mcp_tool_call_end"
@@ -35,7 +36,7 @@ class McpToolCallEndEvent(EngineModel):
     result: McpResult
 
 
-class McpListToolsResponseEvent(EngineModel):
+class McpListToolsResponseEvent(EngineStruct):
     """Answer to the operation `list_mcp_tools`: what every server offers, keyed by the qualified tool name
     (tools) or by server (the rest)."""
 

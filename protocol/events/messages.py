@@ -2,26 +2,26 @@
 
 from typing import Literal
 
-from protocol.base import EngineModel, omit_none
+from protocol.structs import EngineStruct, shown
 
 
-class UserMessageEvent(EngineModel):
+class UserMessageEvent(EngineStruct, omit_defaults=True):
     """What the user said. Right after the `item_completed` of the user's message, which comes right after
     `task_started` (or later, if the user spoke while the turn ran)."""
 
-    type: Literal["user_message"] = "user_message"
+    type: Literal["user_message"] = shown("user_message")
     message: str
-    images: tuple[str, ...] | None = omit_none()
+    images: tuple[str, ...] | None = None
 
 
-class AgentMessageEvent(EngineModel):
+class AgentMessageEvent(EngineStruct):
     """A whole message of the assistant. Right after the `item_completed` of that message."""
 
     type: Literal["agent_message"] = "agent_message"
     message: str
 
 
-class AgentReasoningEvent(EngineModel):
+class AgentReasoningEvent(EngineStruct):
     """One whole part of the reasoning summary. Right after the `item_completed` of the reasoning, one
     per part."""
 
@@ -29,14 +29,14 @@ class AgentReasoningEvent(EngineModel):
     text: str
 
 
-class AgentReasoningRawContentEvent(EngineModel):
+class AgentReasoningRawContentEvent(EngineStruct):
     """One whole part of the raw reasoning, where it is shown. After the parts of the summary."""
 
     type: Literal["agent_reasoning_raw_content"] = "agent_reasoning_raw_content"
     text: str
 
 
-class AgentReasoningSectionBreakEvent(EngineModel):
+class AgentReasoningSectionBreakEvent(EngineStruct):
     """The reasoning summary begins a new part. Between the deltas of two parts."""
 
     type: Literal["agent_reasoning_section_break"] = "agent_reasoning_section_break"

@@ -11,7 +11,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, omit_none, tag_of
+from protocol.base import Json, tag_of
 from protocol.events.commands import (
     ExecApprovalRequestEvent,
     ExecCommandBeginEvent,
@@ -71,6 +71,7 @@ from protocol.events.turn import (
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
 from protocol.records import dataclass
+from protocol.structs import EngineStruct, read, shown
 
 
 class _EventSequence:
@@ -97,17 +98,17 @@ def _event_sequence(raw: Json) -> "tuple[EventMsg, ...]":
     return tuple(event for event in found if event is not None)
 
 
-class SessionConfiguredEvent(EngineModel):
+class SessionConfiguredEvent(EngineStruct, omit_defaults=True):
     """The conversation is ready. Listeners never receive it: when they are added it is over. What it says is in the
     answer to `newConversation`, and on a resume in the notification `sessionConfigured`."""
 
-    type: Literal["session_configured"] = "session_configured"
+    type: Literal["session_configured"] = shown("session_configured")
     session_id: ConversationId
     model: str
-    reasoning_effort: ReasoningEffort | None = omit_none()
+    reasoning_effort: ReasoningEffort | None = None
     history_log_id: int
     history_entry_count: int
-    initial_messages: "EventMsgs | None" = omit_none()
+    initial_messages: "EventMsgs | None" = None
     rollout_path: str
 
 
@@ -165,7 +166,7 @@ EventMsg = TypeAliasType("EventMsg", Annotated[_AnyEvent, Field(discriminator="t
 EventMsgs = Annotated[tuple[EventMsg, ...], _EventSequence()]
 
 EVENTS: Final[Mapping[str, type[EventMsg]]] = {
-    model.model_fields["type"].default: model for model in get_args(_AnyEvent)
+    get_args(kind.__annotations__["type"])[0]: kind for kind in get_args(_AnyEvent)
 }
 """Every event's class by its `type`."""
 
@@ -187,6 +188,6 @@ def parse_event_msg(raw: Json) -> EventMsg | None:
     if model is None:
         return None
     try:
-        return model.model_validate(raw)
+        return read(model, raw)
     except ValidationError:
         return None

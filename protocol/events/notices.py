@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from protocol.base import EngineModel, omit_none
+from protocol.structs import EngineStruct, shown
 
 
-class ErrorEvent(EngineModel):
+class ErrorEvent(EngineStruct):
     """Something failed. Within a turn it is followed by the end of the turn; outside of one it stands
     alone."""
 
@@ -13,29 +13,29 @@ class ErrorEvent(EngineModel):
     message: str
 
 
-class WarningEvent(EngineModel):
+class WarningEvent(EngineStruct):
     """Something the user should know; work goes on."""
 
     type: Literal["warning"] = "warning"
     message: str
 
 
-class DeprecationNoticeEvent(EngineModel):
+class DeprecationNoticeEvent(EngineStruct, omit_defaults=True):
     """A setting in use will go away. After the session was configured, before its first turn."""
 
-    type: Literal["deprecation_notice"] = "deprecation_notice"
+    type: Literal["deprecation_notice"] = shown("deprecation_notice")
     summary: str
-    details: str | None = omit_none()
+    details: str | None = None
 
 
-class BackgroundEventEvent(EngineModel):
+class BackgroundEventEvent(EngineStruct):
     """A line of progress, at any time."""
 
     type: Literal["background_event"] = "background_event"
     message: str
 
 
-class StreamErrorEvent(EngineModel):
+class StreamErrorEvent(EngineStruct):
     """The model's stream broke and is tried again. Deltas of the broken attempt are void; the items
     begin anew."""
 
@@ -43,22 +43,22 @@ class StreamErrorEvent(EngineModel):
     message: str
 
 
-class UndoStartedEvent(EngineModel):
+class UndoStartedEvent(EngineStruct, omit_defaults=True):
     """The working tree is being put back. After `task_started`."""
 
-    type: Literal["undo_started"] = "undo_started"
-    message: str | None = omit_none()
+    type: Literal["undo_started"] = shown("undo_started")
+    message: str | None = None
 
 
-class UndoCompletedEvent(EngineModel):
+class UndoCompletedEvent(EngineStruct, omit_defaults=True):
     """The working tree was put back, or not. Exactly one for each `undo_started`."""
 
-    type: Literal["undo_completed"] = "undo_completed"
+    type: Literal["undo_completed"] = shown("undo_completed")
     success: bool
-    message: str | None = omit_none()
+    message: str | None = None
 
 
-class ShutdownCompleteEvent(EngineModel):
+class ShutdownCompleteEvent(EngineStruct):
     """The conversation is closed and stored. The last event of the conversation."""
 
     type: Literal["shutdown_complete"] = "shutdown_complete"

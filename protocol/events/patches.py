@@ -6,6 +6,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, omit_none
 from protocol.items import ExternallyTagged
+from protocol.structs import EngineStruct
 
 
 class AddFileChange(EngineModel):
@@ -56,7 +57,7 @@ class PatchApplyBeginEvent(EngineModel):
     changes: dict[str, FileChange]
 
 
-class PatchApplyEndEvent(EngineModel):
+class PatchApplyEndEvent(EngineStruct):
     """A patch was applied or failed as a whole. Exactly one for each begin."""
 
     type: Literal["patch_apply_end"] = "patch_apply_end"
@@ -66,7 +67,7 @@ class PatchApplyEndEvent(EngineModel):
     success: bool
 
 
-class TurnDiffEvent(EngineModel):
+class TurnDiffEvent(EngineStruct):
     """What patches changed in the turn so far, as one unified diff. After the `patch_apply_end` that
     altered it."""
 

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import ConfigDict
 
 from protocol.base import EngineModel, requires
+from protocol.structs import EngineStruct
 
 
 class TokenUsage(EngineModel):
@@ -30,14 +31,14 @@ class TokenUsageInfo(EngineModel):
     model_context_window: int | None = None
 
 
-class RateLimitWindow(EngineModel):
+class RateLimitWindow(EngineStruct):
     used_percent: float
     window_minutes: int | None = None
     resets_at: int | None = None
     """Seconds since 1970."""
 
 
-class RateLimitSnapshot(EngineModel):
+class RateLimitSnapshot(EngineStruct):
     primary: RateLimitWindow | None = None
     secondary: RateLimitWindow | None = None
 

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import ConfigDict
 
 from protocol.base import EngineModel
+from protocol.structs import EngineStruct
 
 
 class StepStatus(StrEnum):
@@ -30,14 +31,14 @@ class PlanUpdateEvent(EngineModel):
     plan: tuple[PlanItemArg, ...]
 
 
-class WebSearchBeginEvent(EngineModel):
+class WebSearchBeginEvent(EngineStruct):
     """The provider searches the web."""
 
     type: Literal["web_search_begin"] = "web_search_begin"
     call_id: str
 
 
-class WebSearchEndEvent(EngineModel):
+class WebSearchEndEvent(EngineStruct):
     """A search came back. After the `item_completed` of the search."""
 
     type: Literal["web_search_end"] = "web_search_end"

@@ -11,16 +11,17 @@ from protocol.base import EngineModel
 from protocol.ids import ConversationId
 from protocol.items import TurnItem
 from protocol.responses import ResponseItem
+from protocol.structs import EngineStruct
 
 
-class TaskStartedEvent(EngineModel):
+class TaskStartedEvent(EngineStruct):
     """A turn begins. First event of the turn, and once."""
 
     type: Literal["task_started"] = "task_started"
     model_context_window: int | None = None
 
 
-class TaskCompleteEvent(EngineModel):
+class TaskCompleteEvent(EngineStruct):
     """A turn ended by itself, well or with an `error` event before it. Last event of the turn, and once."""
 
     type: Literal["task_complete"] = "task_complete"
@@ -36,7 +37,7 @@ class TurnAbortReason(StrEnum):
     """The review that the turn belonged to was left."""
 
 
-class TurnAbortedEvent(EngineModel):
+class TurnAbortedEvent(EngineStruct):
     """A turn was stopped from outside. Last event of the turn, and once; no `task_complete` comes."""
 
     type: Literal["turn_aborted"] = "turn_aborted"
@@ -63,7 +64,7 @@ class ItemCompletedEvent(EngineModel):
     item: TurnItem
 
 
-class RawResponseItemEvent(EngineModel):
+class RawResponseItemEvent(EngineStruct):
     """An entry of the history as the model sees it, sent when it is recorded, and only to listeners
     that asked for raw events."""
 

@@ -2,18 +2,21 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import groupby
 from pathlib import Path
 from sys import modules
-from typing import Final
+from typing import Final, get_args
 
-from protocol.base import EngineModel, Json, Model
+from msgspec import NODEFAULT, structs
+
+from protocol.base import Json, Model
 from protocol.events.msg import EVENTS, EventMsg
 from protocol.export import examples
 from protocol.export.schemas import Schema, published_name, references
 from protocol.export.typescript import type_of
 from protocol.ops import OPERATIONS
+from protocol.structs import Struct, Written
 from protocol.v1.methods import EVENT_PREFIX, TABLE, event_method
 
 _INTRODUCTION: Final = f"""\
@@ -148,15 +151,15 @@ def _types(definitions: Mapping[str, Schema]) -> Iterator[str]:
         yield _block(type_of(definitions[name]))
 
 
-def _tagged(definitions: Mapping[str, Schema], model: type[EngineModel]) -> Iterator[str]:
-    yield f"#### `{model.model_fields['type'].default}`\n\n{_paragraphs(model.__doc__)}\n"
+def _tagged(definitions: Mapping[str, Schema], model: type[Written]) -> Iterator[str]:
+    yield f"#### `{get_args(model.__annotations__['type'])[0]}`\n\n{_paragraphs(model.__doc__)}\n"
     yield _fields(definitions, model, "Fields")
 
 
-def _fields(definitions: Mapping[str, Schema], model: type[Model], title: str) -> str:
+def _fields(definitions: Mapping[str, Schema], model: type[Written], title: str) -> str:
     """The fields of a definition as a list; nothing for one without fields."""
     definition = definitions.get(published_name(model), {})
-    omitted = {field.alias or name for name, field in model.model_fields.items() if field.exclude_if}
+    omitted = _omitted(model)
     required = definition.get("required", [])
     lines = []
     for name, schema in _properties(definition).items():
@@ -165,6 +168,15 @@ def _fields(definitions: Mapping[str, Schema], model: type[Model], title: str) -
             remark = ", optional"
         lines.append(f"- `{name}`: `{type_of(schema)}`{remark}")
     return f"{title}:\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _omitted(kind: type[Written]) -> Set[str]:
+    """The fields, as they are spelled on the wire, that are left out where they have no value."""
+    if issubclass(kind, Model):
+        return {field.alias or name for name, field in kind.model_fields.items() if field.exclude_if}
+    if issubclass(kind, Struct) and kind.__struct_config__.omit_defaults:
+        return {field.encode_name for field in structs.fields(kind) if field.default is not NODEFAULT}
+    return set()
 
 
 def _properties(definition: Schema) -> dict[str, Schema]:

@@ -205,7 +205,7 @@ def _object(properties: Schema, *required: str) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-def published_name(model: type[BaseModel]) -> str:
+def published_name(model: type[object]) -> str:
     return _published(model.__name__)
 
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from protocol.base import WireModel
 from protocol.fields import Flag
+from protocol.structs import WireStruct
 
 
 class AuthMode(StrEnum):
@@ -17,11 +18,11 @@ class LoginApiKeyParams(WireModel):
     api_key: str = Field(repr=False)
 
 
-class LoginApiKeyResponse(WireModel):
+class LoginApiKeyResponse(WireStruct):
     pass
 
 
-class LoginChatGptResponse(WireModel):
+class LoginChatGptResponse(WireStruct):
     """Where the user's browser goes, and the id that `loginChatGptComplete` will carry."""
 
     login_id: str
@@ -32,11 +33,11 @@ class CancelLoginChatGptParams(WireModel):
     login_id: str
 
 
-class CancelLoginChatGptResponse(WireModel):
+class CancelLoginChatGptResponse(WireStruct):
     pass
 
 
-class LogoutChatGptResponse(WireModel):
+class LogoutChatGptResponse(WireStruct):
     pass
 
 
@@ -51,13 +52,13 @@ class GetAuthStatusResponse(WireModel):
     requires_openai_auth: bool | None = None
 
 
-class AuthStatusChangeNotification(WireModel):
+class AuthStatusChangeNotification(WireStruct):
     """The way of logging in changed; null after a logout."""
 
     auth_method: AuthMode | None = None
 
 
-class LoginChatGptCompleteNotification(WireModel):
+class LoginChatGptCompleteNotification(WireStruct):
     """A login through the browser ended. After the answer to `loginChatGpt`; on success
     `authStatusChange` follows."""
 

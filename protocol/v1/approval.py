@@ -16,6 +16,7 @@ from protocol.events.patches import FileChange
 from protocol.ids import ConversationId
 from protocol.ops import ElicitationAction
 from protocol.policy import ReviewDecision
+from protocol.structs import WireStruct
 
 _DECISIONS: Final[Mapping[str, ReviewDecision]] = {
     **{decision.value: decision for decision in ReviewDecision},
@@ -40,7 +41,7 @@ def parse_decision(result: Json) -> ReviewDecision | None:
             return None
 
 
-class ExecCommandApprovalParams(WireModel):
+class ExecCommandApprovalParams(WireStruct):
     """May this command run? `conversationId` and `callId` match the event `exec_approval_request`
     before it."""
 
@@ -71,7 +72,7 @@ class ApplyPatchApprovalResponse(WireModel):
     decision: Decision
 
 
-class ElicitationRequestParams(WireModel):
+class ElicitationRequestParams(WireStruct):
     """A question of an MCP server to the user; `requestedSchema` describes the content of an answer."""
 
     conversation_id: ConversationId

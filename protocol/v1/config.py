@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from protocol.base import WireModel
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+from protocol.structs import WireStruct
 
 
 class ForcedLoginMethod(StrEnum):
@@ -11,19 +12,19 @@ class ForcedLoginMethod(StrEnum):
     API = "api"
 
 
-class SandboxSettings(WireModel):
+class SandboxSettings(WireStruct):
     writable_roots: tuple[str, ...] = ()
     network_access: bool | None = None
     exclude_tmpdir_env_var: bool | None = None
     exclude_slash_tmp: bool | None = None
 
 
-class Tools(WireModel):
+class Tools(WireStruct):
     web_search: bool | None = None
     view_image: bool | None = None
 
 
-class Profile(WireModel):
+class Profile(WireStruct):
     model: str | None = None
     model_provider: str | None = None
     approval_policy: AskForApproval | None = None
@@ -33,7 +34,7 @@ class Profile(WireModel):
     chatgpt_base_url: str | None = None
 
 
-class UserSavedConfig(WireModel):
+class UserSavedConfig(WireStruct):
     """What the user's configuration file says, without defaults."""
 
     approval_policy: AskForApproval | None = None
@@ -50,7 +51,7 @@ class UserSavedConfig(WireModel):
     profiles: dict[str, Profile]
 
 
-class GetUserSavedConfigResponse(WireModel):
+class GetUserSavedConfigResponse(WireStruct):
     config: UserSavedConfig
 
 
@@ -61,5 +62,5 @@ class SetDefaultModelParams(WireModel):
     reasoning_effort: ReasoningEffort | None = None
 
 
-class SetDefaultModelResponse(WireModel):
+class SetDefaultModelResponse(WireStruct):
     pass

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import ConfigDict, model_validator
 
-from protocol.base import EngineModel, Json, WireModel
+from protocol.base import Json, WireModel
 from protocol.events.msg import EventMsgs
 from protocol.fields import CleanText, Count, Flag, KnownId, UuidText
 from protocol.ids import ConversationId
@@ -12,6 +12,7 @@ from protocol.paths import PathText
 from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
 from protocol.responses import ResponseItem
 from protocol.rollout import SessionSource
+from protocol.structs import EngineStruct, WireStruct
 
 
 class NewConversationParams(WireModel):
@@ -33,7 +34,7 @@ class NewConversationParams(WireModel):
     include_apply_patch_tool: Flag | None = None
 
 
-class NewConversationResponse(WireModel):
+class NewConversationResponse(WireStruct):
     conversation_id: ConversationId
     model: str
     reasoning_effort: ReasoningEffort | None = None
@@ -49,7 +50,7 @@ class ResumeConversationParams(WireModel):
     overrides: NewConversationParams | None = None
 
 
-class ResumeConversationResponse(WireModel):
+class ResumeConversationResponse(WireStruct):
     conversation_id: ConversationId
     model: str
     initial_messages: EventMsgs | None = None
@@ -65,13 +66,13 @@ class ListConversationsParams(WireModel):
     model_providers: tuple[str, ...] | None = None
 
 
-class ConversationGitInfo(EngineModel):
+class ConversationGitInfo(EngineStruct):
     sha: str | None = None
     branch: str | None = None
     origin_url: str | None = None
 
 
-class ConversationSummary(WireModel):
+class ConversationSummary(WireStruct):
     """A stored conversation in a list; `preview` is the first thing that the user said."""
 
     conversation_id: ConversationId
@@ -85,7 +86,7 @@ class ConversationSummary(WireModel):
     git_info: ConversationGitInfo | None = None
 
 
-class ListConversationsResponse(WireModel):
+class ListConversationsResponse(WireStruct):
     items: tuple[ConversationSummary, ...]
     next_cursor: str | None = None
 
@@ -112,7 +113,7 @@ class GetConversationSummaryParams(WireModel):
         return self
 
 
-class GetConversationSummaryResponse(WireModel):
+class GetConversationSummaryResponse(WireStruct):
     summary: ConversationSummary
 
 
@@ -121,7 +122,7 @@ class ArchiveConversationParams(WireModel):
     rollout_path: PathText
 
 
-class ArchiveConversationResponse(WireModel):
+class ArchiveConversationResponse(WireStruct):
     pass
 
 
@@ -132,7 +133,7 @@ class AddConversationListenerParams(WireModel):
     experimental_raw_events: Flag = False
 
 
-class AddConversationSubscriptionResponse(WireModel):
+class AddConversationSubscriptionResponse(WireStruct):
     subscription_id: str
 
 
@@ -140,11 +141,11 @@ class RemoveConversationListenerParams(WireModel):
     subscription_id: UuidText
 
 
-class RemoveConversationSubscriptionResponse(WireModel):
+class RemoveConversationSubscriptionResponse(WireStruct):
     pass
 
 
-class SessionConfiguredNotification(WireModel):
+class SessionConfiguredNotification(WireStruct):
     """A resumed conversation is ready; written before the answer to `resumeConversation`."""
 
     session_id: ConversationId

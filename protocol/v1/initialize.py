@@ -4,8 +4,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict
 
-from protocol.base import Json, WireModel, omit_none
+from protocol.base import Json, WireModel
 from protocol.fields import Flag
+from protocol.structs import WireStruct
 
 
 def _object_or_none(value: Json) -> Json:
@@ -34,17 +35,17 @@ class InitializeParams(WireModel):
     capabilities: Annotated[ClientCapabilities | None, BeforeValidator(_object_or_none)] = None
 
 
-class ServerCapabilities(WireModel):
+class ServerCapabilities(WireStruct):
     """What this server offers beyond the conversation API, by name."""
 
     extensions: tuple[str, ...] = ()
 
 
-class InitializeResponse(WireModel):
+class InitializeResponse(WireStruct, omit_defaults=True):
     """The user agent of the server's requests; capabilities only for a client that sent its own."""
 
     user_agent: str
-    capabilities: ServerCapabilities | None = omit_none()
+    capabilities: ServerCapabilities | None = None
 
 
 class WideInitializeResponse(InitializeResponse):
@@ -55,9 +56,9 @@ class WideInitializeResponse(InitializeResponse):
     platform_os: str
 
 
-class GetUserAgentResponse(WireModel):
+class GetUserAgentResponse(WireStruct):
     user_agent: str
 
 
-class UserInfoResponse(WireModel):
+class UserInfoResponse(WireStruct):
     alleged_user_email: str | None = None

@@ -2,10 +2,11 @@
 
 from typing import NewType
 
-from protocol.base import EngineModel, WireModel
+from protocol.base import WireModel
 from protocol.fields import Count
 from protocol.paths import PathText
 from protocol.policy_fields import SandboxPolicy
+from protocol.structs import EngineStruct, WireStruct
 
 GitSha = NewType("GitSha", str)
 
@@ -19,7 +20,7 @@ class FuzzyFileSearchParams(WireModel):
     cancellation_token: str | None = None
 
 
-class FuzzyFileSearchResult(EngineModel):
+class FuzzyFileSearchResult(EngineStruct):
     """One hit, in snake_case as the clients of this method expect; `indices` are the matching characters."""
 
     root: str
@@ -29,7 +30,7 @@ class FuzzyFileSearchResult(EngineModel):
     indices: tuple[int, ...] | None = None
 
 
-class FuzzyFileSearchResponse(WireModel):
+class FuzzyFileSearchResponse(WireStruct):
     files: tuple[FuzzyFileSearchResult, ...]
 
 
@@ -37,7 +38,7 @@ class GitDiffToRemoteParams(WireModel):
     cwd: PathText
 
 
-class GitDiffToRemoteResponse(WireModel):
+class GitDiffToRemoteResponse(WireStruct):
     """The nearest commit that the remote has, and all that changed since, untracked files too."""
 
     sha: GitSha
@@ -53,7 +54,7 @@ class ExecOneOffCommandParams(WireModel):
     sandbox_policy: SandboxPolicy | None = None
 
 
-class ExecOneOffCommandResponse(WireModel):
+class ExecOneOffCommandResponse(WireStruct):
     exit_code: int
     stdout: str
     stderr: str

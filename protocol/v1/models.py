@@ -3,14 +3,15 @@
 from protocol.base import WireModel
 from protocol.fields import Count
 from protocol.policy import ReasoningEffort
+from protocol.structs import WireStruct
 
 
-class ReasoningEffortOption(WireModel):
+class ReasoningEffortOption(WireStruct):
     reasoning_effort: ReasoningEffort
     description: str
 
 
-class ModelEntry(WireModel):
+class ModelEntry(WireStruct):
     """One model. `model` is what a conversation is given, `id` distinguishes entries of this list."""
 
     id: str
@@ -27,6 +28,6 @@ class ModelListParams(WireModel):
     limit: Count | None = None
 
 
-class ModelListResponse(WireModel):
+class ModelListResponse(WireStruct):
     data: tuple[ModelEntry, ...]
     next_cursor: str | None = None

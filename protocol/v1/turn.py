@@ -12,6 +12,7 @@ from protocol.ops import Op
 from protocol.paths import PathText
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary
 from protocol.policy_fields import SandboxPolicy
+from protocol.structs import WireStruct
 
 
 class TextData(EngineModel):
@@ -57,7 +58,7 @@ class SendUserMessageParams(WireModel):
     items: tuple[InputItem, ...]
 
 
-class SendUserMessageResponse(WireModel):
+class SendUserMessageResponse(WireStruct):
     pass
 
 
@@ -74,7 +75,7 @@ class SendUserTurnParams(WireModel):
     summary: ReasoningSummary
 
 
-class SendUserTurnResponse(WireModel):
+class SendUserTurnResponse(WireStruct):
     pass
 
 
@@ -82,7 +83,7 @@ class InterruptConversationParams(WireModel):
     conversation_id: KnownId
 
 
-class InterruptConversationResponse(WireModel):
+class InterruptConversationResponse(WireStruct):
     """Written when the turn has ended."""
 
     abort_reason: TurnAbortReason
@@ -95,7 +96,7 @@ class SubmitParams(WireModel):
     op: Op
 
 
-class SubmitResponse(WireModel):
+class SubmitResponse(WireStruct):
     """Events that answer the operation carry this id."""
 
     submission_id: str

@@ -8,6 +8,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import Flag
+from protocol.structs import WireStruct
 from protocol.v2.unions import WireUnion
 
 
@@ -45,23 +46,23 @@ class AuthMode(StrEnum):
     BEDROCK_ACCESS_KEYS = "bedrockAccessKeys"
 
 
-class ApiKeyAccount(WireModel):
+class ApiKeyAccount(WireStruct):
     type: Literal["apiKey"] = "apiKey"
 
 
-class ChatgptAccount(WireModel):
+class ChatgptAccount(WireStruct):
     type: Literal["chatgpt"] = "chatgpt"
     email: str | None
     plan_type: PlanType
     workspace_name: str | None = None
 
 
-class AmazonBedrockAccount(WireModel):
+class AmazonBedrockAccount(WireStruct):
     type: Literal["amazonBedrock"] = "amazonBedrock"
     uses_codex_managed_credentials: bool = False
 
 
-class GcpAccount(WireModel):
+class GcpAccount(WireStruct):
     type: Literal["gcp"] = "gcp"
 
 
@@ -77,7 +78,7 @@ class GetAccountParams(WireModel):
     refresh_token: Flag = False
 
 
-class GetAccountResponse(WireModel):
+class GetAccountResponse(WireStruct):
     """`account` is null where nobody is logged in or no login is needed."""
 
     account: Account | None = None
@@ -115,13 +116,13 @@ class LoginAccountParams(WireUnion[LoginAccount]):
     """How to log in."""
 
 
-class ApiKeyLoginAccountResponse(WireModel):
+class ApiKeyLoginAccountResponse(WireStruct):
     """The key is stored."""
 
     type: Literal["apiKey"] = "apiKey"
 
 
-class ChatgptLoginAccountResponse(WireModel):
+class ChatgptLoginAccountResponse(WireStruct):
     """The page to open; `account/login/completed` follows when the login ended."""
 
     type: Literal["chatgpt"] = "chatgpt"
@@ -129,7 +130,7 @@ class ChatgptLoginAccountResponse(WireModel):
     auth_url: str
 
 
-class ChatgptDeviceCodeLoginAccountResponse(WireModel):
+class ChatgptDeviceCodeLoginAccountResponse(WireStruct):
     """The page to open, and the code to type there."""
 
     type: Literal["chatgptDeviceCode"] = "chatgptDeviceCode"
@@ -157,15 +158,15 @@ class CancelLoginAccountStatus(StrEnum):
     NOT_FOUND = "notFound"
 
 
-class CancelLoginAccountResponse(WireModel):
+class CancelLoginAccountResponse(WireStruct):
     status: CancelLoginAccountStatus
 
 
-class LogoutAccountResponse(WireModel):
+class LogoutAccountResponse(WireStruct):
     pass
 
 
-class AccountLoginCompletedNotification(WireModel):
+class AccountLoginCompletedNotification(WireStruct):
     """A login succeeded or failed; `loginId` is null for a key."""
 
     login_id: str | None = None
@@ -173,7 +174,7 @@ class AccountLoginCompletedNotification(WireModel):
     error: str | None = None
 
 
-class AccountUpdatedNotification(WireModel):
+class AccountUpdatedNotification(WireStruct):
     """After a login or a logout."""
 
     auth_mode: AuthMode | None = None

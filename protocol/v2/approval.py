@@ -5,13 +5,14 @@ A yes is a yes only in this API's words, exactly as spelled; see `parse_decision
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import ConfigDict
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, WireModel, omit_none
-from protocol.v2.fields import LegacyAppPathString, experimental
+from protocol.base import EngineModel, Json, WireModel
+from protocol.structs import WireStruct, shown
+from protocol.v2.fields import Experimental, LegacyAppPathString
 from protocol.v2.item_parts import CommandAction
 
 
@@ -28,7 +29,7 @@ class NetworkApprovalProtocol(StrEnum):
     SOCKS5_UDP = "socks5Udp"
 
 
-class NetworkApprovalContext(WireModel):
+class NetworkApprovalContext(WireStruct):
     host: str
     protocol: NetworkApprovalProtocol
 
@@ -84,31 +85,31 @@ CommandExecutionApprovalDecision = TypeAliasType(
 )
 
 
-class CommandExecutionRequestApprovalParams(WireModel):
+class CommandExecutionRequestApprovalParams(WireStruct, omit_defaults=True):
     """May this command run? Always after the `item/started` of the same item."""
 
-    kind: CommandExecutionApprovalKind = CommandExecutionApprovalKind.COMMAND
+    kind: CommandExecutionApprovalKind = shown(CommandExecutionApprovalKind.COMMAND)
     thread_id: str
     turn_id: str
     item_id: str
     started_at_ms: int
-    approval_id: str | None = omit_none()
-    environment_id: str | None = None
-    reason: str | None = omit_none()
-    network_approval_context: NetworkApprovalContext | None = omit_none()
-    command: str | None = omit_none()
-    cwd: LegacyAppPathString | None = omit_none()
-    command_actions: tuple[CommandAction, ...] | None = omit_none()
-    proposed_execpolicy_amendment: tuple[str, ...] | None = omit_none()
-    proposed_network_policy_amendments: tuple[NetworkPolicyAmendment, ...] | None = omit_none()
-    available_decisions: tuple[CommandExecutionApprovalDecision, ...] | None = experimental(omit=True)
+    approval_id: str | None = None
+    environment_id: str | None = shown(None)
+    reason: str | None = None
+    network_approval_context: NetworkApprovalContext | None = None
+    command: str | None = None
+    cwd: LegacyAppPathString | None = None
+    command_actions: tuple[CommandAction, ...] | None = None
+    proposed_execpolicy_amendment: tuple[str, ...] | None = None
+    proposed_network_policy_amendments: tuple[NetworkPolicyAmendment, ...] | None = None
+    available_decisions: Annotated[tuple[CommandExecutionApprovalDecision, ...] | None, Experimental] = None
 
 
 class CommandExecutionRequestApprovalResponse(WireModel):
     decision: CommandExecutionApprovalDecision
 
 
-class FileChangeRequestApprovalParams(WireModel):
+class FileChangeRequestApprovalParams(WireStruct):
     """May these files change? The changes are in the `item/started` of the same item."""
 
     thread_id: str

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator
 from protocol.base import Json, WireModel
 from protocol.fields import Count, Flag
 from protocol.paths import PathText
+from protocol.structs import WireStruct
 from protocol.v2.fields import Integer, Small, experimental
 from protocol.v2.policy import SANDBOX_TYPES, SandboxPolicy
 
@@ -44,7 +45,7 @@ class CommandExecParams(WireModel):
     permission_profile: str | None = experimental()
 
 
-class CommandExecResponse(WireModel):
+class CommandExecResponse(WireStruct):
     """When the command has ended. What was streamed is not repeated."""
 
     exit_code: int
@@ -58,7 +59,7 @@ class CommandExecWriteParams(WireModel):
     close_stdin: Flag = False
 
 
-class CommandExecWriteResponse(WireModel):
+class CommandExecWriteResponse(WireStruct):
     pass
 
 
@@ -67,7 +68,7 @@ class CommandExecResizeParams(WireModel):
     size: CommandExecTerminalSize
 
 
-class CommandExecResizeResponse(WireModel):
+class CommandExecResizeResponse(WireStruct):
     pass
 
 
@@ -75,7 +76,7 @@ class CommandExecTerminateParams(WireModel):
     process_id: str
 
 
-class CommandExecTerminateResponse(WireModel):
+class CommandExecTerminateResponse(WireStruct):
     pass
 
 
@@ -84,7 +85,7 @@ class CommandExecOutputStream(StrEnum):
     STDERR = "stderr"
 
 
-class CommandExecOutputDeltaNotification(WireModel):
+class CommandExecOutputDeltaNotification(WireStruct):
     """A piece of output, base64; after `capReached` none comes any more."""
 
     process_id: str

@@ -13,6 +13,7 @@ from protocol.base import EngineModel, Json, WireModel
 from protocol.fields import Flag
 from protocol.paths import PathText
 from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
+from protocol.structs import EngineStruct, WireStruct
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.policy import ApprovalsReviewer, AskForApproval
 
@@ -35,7 +36,7 @@ class AutoCompactTokenLimitScope(StrEnum):
     BODY_AFTER_PREFIX = "body_after_prefix"
 
 
-class SandboxWorkspaceWrite(EngineModel):
+class SandboxWorkspaceWrite(EngineStruct):
     writable_roots: tuple[str, ...] = ()
     network_access: bool = False
     exclude_tmpdir_env_var: bool = False
@@ -48,22 +49,20 @@ class WebSearchContextSize(StrEnum):
     HIGH = "high"
 
 
-class WebSearchLocation(WireModel):
-    model_config = ConfigDict(extra="forbid")
+class WebSearchLocation(WireStruct, forbid_unknown_fields=True):
     country: str | None = None
     region: str | None = None
     city: str | None = None
     timezone: str | None = None
 
 
-class WebSearchToolConfig(EngineModel):
-    model_config = ConfigDict(extra="forbid")
+class WebSearchToolConfig(EngineStruct, forbid_unknown_fields=True):
     context_size: WebSearchContextSize | None = None
     allowed_domains: tuple[str, ...] | None = None
     location: WebSearchLocation | None = None
 
 
-class ToolsV2(EngineModel):
+class ToolsV2(EngineStruct):
     web_search: WebSearchToolConfig | None = None
 
 
@@ -102,23 +101,23 @@ class ShownConfig(EngineModel):
     analytics: AnalyticsConfig | None = None
 
 
-class SystemConfigLayerSource(WireModel):
+class SystemConfigLayerSource(WireStruct):
     type: Literal["system"] = "system"
     file: AbsolutePathBuf
 
 
-class UserConfigLayerSource(WireModel):
+class UserConfigLayerSource(WireStruct):
     type: Literal["user"] = "user"
     file: AbsolutePathBuf
     profile: str | None = None
 
 
-class ProjectConfigLayerSource(WireModel):
+class ProjectConfigLayerSource(WireStruct):
     type: Literal["project"] = "project"
     dot_codex_folder: AbsolutePathBuf
 
 
-class SessionFlagsConfigLayerSource(WireModel):
+class SessionFlagsConfigLayerSource(WireStruct):
     type: Literal["sessionFlags"] = "sessionFlags"
 
 
@@ -134,14 +133,14 @@ ConfigLayerSource = TypeAliasType(
 )
 
 
-class ConfigLayer(WireModel):
+class ConfigLayer(WireStruct):
     name: ConfigLayerSource
     version: str
     config: Json
     disabled_reason: str | None = None
 
 
-class ConfigLayerMetadata(WireModel):
+class ConfigLayerMetadata(WireStruct):
     """Which layer a setting comes from, and that layer's version."""
 
     name: ConfigLayerSource
@@ -155,7 +154,7 @@ class ConfigReadParams(WireModel):
     cwd: PathText | None = None
 
 
-class ConfigReadResponse(WireModel):
+class ConfigReadResponse(WireStruct):
     """The settings, and for each that is set where it comes from."""
 
     config: ShownConfig
@@ -198,7 +197,7 @@ class WriteStatus(StrEnum):
     OK_OVERRIDDEN = "okOverridden"
 
 
-class OverriddenMetadata(WireModel):
+class OverriddenMetadata(WireStruct):
     """Another layer has its own value, which stays in force."""
 
     message: str
@@ -206,14 +205,14 @@ class OverriddenMetadata(WireModel):
     effective_value: Json
 
 
-class ConfigWriteResponse(WireModel):
+class ConfigWriteResponse(WireStruct):
     status: WriteStatus
     version: str
     file_path: AbsolutePathBuf
     overridden_metadata: OverriddenMetadata | None = None
 
 
-class ConfigRequirements(WireModel):
+class ConfigRequirements(WireStruct):
     """What an administrator allows; null where there is no restriction."""
 
     allowed_approval_policies: tuple[AskForApproval, ...] | None = None
@@ -222,5 +221,5 @@ class ConfigRequirements(WireModel):
     feature_requirements: dict[str, bool] | None = None
 
 
-class ConfigRequirementsReadResponse(WireModel):
+class ConfigRequirementsReadResponse(WireStruct):
     requirements: ConfigRequirements | None = None

@@ -2,10 +2,9 @@
 
 from enum import StrEnum
 
-from pydantic import ConfigDict
 from typing_extensions import TypeAliasType
 
-from protocol.base import WireModel, omit_none
+from protocol.structs import WireStruct, shown
 
 
 class NonSteerableTurnKind(StrEnum):
@@ -31,48 +30,43 @@ class CodexErrorKind(StrEnum):
     OTHER = "other"
 
 
-class HttpErrorStatus(WireModel):
+class HttpErrorStatus(WireStruct):
     """The status that the provider answered with; null where there was no answer."""
 
     http_status_code: int | None = None
 
 
-class HttpConnectionFailedCodexErrorInfo(WireModel):
+class HttpConnectionFailedCodexErrorInfo(WireStruct, forbid_unknown_fields=True):
     """The provider could not be reached, or refused the request."""
 
-    model_config = ConfigDict(extra="forbid")
     http_connection_failed: HttpErrorStatus
 
 
-class ResponseStreamConnectionFailedCodexErrorInfo(WireModel):
+class ResponseStreamConnectionFailedCodexErrorInfo(WireStruct, forbid_unknown_fields=True):
     """The stream of the answer could not be opened."""
 
-    model_config = ConfigDict(extra="forbid")
     response_stream_connection_failed: HttpErrorStatus
 
 
-class ResponseStreamDisconnectedCodexErrorInfo(WireModel):
+class ResponseStreamDisconnectedCodexErrorInfo(WireStruct, forbid_unknown_fields=True):
     """The stream of the answer ended before the answer did."""
 
-    model_config = ConfigDict(extra="forbid")
     response_stream_disconnected: HttpErrorStatus
 
 
-class ResponseTooManyFailedAttemptsCodexErrorInfo(WireModel):
+class ResponseTooManyFailedAttemptsCodexErrorInfo(WireStruct, forbid_unknown_fields=True):
     """The retries are used up."""
 
-    model_config = ConfigDict(extra="forbid")
     response_too_many_failed_attempts: HttpErrorStatus
 
 
-class ActiveTurnNotSteerable(WireModel):
+class ActiveTurnNotSteerable(WireStruct):
     turn_kind: NonSteerableTurnKind
 
 
-class ActiveTurnNotSteerableCodexErrorInfo(WireModel):
+class ActiveTurnNotSteerableCodexErrorInfo(WireStruct, forbid_unknown_fields=True):
     """The turn that runs takes no words of the user."""
 
-    model_config = ConfigDict(extra="forbid")
     active_turn_not_steerable: ActiveTurnNotSteerable
 
 
@@ -87,7 +81,7 @@ CodexErrorInfo = TypeAliasType(
 )
 
 
-class TurnError(WireModel):
+class TurnError(WireStruct):
     """Why a turn failed, for a person and as a class."""
 
     message: str
@@ -95,7 +89,7 @@ class TurnError(WireModel):
     additional_details: str | None = None
 
 
-class ErrorNotification(WireModel):
+class ErrorNotification(WireStruct):
     """Something failed within a turn; with `willRetry` it is tried again, otherwise the turn ends."""
 
     error: TurnError
@@ -104,30 +98,30 @@ class ErrorNotification(WireModel):
     turn_id: str
 
 
-class WarningNotification(WireModel):
+class WarningNotification(WireStruct):
     thread_id: str | None = None
     message: str
 
 
-class DeprecationNoticeNotification(WireModel):
+class DeprecationNoticeNotification(WireStruct):
     summary: str
     details: str | None = None
 
 
-class TextPosition(WireModel):
+class TextPosition(WireStruct):
     line: int
     column: int
 
 
-class TextRange(WireModel):
+class TextRange(WireStruct):
     start: TextPosition
     end: TextPosition
 
 
-class ConfigWarningNotification(WireModel):
+class ConfigWarningNotification(WireStruct, omit_defaults=True):
     """Something in the configuration was not understood; where, if that is known."""
 
     summary: str
-    details: str | None = None
-    path: str | None = omit_none()
-    range: TextRange | None = omit_none()
+    details: str | None = shown(None)
+    path: str | None = None
+    range: TextRange | None = None

@@ -12,18 +12,19 @@ from typing_extensions import TypeAliasType
 from protocol.base import WireModel
 from protocol.fields import Count, Flag
 from protocol.paths import PathText
+from protocol.structs import WireStruct
 from protocol.v2.fields import AbsolutePathBuf
 
 Nothing = TypeAliasType("Nothing", tuple[()])
 """A list without entries."""
 
 
-class HookErrorInfo(WireModel):
+class HookErrorInfo(WireStruct):
     path: str
     message: str
 
 
-class HooksListEntry(WireModel):
+class HooksListEntry(WireStruct):
     """The hooks of one working directory."""
 
     cwd: str
@@ -37,7 +38,7 @@ class HooksListParams(WireModel):
     thread_id: str | None = None
 
 
-class HooksListResponse(WireModel):
+class HooksListResponse(WireStruct):
     data: tuple[HooksListEntry, ...]
 
 
@@ -48,7 +49,7 @@ class AppsListParams(WireModel):
     force_refetch: Flag = False
 
 
-class AppsListResponse(WireModel):
+class AppsListResponse(WireStruct):
     data: Nothing = ()
     next_cursor: str | None = None
 
@@ -58,18 +59,18 @@ class AppsInstalledParams(WireModel):
     force_refresh: Flag = False
 
 
-class InstalledApp(WireModel):
+class InstalledApp(WireStruct):
     id: str
     runtime_name: str | None = None
     callable: bool
     enabled: bool
 
 
-class AppsInstalledResponse(WireModel):
+class AppsInstalledResponse(WireStruct):
     apps: tuple[InstalledApp, ...] = ()
 
 
-class MarketplaceInterface(WireModel):
+class MarketplaceInterface(WireStruct):
     display_name: str | None = None
 
 
@@ -84,11 +85,11 @@ class PluginInstallPolicy(StrEnum):
     INSTALLED_BY_DEFAULT = "INSTALLED_BY_DEFAULT"
 
 
-class RemotePluginSource(WireModel):
+class RemotePluginSource(WireStruct):
     type: Literal["remote"] = "remote"
 
 
-class LocalPluginSource(WireModel):
+class LocalPluginSource(WireStruct):
     type: Literal["local"] = "local"
     path: AbsolutePathBuf
 
@@ -98,7 +99,7 @@ PluginSource = TypeAliasType(
 )
 
 
-class PluginSummary(WireModel):
+class PluginSummary(WireStruct):
     id: str
     name: str
     installed: bool
@@ -108,7 +109,7 @@ class PluginSummary(WireModel):
     auth_policy: PluginAuthPolicy
 
 
-class PluginMarketplaceEntry(WireModel):
+class PluginMarketplaceEntry(WireStruct):
     """Where plugins are offered."""
 
     name: str
@@ -117,7 +118,7 @@ class PluginMarketplaceEntry(WireModel):
     plugins: tuple[PluginSummary, ...] = ()
 
 
-class MarketplaceLoadErrorInfo(WireModel):
+class MarketplaceLoadErrorInfo(WireStruct):
     marketplace_path: AbsolutePathBuf
     message: str
 
@@ -127,7 +128,7 @@ class PluginListParams(WireModel):
     force_refetch: Flag = False
 
 
-class PluginListResponse(WireModel):
+class PluginListResponse(WireStruct):
     marketplaces: tuple[PluginMarketplaceEntry, ...] = ()
     marketplace_load_errors: tuple[MarketplaceLoadErrorInfo, ...] = ()
     featured_plugin_ids: tuple[str, ...] = ()
@@ -138,7 +139,7 @@ class PluginInstalledParams(WireModel):
     install_suggestion_plugin_names: tuple[str, ...] | None = None
 
 
-class PluginInstalledResponse(WireModel):
+class PluginInstalledResponse(WireStruct):
     marketplaces: tuple[PluginMarketplaceEntry, ...] = ()
     marketplace_load_errors: tuple[MarketplaceLoadErrorInfo, ...] = ()
 
@@ -149,7 +150,7 @@ class WindowsSandboxReadiness(StrEnum):
     UPDATE_REQUIRED = "updateRequired"
 
 
-class WindowsSandboxReadinessResponse(WireModel):
+class WindowsSandboxReadinessResponse(WireStruct):
     """Of the sandbox of another system."""
 
     status: WindowsSandboxReadiness

@@ -38,6 +38,10 @@ EXPERIMENTAL: Final = "x-experimental"
 """In a field's schema: only clients that asked for the experimental API know the field."""
 
 
+Experimental: Final = Field(json_schema_extra={EXPERIMENTAL: True})
+"""Marks a field of a struct as one of the experimental API."""
+
+
 def experimental(default: Any = None, *, alias: str | None = None, omit: bool = False) -> Any:
     """An optional field of the experimental API, null or (with `omit`) left out when it has no value."""
     return Field(

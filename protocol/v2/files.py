@@ -3,6 +3,7 @@
 from protocol.base import WireModel
 from protocol.fields import Flag
 from protocol.paths import AbsolutePath
+from protocol.structs import WireStruct
 from protocol.v2.fields import AbsolutePathBuf
 
 
@@ -10,7 +11,7 @@ class FsReadFileParams(WireModel):
     path: AbsolutePath
 
 
-class FsReadFileResponse(WireModel):
+class FsReadFileResponse(WireStruct):
     data_base64: str
 
 
@@ -19,7 +20,7 @@ class FsWriteFileParams(WireModel):
     data_base64: str
 
 
-class FsWriteFileResponse(WireModel):
+class FsWriteFileResponse(WireStruct):
     pass
 
 
@@ -28,7 +29,7 @@ class FsCreateDirectoryParams(WireModel):
     recursive: Flag | None = None
 
 
-class FsCreateDirectoryResponse(WireModel):
+class FsCreateDirectoryResponse(WireStruct):
     pass
 
 
@@ -36,7 +37,7 @@ class FsGetMetadataParams(WireModel):
     path: AbsolutePath
 
 
-class FsGetMetadataResponse(WireModel):
+class FsGetMetadataResponse(WireStruct):
     """Times are 0 where they are not known."""
 
     is_directory: bool
@@ -50,13 +51,13 @@ class FsReadDirectoryParams(WireModel):
     path: AbsolutePath
 
 
-class FsReadDirectoryEntry(WireModel):
+class FsReadDirectoryEntry(WireStruct):
     file_name: str
     is_directory: bool
     is_file: bool
 
 
-class FsReadDirectoryResponse(WireModel):
+class FsReadDirectoryResponse(WireStruct):
     entries: tuple[FsReadDirectoryEntry, ...]
 
 
@@ -66,7 +67,7 @@ class FsRemoveParams(WireModel):
     force: Flag | None = None
 
 
-class FsRemoveResponse(WireModel):
+class FsRemoveResponse(WireStruct):
     pass
 
 
@@ -76,7 +77,7 @@ class FsCopyParams(WireModel):
     recursive: Flag = False
 
 
-class FsCopyResponse(WireModel):
+class FsCopyResponse(WireStruct):
     pass
 
 
@@ -85,7 +86,7 @@ class FsWatchParams(WireModel):
     path: AbsolutePath
 
 
-class FsWatchResponse(WireModel):
+class FsWatchResponse(WireStruct):
     path: AbsolutePathBuf
 
 
@@ -93,11 +94,11 @@ class FsUnwatchParams(WireModel):
     watch_id: str
 
 
-class FsUnwatchResponse(WireModel):
+class FsUnwatchResponse(WireStruct):
     pass
 
 
-class FsChangedNotification(WireModel):
+class FsChangedNotification(WireStruct):
     """Something changed at these paths below what is watched."""
 
     watch_id: str

@@ -8,7 +8,8 @@ from typing import Literal
 
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, omit_none
+from protocol.base import Json
+from protocol.structs import WireStruct, shown
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.item_parts import Item
 
@@ -26,7 +27,7 @@ class CollabAgentStatus(StrEnum):
     NOT_FOUND = "notFound"
 
 
-class CollabAgentState(WireModel):
+class CollabAgentState(WireStruct):
     status: CollabAgentStatus
     message: str | None = None
 
@@ -57,21 +58,18 @@ class SubAgentActivityKind(StrEnum):
     COMPLETED = "completed"
 
 
-class UsageLimitExceededImageGenerationFailure(WireModel):
+class ImageGenerationFailure(WireStruct):
     type: Literal["usageLimitExceeded"] = "usageLimitExceeded"
     limit_id: str
     resets_at: int | None = None
 
 
-ImageGenerationFailure = TypeAliasType("ImageGenerationFailure", UsageLimitExceededImageGenerationFailure)
-
-
-class ImageGenerationInputImage(WireModel):
+class ImageGenerationInputImage(WireStruct):
     path: AbsolutePathBuf
     sha256: str
 
 
-class HookPromptFragment(WireModel):
+class HookPromptFragment(WireStruct):
     text: str
     hook_run_id: str
 
@@ -124,16 +122,16 @@ class SleepThreadItem(Item):
     duration_ms: int
 
 
-class ImageGenerationThreadItem(Item):
+class ImageGenerationThreadItem(Item, omit_defaults=True):
     """A picture that the model made."""
 
-    type: Literal["imageGeneration"] = "imageGeneration"
-    file_id: str | None = omit_none()
-    result: str | None = omit_none()
-    failure: ImageGenerationFailure | None = None
-    generation_id: str | None = None
-    input_images: tuple[ImageGenerationInputImage, ...] = ()
-    revised_prompt: str | None = None
-    saved_path: AbsolutePathBuf | None = None
+    type: Literal["imageGeneration"] = shown("imageGeneration")
+    file_id: str | None = None
+    result: str | None = None
+    failure: ImageGenerationFailure | None = shown(None)
+    generation_id: str | None = shown(None)
+    input_images: tuple[ImageGenerationInputImage, ...] = shown(())
+    revised_prompt: str | None = shown(None)
+    saved_path: AbsolutePathBuf | None = shown(None)
     status: str
-    transparent_background: bool | None = None
+    transparent_background: bool | None = shown(None)

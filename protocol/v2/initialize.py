@@ -2,6 +2,7 @@
 
 from protocol.base import WireModel
 from protocol.fields import Flag
+from protocol.structs import WireStruct
 from protocol.v2.fields import AbsolutePathBuf
 
 
@@ -25,7 +26,7 @@ class InitializeParams(WireModel):
     capabilities: InitializeCapabilities | None = None
 
 
-class InitializeResponse(WireModel):
+class InitializeResponse(WireStruct):
     """Who the server is, and where its home is."""
 
     user_agent: str

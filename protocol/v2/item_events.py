@@ -1,12 +1,12 @@
 """What is said about an item while it lives: its start, its end, and each piece in between."""
 
-from protocol.base import WireModel
+from protocol.structs import WireStruct
 from protocol.v2.fields import RequestId
 from protocol.v2.item_parts import FileUpdateChange
 from protocol.v2.items import ThreadItem
 
 
-class ItemStartedNotification(WireModel):
+class ItemStartedNotification(WireStruct):
     """Before everything else that is said about the item."""
 
     item: ThreadItem
@@ -15,7 +15,7 @@ class ItemStartedNotification(WireModel):
     started_at_ms: int
 
 
-class ItemCompletedNotification(WireModel):
+class ItemCompletedNotification(WireStruct):
     """The item as it stays. The last thing that is said about it."""
 
     item: ThreadItem
@@ -25,28 +25,28 @@ class ItemCompletedNotification(WireModel):
     completed_at_ms: int
 
 
-class AgentMessageDeltaNotification(WireModel):
+class AgentMessageDeltaNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
     delta: str
 
 
-class PlanDeltaNotification(WireModel):
+class PlanDeltaNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
     delta: str
 
 
-class ReasoningSummaryPartAddedNotification(WireModel):
+class ReasoningSummaryPartAddedNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
     summary_index: int
 
 
-class ReasoningSummaryTextDeltaNotification(WireModel):
+class ReasoningSummaryTextDeltaNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
@@ -54,7 +54,7 @@ class ReasoningSummaryTextDeltaNotification(WireModel):
     summary_index: int
 
 
-class ReasoningTextDeltaNotification(WireModel):
+class ReasoningTextDeltaNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
@@ -62,14 +62,14 @@ class ReasoningTextDeltaNotification(WireModel):
     content_index: int
 
 
-class CommandExecutionOutputDeltaNotification(WireModel):
+class CommandExecutionOutputDeltaNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
     delta: str
 
 
-class TerminalInteractionNotification(WireModel):
+class TerminalInteractionNotification(WireStruct):
     """The model wrote to a command that runs."""
 
     thread_id: str
@@ -79,14 +79,14 @@ class TerminalInteractionNotification(WireModel):
     stdin: str
 
 
-class FileChangeOutputDeltaNotification(WireModel):
+class FileChangeOutputDeltaNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
     delta: str
 
 
-class FileChangePatchUpdatedNotification(WireModel):
+class FileChangePatchUpdatedNotification(WireStruct):
     """The patch so far, while the model writes it."""
 
     thread_id: str
@@ -95,21 +95,21 @@ class FileChangePatchUpdatedNotification(WireModel):
     changes: tuple[FileUpdateChange, ...]
 
 
-class McpToolCallProgressNotification(WireModel):
+class McpToolCallProgressNotification(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str
     message: str
 
 
-class ContextCompactedNotification(WireModel):
+class ContextCompactedNotification(WireStruct):
     """The older word for the item `contextCompaction`."""
 
     thread_id: str
     turn_id: str
 
 
-class ServerRequestResolvedNotification(WireModel):
+class ServerRequestResolvedNotification(WireStruct):
     """A question of the server needs no answer any more: it was answered, or its turn has ended."""
 
     thread_id: str

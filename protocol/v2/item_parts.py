@@ -3,43 +3,45 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
+import msgspec
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, Json, WireModel
+from protocol.base import Json, WireModel
+from protocol.structs import EngineStruct, WireStruct, shown
 from protocol.v2.fields import LegacyAppPathString
 
 
-class Item(WireModel):
+class Item(WireStruct):
     """What every item has. The id is unique within the thread; times are null as long as they are not known."""
 
     type: str
     id: str
-    started_at_ms: int | None = None
-    completed_at_ms: int | None = None
+    started_at_ms: int | None = shown(None)
+    completed_at_ms: int | None = shown(None)
 
 
-class ReadCommandAction(WireModel):
+class ReadCommandAction(WireStruct):
     type: Literal["read"] = "read"
     command: str
     name: str
     path: LegacyAppPathString
 
 
-class ListFilesCommandAction(WireModel):
+class ListFilesCommandAction(WireStruct):
     type: Literal["listFiles"] = "listFiles"
     command: str
     path: str | None = None
 
 
-class SearchCommandAction(WireModel):
+class SearchCommandAction(WireStruct):
     type: Literal["search"] = "search"
     command: str
     path: str | None = None
     query: str | None = None
 
 
-class UnknownCommandAction(WireModel):
+class UnknownCommandAction(WireStruct):
     type: Literal["unknown"] = "unknown"
     command: str
 
@@ -74,15 +76,15 @@ class PatchApplyStatus(StrEnum):
     DECLINED = "declined"
 
 
-class AddPatchChangeKind(WireModel):
+class AddPatchChangeKind(WireStruct):
     type: Literal["add"] = "add"
 
 
-class DeletePatchChangeKind(WireModel):
+class DeletePatchChangeKind(WireStruct):
     type: Literal["delete"] = "delete"
 
 
-class UpdatePatchChangeKind(EngineModel):
+class UpdatePatchChangeKind(EngineStruct):
     type: Literal["update"] = "update"
     move_path: str | None = None
 
@@ -95,7 +97,7 @@ PatchChangeKind = TypeAliasType(
 )
 
 
-class FileUpdateChange(WireModel):
+class FileUpdateChange(WireStruct):
     """One file of a patch: `diff` is the content where the file is added or deleted, else a unified diff."""
 
     path: str
@@ -103,7 +105,7 @@ class FileUpdateChange(WireModel):
     diff: str
 
 
-class McpToolCallAppContext(WireModel):
+class McpToolCallAppContext(WireStruct):
     connector_id: str
     link_id: str | None = None
     resource_uri: str | None = None
@@ -116,21 +118,21 @@ class McpAppDisplayMode(StrEnum):
     FULLSCREEN = "fullscreen"
 
 
-class McpAppUi(WireModel):
+class McpAppUi(WireStruct):
     resource_uri: str
     preferred_model_display_mode: McpAppDisplayMode
 
 
-class McpToolCallError(WireModel):
+class McpToolCallError(WireStruct):
     message: str
 
 
-class McpToolCallResult(WireModel):
+class McpToolCallResult(WireStruct):
     """The result as the server gave it."""
 
     content: tuple[Json, ...]
     structured_content: Json = None
-    meta: Json = Field(default=None, alias="_meta")
+    meta: Json = msgspec.field(default=None, name="_meta")
 
 
 class McpToolCallStatus(StrEnum):
@@ -171,24 +173,24 @@ DynamicToolCallOutputContentItem = TypeAliasType(
 )
 
 
-class SearchWebSearchAction(WireModel):
+class SearchWebSearchAction(WireStruct):
     type: Literal["search"] = "search"
     queries: tuple[str, ...] | None = None
     query: str | None = None
 
 
-class OpenPageWebSearchAction(WireModel):
+class OpenPageWebSearchAction(WireStruct):
     type: Literal["openPage"] = "openPage"
     url: str | None = None
 
 
-class FindInPageWebSearchAction(WireModel):
+class FindInPageWebSearchAction(WireStruct):
     type: Literal["findInPage"] = "findInPage"
     pattern: str | None = None
     url: str | None = None
 
 
-class OtherWebSearchAction(WireModel):
+class OtherWebSearchAction(WireStruct):
     type: Literal["other"] = "other"
 
 

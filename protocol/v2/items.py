@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, omit_none
+from protocol.base import Json
+from protocol.structs import WireStruct, shown
 from protocol.v2.fields import LegacyAppPathString
 from protocol.v2.foreign_items import (
     CollabAgentToolCallThreadItem,
@@ -46,14 +47,14 @@ class MessagePhase(StrEnum):
     FINAL_ANSWER = "final_answer"
 
 
-class MemoryCitationEntry(WireModel):
+class MemoryCitationEntry(WireStruct):
     path: str
     line_start: int
     line_end: int
     note: str
 
 
-class MemoryCitation(WireModel):
+class MemoryCitation(WireStruct):
     entries: tuple[MemoryCitationEntry, ...]
     thread_ids: tuple[str, ...]
 
@@ -115,22 +116,22 @@ class FileChangeThreadItem(Item):
     status: PatchApplyStatus
 
 
-class McpToolCallThreadItem(Item):
+class McpToolCallThreadItem(Item, omit_defaults=True):
     """A call of a tool of an MCP server: `result` or `error` when it ended."""
 
-    type: Literal["mcpToolCall"] = "mcpToolCall"
+    type: Literal["mcpToolCall"] = shown("mcpToolCall")
     server: str
     tool: str
     status: McpToolCallStatus
     arguments: Json
-    result: McpToolCallResult | None = None
-    error: McpToolCallError | None = None
-    duration_ms: int | None = None
-    app_context: McpToolCallAppContext | None = None
-    plugin_id: str | None = None
-    read_only_hint: bool | None = None
-    mcp_app_ui: McpAppUi | None = None
-    mcp_app_resource_uri: str | None = omit_none()
+    result: McpToolCallResult | None = shown(None)
+    error: McpToolCallError | None = shown(None)
+    duration_ms: int | None = shown(None)
+    app_context: McpToolCallAppContext | None = shown(None)
+    plugin_id: str | None = shown(None)
+    read_only_hint: bool | None = shown(None)
+    mcp_app_ui: McpAppUi | None = shown(None)
+    mcp_app_resource_uri: str | None = None
 
 
 class DynamicToolCallThreadItem(Item):

@@ -4,22 +4,23 @@ from enum import StrEnum
 
 from protocol.base import WireModel
 from protocol.fields import Flag
+from protocol.structs import WireStruct
 from protocol.v2.account import PlanType
 
 
-class RateLimitWindow(WireModel):
+class RateLimitWindow(WireStruct):
     used_percent: int
     window_duration_mins: int | None = None
     resets_at: int | None = None
 
 
-class CreditsSnapshot(WireModel):
+class CreditsSnapshot(WireStruct):
     has_credits: bool
     unlimited: bool
     balance: str | None = None
 
 
-class SpendControlLimitSnapshot(WireModel):
+class SpendControlLimitSnapshot(WireStruct):
     limit: str
     used: str
     remaining_percent: int
@@ -34,7 +35,7 @@ class RateLimitReachedType(StrEnum):
     WORKSPACE_MEMBER_USAGE_LIMIT_REACHED = "workspace_member_usage_limit_reached"
 
 
-class RateLimitSnapshot(WireModel):
+class RateLimitSnapshot(WireStruct):
     """How much of each window is used."""
 
     limit_id: str | None = None
@@ -53,7 +54,7 @@ class GetAccountRateLimitsParams(WireModel):
     exclude_reset_credit_details: Flag = False
 
 
-class GetAccountRateLimitsResponse(WireModel):
+class GetAccountRateLimitsResponse(WireStruct):
     """The limits that are known, those of the usual models first."""
 
     ordinary_usage_allowed: bool | None = None
@@ -62,5 +63,5 @@ class GetAccountRateLimitsResponse(WireModel):
     account_id: str | None = None
 
 
-class AccountRateLimitsUpdatedNotification(WireModel):
+class AccountRateLimitsUpdatedNotification(WireStruct):
     rate_limits: RateLimitSnapshot

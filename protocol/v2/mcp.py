@@ -2,11 +2,13 @@
 
 from enum import StrEnum
 
+import msgspec
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, WireModel, is_none, omit_none
+from protocol.base import Json, WireModel
 from protocol.fields import Count
+from protocol.structs import WireStruct, shown
 from protocol.v2.fields import Integer
 
 
@@ -18,56 +20,56 @@ class McpAuthStatus(StrEnum):
     O_AUTH = "oAuth"
 
 
-class ListedTool(WireModel):
+class ListedTool(WireStruct, omit_defaults=True):
     name: str
-    title: str | None = omit_none()
-    description: str | None = omit_none()
+    title: str | None = None
+    description: str | None = None
     input_schema: Json
-    output_schema: Json = omit_none()
-    annotations: Json = omit_none()
-    icons: tuple[Json, ...] | None = omit_none()
-    meta: Json = Field(default=None, alias="_meta", exclude_if=is_none)
+    output_schema: Json = None
+    annotations: Json = None
+    icons: tuple[Json, ...] | None = None
+    meta: Json = msgspec.field(default=None, name="_meta")
 
 
-class Resource(WireModel):
-    annotations: Json = omit_none()
-    description: str | None = omit_none()
-    mime_type: str | None = omit_none()
+class Resource(WireStruct, omit_defaults=True):
+    annotations: Json = None
+    description: str | None = None
+    mime_type: str | None = None
     name: str
-    size: int | None = omit_none()
-    title: str | None = omit_none()
+    size: int | None = None
+    title: str | None = None
     uri: str
-    icons: tuple[Json, ...] | None = omit_none()
-    meta: Json = Field(default=None, alias="_meta", exclude_if=is_none)
+    icons: tuple[Json, ...] | None = None
+    meta: Json = msgspec.field(default=None, name="_meta")
 
 
-class ResourceTemplate(WireModel):
-    annotations: Json = omit_none()
+class ResourceTemplate(WireStruct, omit_defaults=True):
+    annotations: Json = None
     uri_template: str
     name: str
-    title: str | None = omit_none()
-    description: str | None = omit_none()
-    mime_type: str | None = omit_none()
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
 
 
-class TextResourceContent(WireModel):
-    meta: Json = Field(default=None, alias="_meta", exclude_if=is_none)
-    mime_type: str | None = omit_none()
+class TextResourceContent(WireStruct, omit_defaults=True):
+    meta: Json = msgspec.field(default=None, name="_meta")
+    mime_type: str | None = None
     text: str
     uri: str
 
 
-class BlobResourceContent(WireModel):
-    meta: Json = Field(default=None, alias="_meta", exclude_if=is_none)
+class BlobResourceContent(WireStruct, omit_defaults=True):
+    meta: Json = msgspec.field(default=None, name="_meta")
     blob: str
-    mime_type: str | None = omit_none()
+    mime_type: str | None = None
     uri: str
 
 
 ResourceContent = TypeAliasType("ResourceContent", TextResourceContent | BlobResourceContent)
 
 
-class McpServerInfo(WireModel):
+class McpServerInfo(WireStruct):
     name: str
     title: str | None = None
     version: str
@@ -91,7 +93,7 @@ class McpServerStatusDetail(StrEnum):
     TOOLS_AND_AUTH_ONLY = "toolsAndAuthOnly"
 
 
-class McpServerStatus(WireModel):
+class McpServerStatus(WireStruct):
     """A server with all that it offers."""
 
     name: str
@@ -116,7 +118,7 @@ class ListMcpServerStatusParams(WireModel):
     server_name: str | None = None
 
 
-class ListMcpServerStatusResponse(WireModel):
+class ListMcpServerStatusResponse(WireStruct):
     data: tuple[McpServerStatus, ...]
     next_cursor: str | None = None
 
@@ -129,13 +131,13 @@ class McpServerToolCallParams(WireModel):
     meta: Json = Field(default=None, alias="_meta")
 
 
-class McpServerToolCallResponse(WireModel):
+class McpServerToolCallResponse(WireStruct, omit_defaults=True):
     """The result as the server gave it."""
 
     content: tuple[Json, ...]
-    structured_content: Json = omit_none()
-    is_error: bool | None = omit_none()
-    meta: Json = Field(default=None, alias="_meta", exclude_if=is_none)
+    structured_content: Json = None
+    is_error: bool | None = None
+    meta: Json = msgspec.field(default=None, name="_meta")
 
 
 class McpResourceReadParams(WireModel):
@@ -146,12 +148,12 @@ class McpResourceReadParams(WireModel):
     uri: str
 
 
-class McpResourceReadResponse(WireModel):
+class McpResourceReadResponse(WireStruct):
     contents: tuple[ResourceContent, ...]
     origin_call_id: str | None = None
 
 
-class McpServerRefreshResponse(WireModel):
+class McpServerRefreshResponse(WireStruct):
     pass
 
 
@@ -162,17 +164,17 @@ class McpServerOauthLoginParams(WireModel):
     timeout_secs: Integer | None = None
 
 
-class McpServerOauthLoginResponse(WireModel):
+class McpServerOauthLoginResponse(WireStruct, omit_defaults=True):
     authorization_url: str
-    login_id: str | None = omit_none()
+    login_id: str | None = None
 
 
-class McpServerOauthLoginCompletedNotification(WireModel):
+class McpServerOauthLoginCompletedNotification(WireStruct, omit_defaults=True):
     name: str
-    thread_id: str | None = None
-    login_id: str | None = omit_none()
+    thread_id: str | None = shown(None)
+    login_id: str | None = None
     success: bool
-    error: str | None = None
+    error: str | None = shown(None)
 
 
 class McpServerStartupState(StrEnum):
@@ -186,7 +188,7 @@ class McpServerStartupFailureReason(StrEnum):
     REAUTHENTICATION_REQUIRED = "reauthenticationRequired"
 
 
-class McpServerStatusUpdatedNotification(WireModel):
+class McpServerStatusUpdatedNotification(WireStruct):
     """A server of a thread starts, is ready or failed."""
 
     thread_id: str | None = None

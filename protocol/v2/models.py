@@ -8,6 +8,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import Count, Flag
+from protocol.structs import WireStruct
 from protocol.v2.fields import ReasoningEffort
 
 
@@ -17,22 +18,22 @@ class InputModality(StrEnum):
     AUDIO = "audio"
 
 
-class ReasoningEffortOption(WireModel):
+class ReasoningEffortOption(WireStruct):
     reasoning_effort: ReasoningEffort
     description: str
 
 
-class ModelAvailabilityNux(WireModel):
+class ModelAvailabilityNux(WireStruct):
     message: str
 
 
-class ModelServiceTier(WireModel):
+class ModelServiceTier(WireStruct):
     id: str
     name: str
     description: str
 
 
-class ModelUpgradeInfo(WireModel):
+class ModelUpgradeInfo(WireStruct):
     model: str
     upgrade_copy: str | None = None
     model_link: str | None = None
@@ -40,7 +41,7 @@ class ModelUpgradeInfo(WireModel):
     retirement_at: int | None = None
 
 
-class ListedModel(WireModel):
+class ListedModel(WireStruct):
     """One model. `model` is what a thread is given, `id` distinguishes entries of this list."""
 
     id: str
@@ -67,21 +68,21 @@ class ModelListParams(WireModel):
     include_hidden: Flag | None = None
 
 
-class ModelListResponse(WireModel):
+class ModelListResponse(WireStruct):
     data: tuple[ListedModel, ...]
     next_cursor: str | None = None
 
 
-class NoGatewayAuth(WireModel):
+class NoGatewayAuth(WireStruct):
     mode: Literal["none"] = "none"
 
 
-class EnvironmentVariableGatewayAuth(WireModel):
+class EnvironmentVariableGatewayAuth(WireStruct):
     mode: Literal["environmentVariable"] = "environmentVariable"
     env_key: str
 
 
-class ExternallyConfiguredGatewayAuth(WireModel):
+class ExternallyConfiguredGatewayAuth(WireStruct):
     mode: Literal["externallyConfigured"] = "externallyConfigured"
     env_key: str | None = None
 
@@ -95,11 +96,11 @@ GatewayAuth = TypeAliasType(
 )
 
 
-class OpenaiProviderSettings(WireModel):
+class OpenaiProviderSettings(WireStruct):
     type: Literal["openai"] = "openai"
 
 
-class CustomGatewayProviderSettings(WireModel):
+class CustomGatewayProviderSettings(WireStruct):
     type: Literal["customGateway"] = "customGateway"
     auth: GatewayAuth
 
@@ -110,7 +111,7 @@ ProviderSettings = TypeAliasType(
 )
 
 
-class ModelProviderSummary(WireModel):
+class ModelProviderSummary(WireStruct):
     """A provider by its name in the configuration."""
 
     id: str
@@ -124,7 +125,7 @@ class ModelProviderListParams(WireModel):
     pass
 
 
-class ModelProviderListResponse(WireModel):
+class ModelProviderListResponse(WireStruct):
     data: tuple[ModelProviderSummary, ...]
     default_provider_id: str
     can_change_default: bool
@@ -134,7 +135,7 @@ class ModelProviderCapabilitiesReadParams(WireModel):
     pass
 
 
-class ModelProviderCapabilitiesReadResponse(WireModel):
+class ModelProviderCapabilitiesReadResponse(WireStruct):
     image_generation: bool
     web_search: bool
 
@@ -147,7 +148,7 @@ class ExperimentalFeatureStage(StrEnum):
     REMOVED = "removed"
 
 
-class ExperimentalFeature(WireModel):
+class ExperimentalFeature(WireStruct):
     """A switch of the configuration."""
 
     name: str
@@ -165,7 +166,7 @@ class ExperimentalFeatureListParams(WireModel):
     thread_id: str | None = None
 
 
-class ExperimentalFeatureListResponse(WireModel):
+class ExperimentalFeatureListResponse(WireStruct):
     data: tuple[ExperimentalFeature, ...]
     next_cursor: str | None = None
 
@@ -174,5 +175,5 @@ class ExperimentalFeatureEnablementSetParams(WireModel):
     enablement: dict[str, Flag]
 
 
-class ExperimentalFeatureEnablementSetResponse(WireModel):
+class ExperimentalFeatureEnablementSetResponse(WireStruct):
     enablement: dict[str, bool]

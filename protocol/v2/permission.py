@@ -3,11 +3,12 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel, omit_none
 from protocol.fields import Count, Flag
+from protocol.structs import WireStruct
 from protocol.v2.fields import LegacyAppPathString
 
 
@@ -102,8 +103,7 @@ class AdditionalPermissionProfile(WireModel):
     file_system: AdditionalFileSystemPermissions | None = None
 
 
-class RequestPermissionProfile(WireModel):
-    model_config = ConfigDict(extra="forbid")
+class RequestPermissionProfile(WireStruct, forbid_unknown_fields=True):
     network: AdditionalNetworkPermissions | None = None
     file_system: AdditionalFileSystemPermissions | None = None
 
@@ -118,7 +118,7 @@ class PermissionGrantScope(StrEnum):
     SESSION = "session"
 
 
-class PermissionsRequestApprovalParams(WireModel):
+class PermissionsRequestApprovalParams(WireStruct):
     thread_id: str
     turn_id: str
     item_id: str

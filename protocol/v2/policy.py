@@ -15,6 +15,7 @@ from protocol.base import EngineModel, Json, WireModel
 from protocol.fields import Count, Flag
 from protocol.paths import AbsolutePath, PathText
 from protocol.policy import kebab, snake
+from protocol.structs import WireStruct
 
 
 class ApprovalMode(StrEnum):
@@ -146,14 +147,14 @@ SandboxPolicy = TypeAliasType(
 )
 
 
-class ActivePermissionProfile(WireModel):
+class ActivePermissionProfile(WireStruct):
     """The named profile that the sandbox and the policies in force came from."""
 
     id: str
     extends: str | None = None
 
 
-class PermissionProfileSummary(WireModel):
+class PermissionProfileSummary(WireStruct):
     """A profile that a thread can be given by its id."""
 
     id: str
@@ -167,6 +168,6 @@ class PermissionProfileListParams(WireModel):
     cwd: PathText | None = None
 
 
-class PermissionProfileListResponse(WireModel):
+class PermissionProfileListResponse(WireStruct):
     data: tuple[PermissionProfileSummary, ...]
     next_cursor: str | None = None

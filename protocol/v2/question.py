@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from protocol.base import Json, WireModel
 from protocol.fields import Flag
+from protocol.structs import WireStruct
 from protocol.v2.item_parts import DynamicToolCallOutputContentItem
 from protocol.v2.unions import WireUnion, without
 
@@ -73,12 +74,12 @@ class McpServerElicitationRequestResponse(WireModel):
     meta: Json = Field(default=None, alias="_meta")
 
 
-class ToolRequestUserInputOption(WireModel):
+class ToolRequestUserInputOption(WireStruct):
     label: str
     description: str
 
 
-class ToolRequestUserInputQuestion(WireModel):
+class ToolRequestUserInputQuestion(WireStruct):
     id: str
     header: str
     question: str
@@ -91,7 +92,7 @@ class ToolRequestUserInputAnswer(WireModel):
     answers: tuple[str, ...]
 
 
-class ToolRequestUserInputParams(WireModel):
+class ToolRequestUserInputParams(WireStruct):
     """Questions of the model to the user."""
 
     thread_id: str
@@ -108,7 +109,7 @@ class ToolRequestUserInputResponse(WireModel):
     answers: dict[str, ToolRequestUserInputAnswer]
 
 
-class DynamicToolCallParams(WireModel):
+class DynamicToolCallParams(WireStruct):
     """The model calls a tool that the client brought."""
 
     thread_id: str

@@ -8,6 +8,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import CleanText
+from protocol.structs import WireStruct
 from protocol.v2.turn import Turn
 
 
@@ -50,7 +51,7 @@ class ReviewStartParams(WireModel):
     delivery: ReviewDelivery | None = None
 
 
-class ReviewStartResponse(WireModel):
+class ReviewStartResponse(WireStruct):
     """`reviewThreadId` is the same thread."""
 
     turn: Turn

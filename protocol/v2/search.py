@@ -2,8 +2,9 @@
 
 from enum import StrEnum
 
-from protocol.base import EngineModel, WireModel
+from protocol.base import WireModel
 from protocol.paths import PathText
+from protocol.structs import EngineStruct, WireStruct
 
 
 class FuzzyFileSearchParams(WireModel):
@@ -19,7 +20,7 @@ class FuzzyFileSearchMatchType(StrEnum):
     DIRECTORY = "directory"
 
 
-class FuzzyFileSearchResult(EngineModel):
+class FuzzyFileSearchResult(EngineStruct):
     """One hit, in snake_case as the clients of this method expect; `indices` are the matching characters."""
 
     root: str
@@ -30,7 +31,7 @@ class FuzzyFileSearchResult(EngineModel):
     indices: tuple[int, ...] | None = None
 
 
-class FuzzyFileSearchResponse(WireModel):
+class FuzzyFileSearchResponse(WireStruct):
     files: tuple[FuzzyFileSearchResult, ...]
 
 
@@ -39,7 +40,7 @@ class FuzzyFileSearchSessionStartParams(WireModel):
     roots: tuple[PathText, ...]
 
 
-class FuzzyFileSearchSessionStartResponse(WireModel):
+class FuzzyFileSearchSessionStartResponse(WireStruct):
     pass
 
 
@@ -48,7 +49,7 @@ class FuzzyFileSearchSessionUpdateParams(WireModel):
     query: str
 
 
-class FuzzyFileSearchSessionUpdateResponse(WireModel):
+class FuzzyFileSearchSessionUpdateResponse(WireStruct):
     pass
 
 
@@ -56,15 +57,15 @@ class FuzzyFileSearchSessionStopParams(WireModel):
     session_id: str
 
 
-class FuzzyFileSearchSessionStopResponse(WireModel):
+class FuzzyFileSearchSessionStopResponse(WireStruct):
     pass
 
 
-class FuzzyFileSearchSessionUpdatedNotification(WireModel):
+class FuzzyFileSearchSessionUpdatedNotification(WireStruct):
     session_id: str
     query: str
     files: tuple[FuzzyFileSearchResult, ...]
 
 
-class FuzzyFileSearchSessionCompletedNotification(WireModel):
+class FuzzyFileSearchSessionCompletedNotification(WireStruct):
     session_id: str

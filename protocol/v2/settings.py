@@ -6,6 +6,7 @@ from protocol.base import EngineModel, WireModel
 from protocol.fields import CleanText
 from protocol.paths import PathText
 from protocol.policy import ReasoningSummary
+from protocol.structs import EngineStruct, WireStruct
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.policy import ActivePermissionProfile, ApprovalsReviewer, AskForApproval, SandboxPolicy
 
@@ -34,7 +35,7 @@ class CollaborationMode(WireModel):
     settings: CollaborationSettings
 
 
-class CollaborationModeMask(EngineModel):
+class CollaborationModeMask(EngineStruct):
     """A mode, and what it changes in the settings; null leaves a setting alone."""
 
     name: str
@@ -47,11 +48,11 @@ class CollaborationModeListParams(WireModel):
     pass
 
 
-class CollaborationModeListResponse(WireModel):
+class CollaborationModeListResponse(WireStruct):
     data: tuple[CollaborationModeMask, ...]
 
 
-class ThreadSettings(WireModel):
+class ThreadSettings(WireStruct):
     """All settings in force."""
 
     cwd: AbsolutePathBuf
@@ -85,10 +86,10 @@ class ThreadSettingsUpdateParams(WireModel):
     personality: Personality | None = None
 
 
-class ThreadSettingsUpdateResponse(WireModel):
+class ThreadSettingsUpdateResponse(WireStruct):
     pass
 
 
-class ThreadSettingsUpdatedNotification(WireModel):
+class ThreadSettingsUpdatedNotification(WireStruct):
     thread_id: str
     thread_settings: ThreadSettings

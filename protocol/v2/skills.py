@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 
-from protocol.base import WireModel, omit_none
+from protocol.base import WireModel
 from protocol.fields import Flag
 from protocol.paths import AbsolutePath, PathText
+from protocol.structs import WireStruct, shown
 from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString
 
 
@@ -15,48 +16,48 @@ class SkillScope(StrEnum):
     ADMIN = "admin"
 
 
-class SkillInterface(WireModel):
-    display_name: str | None = omit_none()
-    short_description: str | None = omit_none()
-    icon_small: AbsolutePathBuf | None = omit_none()
-    icon_large: AbsolutePathBuf | None = omit_none()
-    icon_small_url: str | None = omit_none()
-    icon_large_url: str | None = omit_none()
-    brand_color: str | None = omit_none()
-    default_prompt: str | None = omit_none()
+class SkillInterface(WireStruct, omit_defaults=True):
+    display_name: str | None = None
+    short_description: str | None = None
+    icon_small: AbsolutePathBuf | None = None
+    icon_large: AbsolutePathBuf | None = None
+    icon_small_url: str | None = None
+    icon_large_url: str | None = None
+    brand_color: str | None = None
+    default_prompt: str | None = None
 
 
-class SkillToolDependency(WireModel):
+class SkillToolDependency(WireStruct, omit_defaults=True):
     type: str
     value: str
-    description: str | None = omit_none()
-    transport: str | None = omit_none()
-    command: str | None = omit_none()
-    url: str | None = omit_none()
+    description: str | None = None
+    transport: str | None = None
+    command: str | None = None
+    url: str | None = None
 
 
-class SkillDependencies(WireModel):
+class SkillDependencies(WireStruct):
     tools: tuple[SkillToolDependency, ...]
 
 
-class SkillMetadata(WireModel):
+class SkillMetadata(WireStruct, omit_defaults=True):
     name: str
     description: str
-    short_description: str | None = omit_none()
-    interface: SkillInterface | None = omit_none()
-    dependencies: SkillDependencies | None = omit_none()
+    short_description: str | None = None
+    interface: SkillInterface | None = None
+    dependencies: SkillDependencies | None = None
     path: LegacyAppPathString
     scope: SkillScope
     enabled: bool
-    plugin_id: str | None = None
+    plugin_id: str | None = shown(None)
 
 
-class SkillErrorInfo(WireModel):
+class SkillErrorInfo(WireStruct):
     path: str
     message: str
 
 
-class SkillsListEntry(WireModel):
+class SkillsListEntry(WireStruct):
     """The skills of one working directory, and what is wrong with those that are no skills."""
 
     cwd: str
@@ -69,7 +70,7 @@ class SkillsListParams(WireModel):
     force_reload: Flag = False
 
 
-class SkillsListResponse(WireModel):
+class SkillsListResponse(WireStruct):
     data: tuple[SkillsListEntry, ...]
 
 
@@ -79,7 +80,7 @@ class SkillsExtraRootsSetParams(WireModel):
     extra_roots: tuple[AbsolutePath, ...]
 
 
-class SkillsExtraRootsSetResponse(WireModel):
+class SkillsExtraRootsSetResponse(WireStruct):
     pass
 
 
@@ -89,9 +90,9 @@ class SkillsConfigWriteParams(WireModel):
     enabled: Flag
 
 
-class SkillsConfigWriteResponse(WireModel):
+class SkillsConfigWriteResponse(WireStruct):
     effective_enabled: bool
 
 
-class SkillsChangedNotification(WireModel):
+class SkillsChangedNotification(WireStruct):
     """Some skill changed; ask again."""

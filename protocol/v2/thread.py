@@ -3,10 +3,10 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, WireModel
+from protocol.structs import EngineStruct, WireStruct
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.turn import Turn
 
@@ -18,7 +18,7 @@ class ThreadHistoryMode(StrEnum):
     PAGINATED = "paginated"
 
 
-class GitInfo(WireModel):
+class GitInfo(WireStruct):
     sha: str | None = None
     branch: str | None = None
     origin_url: str | None = None
@@ -29,19 +29,19 @@ class ThreadActiveFlag(StrEnum):
     WAITING_ON_USER_INPUT = "waitingOnUserInput"
 
 
-class NotLoadedThreadStatus(WireModel):
+class NotLoadedThreadStatus(WireStruct):
     type: Literal["notLoaded"] = "notLoaded"
 
 
-class IdleThreadStatus(WireModel):
+class IdleThreadStatus(WireStruct):
     type: Literal["idle"] = "idle"
 
 
-class SystemErrorThreadStatus(WireModel):
+class SystemErrorThreadStatus(WireStruct):
     type: Literal["systemError"] = "systemError"
 
 
-class ActiveThreadStatus(WireModel):
+class ActiveThreadStatus(WireStruct):
     type: Literal["active"] = "active"
     active_flags: tuple[ThreadActiveFlag, ...]
 
@@ -69,7 +69,7 @@ class SubAgentWord(StrEnum):
     MEMORY_CONSOLIDATION = "memory_consolidation"
 
 
-class ThreadSpawn(EngineModel):
+class ThreadSpawn(EngineStruct):
     """Which thread began the sub-agent, and how many are above it."""
 
     parent_thread_id: str
@@ -79,13 +79,11 @@ class ThreadSpawn(EngineModel):
     agent_role: str | None = None
 
 
-class ThreadSpawnSubAgentSource(EngineModel):
-    model_config = ConfigDict(extra="forbid")
+class ThreadSpawnSubAgentSource(EngineStruct, forbid_unknown_fields=True):
     thread_spawn: ThreadSpawn
 
 
-class OtherSubAgentSource(EngineModel):
-    model_config = ConfigDict(extra="forbid")
+class OtherSubAgentSource(EngineStruct, forbid_unknown_fields=True):
     other: str
 
 
@@ -94,17 +92,15 @@ SubAgentSource = TypeAliasType(
 )
 
 
-class CustomSessionSource(WireModel):
+class CustomSessionSource(WireStruct, forbid_unknown_fields=True):
     """A client that gave itself a name."""
 
-    model_config = ConfigDict(extra="forbid")
     custom: str
 
 
-class SubAgentSessionSource(WireModel):
+class SubAgentSessionSource(WireStruct, forbid_unknown_fields=True):
     """Begun by another thread."""
 
-    model_config = ConfigDict(extra="forbid")
     sub_agent: SubAgentSource
 
 
@@ -113,7 +109,7 @@ SessionSource = TypeAliasType(
 )
 
 
-class Thread(WireModel):
+class Thread(WireStruct):
     """A thread, its turns only where they were asked for. Times are in seconds; null fields are written."""
 
     id: str
@@ -144,7 +140,7 @@ class Thread(WireModel):
     turns: tuple[Turn, ...]
 
 
-class TokenUsageBreakdown(WireModel):
+class TokenUsageBreakdown(WireStruct):
     total_tokens: int
     input_tokens: int
     cached_input_tokens: int
@@ -153,7 +149,7 @@ class TokenUsageBreakdown(WireModel):
     reasoning_output_tokens: int
 
 
-class ThreadTokenUsage(WireModel):
+class ThreadTokenUsage(WireStruct):
     """Tokens since the beginning, and those of the last request."""
 
     total: TokenUsageBreakdown

@@ -2,6 +2,7 @@
 
 from protocol.base import WireModel
 from protocol.fields import CleanText
+from protocol.structs import WireStruct
 from protocol.v2.thread import Thread
 
 
@@ -9,7 +10,7 @@ class ThreadArchiveParams(WireModel):
     thread_id: str
 
 
-class ThreadArchiveResponse(WireModel):
+class ThreadArchiveResponse(WireStruct):
     pass
 
 
@@ -17,7 +18,7 @@ class ThreadUnarchiveParams(WireModel):
     thread_id: str
 
 
-class ThreadUnarchiveResponse(WireModel):
+class ThreadUnarchiveResponse(WireStruct):
     thread: Thread
 
 
@@ -25,7 +26,7 @@ class ThreadDeleteParams(WireModel):
     thread_id: str
 
 
-class ThreadDeleteResponse(WireModel):
+class ThreadDeleteResponse(WireStruct):
     pass
 
 
@@ -34,7 +35,7 @@ class ThreadSetNameParams(WireModel):
     name: CleanText
 
 
-class ThreadSetNameResponse(WireModel):
+class ThreadSetNameResponse(WireStruct):
     pass
 
 
@@ -49,7 +50,7 @@ class ThreadMetadataUpdateParams(WireModel):
     git_info: ThreadMetadataGitInfoUpdateParams | None = None
 
 
-class ThreadMetadataUpdateResponse(WireModel):
+class ThreadMetadataUpdateResponse(WireStruct):
     thread: Thread
 
 
@@ -60,7 +61,7 @@ class ThreadRevertParams(WireModel):
     before_turn_id: str
 
 
-class ThreadRevertResponse(WireModel):
+class ThreadRevertResponse(WireStruct):
     thread: Thread
     turns_backwards_cursor: str | None = None
     items_backwards_cursor: str | None = None

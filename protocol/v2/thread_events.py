@@ -1,55 +1,55 @@
 """What is said about a thread as a whole."""
 
-from protocol.base import WireModel
+from protocol.structs import WireStruct
 from protocol.v2.thread import Thread, ThreadStatus, ThreadTokenUsage
 from protocol.v2.thread_work import ThreadGoal
 
 
-class ThreadStartedNotification(WireModel):
+class ThreadStartedNotification(WireStruct):
     thread: Thread
 
 
-class ThreadStatusChangedNotification(WireModel):
+class ThreadStatusChangedNotification(WireStruct):
     thread_id: str
     status: ThreadStatus
 
 
-class ThreadArchivedNotification(WireModel):
+class ThreadArchivedNotification(WireStruct):
     thread_id: str
 
 
-class ThreadUnarchivedNotification(WireModel):
+class ThreadUnarchivedNotification(WireStruct):
     thread_id: str
 
 
-class ThreadDeletedNotification(WireModel):
+class ThreadDeletedNotification(WireStruct):
     thread_id: str
 
 
-class ThreadClosedNotification(WireModel):
+class ThreadClosedNotification(WireStruct):
     thread_id: str
 
 
-class ThreadRevertedNotification(WireModel):
+class ThreadRevertedNotification(WireStruct):
     thread_id: str
 
 
-class ThreadNameUpdatedNotification(WireModel):
+class ThreadNameUpdatedNotification(WireStruct):
     thread_id: str
     thread_name: str | None = None
 
 
-class ThreadTokenUsageUpdatedNotification(WireModel):
+class ThreadTokenUsageUpdatedNotification(WireStruct):
     thread_id: str
     turn_id: str
     token_usage: ThreadTokenUsage
 
 
-class ThreadGoalUpdatedNotification(WireModel):
+class ThreadGoalUpdatedNotification(WireStruct):
     thread_id: str
     turn_id: str | None = None
     goal: ThreadGoal
 
 
-class ThreadGoalClearedNotification(WireModel):
+class ThreadGoalClearedNotification(WireStruct):
     thread_id: str

@@ -10,8 +10,10 @@ from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count, Flag
 from protocol.paths import AbsolutePath, PathText
 from protocol.policy import SandboxMode
+from protocol.structs import WireStruct
 from protocol.v2.fields import (
     AbsolutePathBuf,
+    Experimental,
     LegacyAppPathString,
     ReasoningEffort,
     SortDirection,
@@ -103,7 +105,7 @@ class ThreadStartParams(WireModel):
         return raw
 
 
-class OpenedThread(WireModel):
+class OpenedThread(WireStruct):
     """The thread and the settings in force."""
 
     thread: Thread
@@ -111,12 +113,12 @@ class OpenedThread(WireModel):
     model_provider: str
     service_tier: str | None = None
     cwd: AbsolutePathBuf
-    runtime_workspace_roots: tuple[AbsolutePathBuf, ...] = experimental(())
+    runtime_workspace_roots: Annotated[tuple[AbsolutePathBuf, ...], Experimental] = ()
     instruction_sources: tuple[LegacyAppPathString, ...] = ()
     approval_policy: AskForApproval
     approvals_reviewer: ApprovalsReviewer
     sandbox: SandboxPolicy
-    active_permission_profile: ActivePermissionProfile | None = experimental()
+    active_permission_profile: Annotated[ActivePermissionProfile | None, Experimental] = None
     reasoning_effort: ReasoningEffort | None = None
 
 
@@ -124,7 +126,7 @@ class ThreadStartResponse(OpenedThread):
     """The thread and the settings in force."""
 
 
-class TurnsPage(WireModel):
+class TurnsPage(WireStruct):
     data: tuple[Turn, ...]
     next_cursor: str | None = None
     backwards_cursor: str | None = None
@@ -166,7 +168,7 @@ class ThreadResumeResponse(OpenedThread):
     """The thread, the settings in force, and its turns unless they were not wanted."""
 
     collaboration_mode: CollaborationMode | None = None
-    initial_turns_page: TurnsPage | None = experimental()
+    initial_turns_page: Annotated[TurnsPage | None, Experimental] = None
     turns_backwards_cursor: str | None = None
     items_backwards_cursor: str | None = None
 
@@ -209,7 +211,7 @@ class ThreadUnsubscribeStatus(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
 
 
-class ThreadUnsubscribeResponse(WireModel):
+class ThreadUnsubscribeResponse(WireStruct):
     """Not an error for a thread that is unknown."""
 
     status: ThreadUnsubscribeStatus

@@ -7,6 +7,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import Count, Flag
+from protocol.structs import WireStruct
 from protocol.v2.fields import SortDirection, experimental
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import Thread
@@ -59,7 +60,7 @@ class ThreadListParams(WireModel):
     originators: tuple[str, ...] | None = None
 
 
-class ThreadListResponse(WireModel):
+class ThreadListResponse(WireStruct):
     """A page; `backwardsCursor` leads the other way."""
 
     data: tuple[Thread, ...]
@@ -83,12 +84,12 @@ class ThreadSearchParams(WireModel):
     search_term: str
 
 
-class ThreadSearchResult(WireModel):
+class ThreadSearchResult(WireStruct):
     thread: Thread
     snippet: str
 
 
-class ThreadSearchResponse(WireModel):
+class ThreadSearchResponse(WireStruct):
     data: tuple[ThreadSearchResult, ...]
     next_cursor: str | None = None
     backwards_cursor: str | None = None
@@ -99,7 +100,7 @@ class ThreadLoadedListParams(WireModel):
     limit: Count | None = None
 
 
-class ThreadLoadedListResponse(WireModel):
+class ThreadLoadedListResponse(WireStruct):
     data: tuple[str, ...]
     next_cursor: str | None = None
 
@@ -109,7 +110,7 @@ class ThreadReadParams(WireModel):
     include_turns: Flag = False
 
 
-class ThreadReadResponse(WireModel):
+class ThreadReadResponse(WireStruct):
     thread: Thread
 
 
@@ -123,7 +124,7 @@ class ThreadTurnsListParams(WireModel):
     items_view: TurnItemsView | None = None
 
 
-class ThreadTurnsListResponse(WireModel):
+class ThreadTurnsListResponse(WireStruct):
     data: tuple[Turn, ...]
     next_cursor: str | None = None
     backwards_cursor: str | None = None
@@ -150,7 +151,7 @@ class ThreadItemsListParams(WireModel):
     sort_direction: SortDirection | None = None
 
 
-class ThreadItemEntry(WireModel):
+class ThreadItemEntry(WireStruct):
     """An item and the turn that it belongs to."""
 
     turn_id: str
@@ -159,7 +160,7 @@ class ThreadItemEntry(WireModel):
     completed_at_ms: int | None = None
 
 
-class ThreadItemsListResponse(WireModel):
+class ThreadItemsListResponse(WireStruct):
     data: tuple[ThreadItemEntry, ...]
     next_cursor: str | None = None
     backwards_cursor: str | None = None

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count
+from protocol.structs import WireStruct
 from protocol.v2.fields import Integer, LegacyAppPathString
 
 
@@ -11,7 +12,7 @@ class ThreadCompactStartParams(WireModel):
     thread_id: str
 
 
-class ThreadCompactStartResponse(WireModel):
+class ThreadCompactStartResponse(WireStruct):
     pass
 
 
@@ -22,7 +23,7 @@ class ThreadInjectItemsParams(WireModel):
     items: tuple[Json, ...]
 
 
-class ThreadInjectItemsResponse(WireModel):
+class ThreadInjectItemsResponse(WireStruct):
     pass
 
 
@@ -34,11 +35,11 @@ class ThreadShellCommandParams(WireModel):
     timeout_ms: Integer | None = None
 
 
-class ThreadShellCommandResponse(WireModel):
+class ThreadShellCommandResponse(WireStruct):
     pass
 
 
-class ThreadBackgroundTerminal(WireModel):
+class ThreadBackgroundTerminal(WireStruct):
     """A command that goes on after its turn."""
 
     item_id: str
@@ -56,7 +57,7 @@ class ThreadBackgroundTerminalsListParams(WireModel):
     limit: Count | None = None
 
 
-class ThreadBackgroundTerminalsListResponse(WireModel):
+class ThreadBackgroundTerminalsListResponse(WireStruct):
     data: tuple[ThreadBackgroundTerminal, ...]
     next_cursor: str | None = None
 
@@ -66,7 +67,7 @@ class ThreadBackgroundTerminalsTerminateParams(WireModel):
     process_id: str
 
 
-class ThreadBackgroundTerminalsTerminateResponse(WireModel):
+class ThreadBackgroundTerminalsTerminateResponse(WireStruct):
     terminated: bool
 
 
@@ -74,7 +75,7 @@ class ThreadBackgroundTerminalsCleanParams(WireModel):
     thread_id: str
 
 
-class ThreadBackgroundTerminalsCleanResponse(WireModel):
+class ThreadBackgroundTerminalsCleanResponse(WireStruct):
     pass
 
 
@@ -92,7 +93,7 @@ class ThreadGoalStatus(StrEnum):
     COMPLETE = "complete"
 
 
-class ThreadGoal(WireModel):
+class ThreadGoal(WireStruct):
     """What a thread works for by itself, and what that has used."""
 
     thread_id: str
@@ -115,7 +116,7 @@ class ThreadGoalSetParams(WireModel):
     token_budget: Integer | None = None
 
 
-class ThreadGoalSetResponse(WireModel):
+class ThreadGoalSetResponse(WireStruct):
     goal: ThreadGoal
 
 
@@ -123,7 +124,7 @@ class ThreadGoalGetParams(WireModel):
     thread_id: str
 
 
-class ThreadGoalGetResponse(WireModel):
+class ThreadGoalGetResponse(WireStruct):
     goal: ThreadGoal | None = None
 
 
@@ -132,5 +133,5 @@ class ThreadGoalClearParams(WireModel):
     origin: ThreadGoalMutationOrigin | None = None
 
 
-class ThreadGoalClearResponse(WireModel):
+class ThreadGoalClearResponse(WireStruct):
     cleared: bool

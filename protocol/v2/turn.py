@@ -8,6 +8,7 @@ from protocol.base import Json, WireModel, requires
 from protocol.fields import CleanText
 from protocol.paths import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
+from protocol.structs import WireStruct
 from protocol.v2.errors import TurnError
 from protocol.v2.fields import ReasoningEffort, experimental
 from protocol.v2.input import UserInput
@@ -31,7 +32,7 @@ class TurnItemsView(StrEnum):
     FULL = "full"
 
 
-class Turn(WireModel):
+class Turn(WireStruct):
     """One task of a thread. `items` hold what `itemsView` says; times are in seconds."""
 
     id: str
@@ -81,7 +82,7 @@ class TurnStartParams(WireModel):
     collaboration_mode: CollaborationMode | None = experimental()
 
 
-class TurnStartResponse(WireModel):
+class TurnStartResponse(WireStruct):
     """Written before everything that the turn brings about; every notification of the turn has its id."""
 
     turn: Turn
@@ -98,7 +99,7 @@ class TurnSteerParams(WireModel):
     expected_turn_id: str
 
 
-class TurnSteerResponse(WireModel):
+class TurnSteerResponse(WireStruct):
     turn_id: str
 
 
@@ -110,21 +111,21 @@ class TurnInterruptParams(WireModel):
     turn_id: str = ""
 
 
-class TurnInterruptResponse(WireModel):
+class TurnInterruptResponse(WireStruct):
     pass
 
 
-class TurnStartedNotification(WireModel):
+class TurnStartedNotification(WireStruct):
     thread_id: str
     turn: Turn
 
 
-class TurnCompletedNotification(WireModel):
+class TurnCompletedNotification(WireStruct):
     thread_id: str
     turn: Turn
 
 
-class TurnDiffUpdatedNotification(WireModel):
+class TurnDiffUpdatedNotification(WireStruct):
     """All changes of the turn so far, as one diff."""
 
     thread_id: str
@@ -138,12 +139,12 @@ class TurnPlanStepStatus(StrEnum):
     COMPLETED = "completed"
 
 
-class TurnPlanStep(WireModel):
+class TurnPlanStep(WireStruct):
     step: str
     status: TurnPlanStepStatus
 
 
-class TurnPlanUpdatedNotification(WireModel):
+class TurnPlanUpdatedNotification(WireStruct):
     thread_id: str
     turn_id: str
     explanation: str | None = None

@@ -17,7 +17,7 @@ def threads(*names: str) -> list[Thread]:
     given: list[dict[str, Json]] = [
         {"id": f"t{n}", "name": name, "preview": "", "cwd": "/w"} for n, name in enumerate(names)
     ]
-    return [Thread.model_construct(**each) for each in given]
+    return [Thread(**each) for each in given]
 
 
 def names(choices: ThreadChoices) -> list[str]:

@@ -12,6 +12,7 @@ from jsonschema import Draft7Validator
 
 from protocol.base import Json
 from protocol.events.msg import EVENTS
+from protocol.structs import read
 from protocol.table import Api, Table
 from protocol.v1.methods import EVENT_PREFIX
 from protocol.v1.methods import TABLE as CONVERSATIONS
@@ -95,7 +96,7 @@ def _notification(method: str, params: Json) -> list[str]:
     if kind is None or method != EVENT_PREFIX + event["type"]:
         return [f"{method} carries {event['type']}"]
     problems = fits(kind.__name__, event)
-    if not problems and kind.model_validate(event).to_value() != event:
+    if not problems and read(kind, event).to_value() != event:
         problems.append(f"{kind.__name__} has fields that its model does not know, or lacks some")
     return problems
 

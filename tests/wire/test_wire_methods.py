@@ -12,6 +12,7 @@ from protocol.base import Json
 from protocol.events.msg import EVENTS
 from protocol.export import examples
 from protocol.policy import AskForApproval, ReviewDecision
+from protocol.structs import read
 from protocol.table import (
     AnyClientRequest,
     AnyServerNotification,
@@ -41,20 +42,20 @@ def test_the_example_of_a_request_fits_its_row(row: AnyClientRequest) -> None:
     assert (params is None) == (row.params is NoParams)
     assert (row.parse(params).to_value() or None) == params or isinstance(params, dict)
     assert params is None or params.items() <= row.parse(params).to_value().items() or "Policy" in str(params)
-    assert row.result.model_validate(result).to_value() == result
+    assert read(row.result, result).to_value() == result
 
 
 @pytest.mark.parametrize("row", methods.TABLE.server_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_server_request_fits_its_row(row: AnyServerRequest) -> None:
     params, result = examples.SERVER_REQUESTS[row.method]
-    assert row.params.model_validate(params).to_value() == params
-    assert row.result.model_validate(result).to_value() == result
+    assert read(row.params, params).to_value() == params
+    assert read(row.result, result).to_value() == result
 
 
 @pytest.mark.parametrize("row", methods.TABLE.server_notifications.values(), ids=lambda row: row.method)
 def test_the_example_of_a_notification_fits_its_row(row: AnyServerNotification) -> None:
     params = examples.NOTIFICATIONS[row.method]
-    assert row.params.model_validate(params).to_value() == params
+    assert read(row.params, params).to_value() == params
 
 
 def test_every_row_is_in_the_table_under_its_own_name() -> None:
@@ -97,7 +98,7 @@ before = set(sys.modules)
 import protocol.v1.methods
 from protocol.events.msg import EVENTS
 print(sorted(set({heavy}) & (set(sys.modules) - before)))
-print([name for name, kind in EVENTS.items() if kind.__pydantic_complete__])
+print([name for name, kind in EVENTS.items() if vars(kind).get('__pydantic_complete__')])
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+from msgspec.structs import replace
+
 from app_server.apis.acp.calls import command_title
 from app_server.apis.acp.changes import DiffPart, Part, ShownCall, TextPart
 from app_server.apis.acp.diffs import diff_parts
@@ -67,10 +69,8 @@ def question(session_id: str, event: SessionEvent, call: ShownCall | None) -> Cl
     fields = call_fields(shown, _parts(asking, shown), status)
     if asking.reason and isinstance(fields.raw_input, dict):
         raw_input = {**fields.raw_input, "justification": asking.reason}
-        fields = fields.model_copy(update={"raw_input": raw_input})
-    request = RequestPermissionRequest.model_construct(
-        session_id=session_id, tool_call=fields, options=_options(asking)
-    )
+        fields = replace(fields, raw_input=raw_input)
+    request = RequestPermissionRequest(session_id=session_id, tool_call=fields, options=_options(asking))
     return ClientQuestion(REQUEST_PERMISSION.method, request.to_json(), to_op)
 
 
@@ -92,7 +92,7 @@ def _about_tool(session_id: str, event: ElicitationRequestEvent, call: ShownCall
 
     id = f"{event.server_name}-{event.id}"
     shown = call or ShownCall(id=id, title=one_line(event.message, CALL_TITLE), kind=ToolKind.OTHER)
-    request = RequestPermissionRequest.model_construct(
+    request = RequestPermissionRequest(
         session_id=session_id,
         tool_call=call_fields(shown, [TextPart(event.message)], None),
         options=(_YES, _NO, _STOP),
@@ -157,7 +157,7 @@ def _options(
 
 def _form(session_id: str, event: ElicitationRequestEvent) -> CreateElicitationRequest:
     schema = event.requested_schema if isinstance(event.requested_schema, dict) else _NO_FIELDS
-    return CreateElicitationRequest.model_construct(
+    return CreateElicitationRequest(
         session_id=session_id,
         message=f"{event.server_name}: {event.message}",
         requested_schema={"type": "object", **schema},

@@ -22,6 +22,7 @@ from protocol.acp.updates import AvailableCommand, AvailableCommandsUpdate, Comm
 from protocol.events.lookups import CustomPrompt
 from protocol.events.review import ReviewRequest
 from protocol.records import dataclass
+from protocol.structs import read
 
 PREFIX: Final = "prompts:"
 """Before the name of a user's prompt that a command of the server has, too."""
@@ -66,7 +67,7 @@ class CommandList:
     undo: bool = True
 
     def update(self) -> AvailableCommandsUpdate:
-        commands = [AvailableCommand.model_validate(each) for each in shown_builtins(undo=self.undo)]
+        commands = [read(AvailableCommand, each) for each in shown_builtins(undo=self.undo)]
         for name, prompt in self._named().items():
             description = one_line(prompt.description or prompt.content) or "A prompt of yours"
             commands.append(_command(name, description, prompt.argument_hint or _hint(prompt.content)))

@@ -16,18 +16,18 @@ from app_server.conversations.adapter import ClientQuestion
 from app_server.conversations.status import ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.methods import CANCEL_REQUEST
-from protocol.base import WireModel
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent, McpListToolsResponseEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.jsonrpc import dump_notification
+from protocol.structs import Written
 
 
 class SessionListener(Protocol):
     def turn_started(self, turn_id: str) -> None: ...
 
-    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
+    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[Written]:
         """Updates that are sent as the last ones of the turn."""
         ...
 
@@ -95,7 +95,7 @@ class SessionAdapter:
         """The end of a session is not shown."""
 
     # --- lines of its own
-    def send(self, update: WireModel) -> list[bytes]:
+    def send(self, update: Written) -> list[bytes]:
         return self._lines.send(update)
 
     def send_message(self, message_id: str, text: str) -> list[bytes]:

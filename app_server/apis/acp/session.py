@@ -23,10 +23,10 @@ from app_server.core.session.turn_requests import ChangeSettings
 from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.updates import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
-from protocol.base import WireModel
 from protocol.engine.events import TurnEnded
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.records import dataclass
+from protocol.structs import Written, read
 
 log = logging.getLogger(__name__)
 
@@ -108,12 +108,12 @@ class AcpSession:
             return
         change = ChangeSettings(_change(before, options), now=True)
         self.live.session.submit(self.new_operation(), change)
-        self.send(ConfigOptionUpdate.model_validate({"configOptions": options.config_options()}))
+        self.send(read(ConfigOptionUpdate, {"configOptions": options.config_options()}))
         if options.mode != before.mode:
             self.send(CurrentModeUpdate(current_mode_id=options.mode))
 
     # --- lines
-    def send(self, update: WireModel) -> None:
+    def send(self, update: Written) -> None:
         self._write(self.adapter.send(update))
 
     def send_message(self, text: str) -> None:
@@ -137,7 +137,7 @@ class AcpSession:
     def turn_started(self, turn_id: str) -> None:
         self.turns.turn_started(turn_id)
 
-    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[WireModel]:
+    def turn_ending(self, turn_id: str, ended: TurnEnded) -> Sequence[Written]:
         if self.title is None or self._title_sent:
             return ()
         self._title_sent = True

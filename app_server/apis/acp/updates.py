@@ -39,9 +39,10 @@ from app_server.apis.acp.text import fenced
 from protocol.acp import tool_calls as wire
 from protocol.acp import updates
 from protocol.acp.tool_calls import ToolCallStatus, ToolKind
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.names import SESSION_UPDATE
 from protocol.records import dataclass
+from protocol.structs import Written
 
 TEXT_SECONDS: Final = 0.016
 OUTPUT_SECONDS: Final = 0.25
@@ -125,7 +126,7 @@ class UpdateLines:
         self._outputs.clear()
         return self._taken()
 
-    def send(self, update: WireModel) -> list[bytes]:
+    def send(self, update: Written) -> list[bytes]:
         """One update, behind what waits."""
         self._send_text()
         self._add(update.to_json())
@@ -187,8 +188,7 @@ class UpdateLines:
                 self._printed(change)
             case PlanMade():
                 entries = tuple(
-                    updates.PlanEntry.model_construct(content=each.text, status=each.status)
-                    for each in change.steps
+                    updates.PlanEntry(content=each.text, status=each.status) for each in change.steps
                 )
                 self._add(updates.PlanOfSession(entries=entries).to_json())
             case UsageChanged():
@@ -209,7 +209,7 @@ class UpdateLines:
 
     def _notice(self, notice: Notice) -> None:
         if self._client.notices:
-            update = updates.SessionNotice.model_construct(
+            update = updates.SessionNotice(
                 severity=notice.severity.value, title=notice.text, description=notice.details
             )
             self._add(update.to_json())
@@ -220,14 +220,12 @@ class UpdateLines:
 
     def _compaction(self, change: Compaction) -> None:
         if self._client.compaction:
-            update = updates.CompactionUpdate.model_construct(
-                compaction_id=change.id, status=_COMPACTION[change.succeeded]
-            )
+            update = updates.CompactionUpdate(compaction_id=change.id, status=_COMPACTION[change.succeeded])
             self._add(update.to_json())
             return
         if change.succeeded is None or not self._paced:
             ended = _ended(change.succeeded)
-            call = wire.SessionToolCall.model_construct(
+            call = wire.SessionToolCall(
                 tool_call_id=change.id,
                 title="Compact the conversation",
                 kind=ToolKind.THINK,
@@ -235,7 +233,7 @@ class UpdateLines:
             )
             self._add(call.to_json())
         else:
-            update_of_call = wire.SessionToolCallUpdate.model_construct(
+            update_of_call = wire.SessionToolCallUpdate(
                 tool_call_id=change.id, status=_ended(change.succeeded)
             )
             self._add(update_of_call.to_json())
@@ -246,7 +244,7 @@ class UpdateLines:
             case CallStep.ANNOUNCED:
                 self._add(self._whole_call(call).to_json())
             case CallStep.RUNNING:
-                status = wire.SessionToolCallUpdate.model_construct(tool_call_id=call.id, status=call.status)
+                status = wire.SessionToolCallUpdate(tool_call_id=call.id, status=call.status)
                 self._add(status.to_json())
                 if call.runs_command:
                     self._outputs.setdefault(call.id, _Output(call, 0.0))
@@ -260,8 +258,8 @@ class UpdateLines:
         meta = {"terminal_info": {"terminal_id": call.id, "cwd": call.cwd}} if display else None
         content: tuple[wire.ToolCallContent, ...] = content_of(call.parts)
         if display:
-            content = (wire.TerminalOfCall.model_construct(terminal_id=call.id),)
-        return wire.SessionToolCall.model_construct(
+            content = (wire.TerminalOfCall(terminal_id=call.id),)
+        return wire.SessionToolCall(
             **_fields(call), content=content or None, raw_output=call.raw_output, meta=meta
         )
 
@@ -272,7 +270,7 @@ class UpdateLines:
         if self._displays and call.runs_command:
             if output is not None and output.news:
                 self._display("".join(output.news), call)
-            content = (wire.TerminalOfCall.model_construct(terminal_id=call.id),)
+            content = (wire.TerminalOfCall(terminal_id=call.id),)
             texts = tuple(part for part in call.parts if isinstance(part, TextPart))
             if output is None:  # nothing ran: what there is to say was never displayed
                 content = content_of(call.parts)
@@ -280,7 +278,7 @@ class UpdateLines:
                 content = (*content, *content_of(texts))
             exit_status = {"terminal_id": call.id, "exit_code": call.exit_code, "signal": None}
             meta = {"terminal_exit": exit_status}
-        update = wire.SessionToolCallUpdate.model_construct(
+        update = wire.SessionToolCallUpdate(
             tool_call_id=call.id,
             title=call.title if call.kind is ToolKind.FETCH else None,
             status=call.status,
@@ -310,13 +308,13 @@ class UpdateLines:
             self._display(news, output.call)
             return
         output.due = now + OUTPUT_SECONDS
-        update = wire.SessionToolCallUpdate.model_construct(
+        update = wire.SessionToolCallUpdate(
             tool_call_id=output.call.id, content=content_of(running_output(output.call))
         )
         self._add(update.to_json())
 
     def _display(self, text: str, call: ShownCall) -> None:
-        update = wire.SessionToolCallUpdate.model_construct(
+        update = wire.SessionToolCallUpdate(
             tool_call_id=call.id, meta={"terminal_output": {"terminal_id": call.id, "data": text}}
         )
         self._add(update.to_json())
@@ -341,13 +339,11 @@ def call_fields(
 ) -> wire.SessionToolCallFields:
     """A call as a request for permission shows it."""
     shown = {**_fields(call), "status": status}
-    return wire.SessionToolCallFields.model_construct(**shown, content=content_of(parts) or None)
+    return wire.SessionToolCallFields(**shown, content=content_of(parts) or None)
 
 
 def _fields(call: ShownCall) -> dict[str, Json]:
-    places = tuple(
-        wire.ToolCallLocation.model_construct(path=each.path, line=each.line) for each in call.places
-    )
+    places = tuple(wire.ToolCallLocation(path=each.path, line=each.line) for each in call.places)
     return {
         "tool_call_id": call.id,
         "title": call.title,
@@ -366,17 +362,17 @@ def _content(part: Part) -> wire.ToolCallContent:
         case OutputPart(text):
             return _text_content(fenced(text, "console"))
         case DiffPart():
-            return wire.DiffOfCall.model_construct(
+            return wire.DiffOfCall(
                 path=part.path, old_text=part.old, new_text=part.new if part.new is not None else ""
             )
         case BlockPart(block):
-            return wire.ContentOfCall.model_construct(content=block)
+            return wire.ContentOfCall(content=block)
         case _:
             assert_never(part)
 
 
 def _text_content(text: str) -> wire.ContentOfCall:
-    return wire.ContentOfCall.model_construct(content={"type": "text", "text": text})
+    return wire.ContentOfCall(content={"type": "text", "text": text})
 
 
 def _ended(succeeded: bool | None) -> ToolCallStatus | None:

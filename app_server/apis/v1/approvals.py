@@ -9,7 +9,7 @@ from typing import assert_never
 
 from app_server.apis.answers import approval_op, elicitation_op
 from app_server.conversations.adapter import ClientQuestion
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.engine.events import EngineEvent
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
@@ -17,6 +17,7 @@ from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.ids import ConversationId
 from protocol.ops import Op
 from protocol.policy import ReviewDecision
+from protocol.structs import Written
 from protocol.table import AnyServerRequest
 from protocol.v1.approval import (
     ApplyPatchApprovalParams,
@@ -41,7 +42,7 @@ def question(conversation_id: str, turn_id: str, event: EngineEvent) -> ClientQu
     return ClientQuestion(row.method, params.to_json(), to_op)
 
 
-def _request(id: ConversationId, event: RequestEvent) -> tuple[AnyServerRequest, WireModel]:
+def _request(id: ConversationId, event: RequestEvent) -> tuple[AnyServerRequest, Written]:
     match event:
         case ExecApprovalRequestEvent():
             return EXEC_COMMAND_APPROVAL, ExecCommandApprovalParams(

@@ -196,10 +196,10 @@ class ConversationAdapter:
         match event:
             case AgentMessageDelta():
                 if announced:
-                    yield AgentMessageContentDeltaEvent.model_construct(
+                    yield AgentMessageContentDeltaEvent(
                         thread_id=thread, turn_id=id, item_id=item, delta=text
                     )
-                yield AgentMessageDeltaEvent.model_construct(delta=text)
+                yield AgentMessageDeltaEvent(delta=text)
             case ReasoningSummaryDelta():
                 if announced:
                     yield ReasoningContentDeltaEvent(thread_id=thread, turn_id=id, item_id=item, delta=text)

@@ -18,7 +18,7 @@ from app_server.apis.v2.tool_questions import (
     user_input_params,
 )
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.engine.events import Question, SessionEvent
 from protocol.engine.items import CommandExecution, CommandSource, Item
 from protocol.engine.questions import (
@@ -33,6 +33,7 @@ from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.ops import Op
 from protocol.policy import ReviewDecision
+from protocol.structs import Written
 from protocol.table import AnyServerRequest
 from protocol.v2.approval import (
     AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
@@ -114,11 +115,11 @@ def _offered(proposed: tuple[str, ...] | None) -> tuple[CommandExecutionApproval
 
 def _request(
     thread_id: str, turn_id: str | None, event: Question, item: Item | None, now_ms: int
-) -> tuple[AnyServerRequest, WireModel]:
+) -> tuple[AnyServerRequest, Written]:
     match event:
         case ExecApprovalRequestEvent():
             typed = _is_typed(event, item)
-            return COMMAND_APPROVAL, CommandExecutionRequestApprovalParams.model_construct(
+            return COMMAND_APPROVAL, CommandExecutionRequestApprovalParams(
                 kind=CommandExecutionApprovalKind.WRITE_STDIN
                 if typed
                 else CommandExecutionApprovalKind.COMMAND,
@@ -134,7 +135,7 @@ def _request(
                 available_decisions=_offered(event.proposed_rule),
             )
         case ApplyPatchApprovalRequestEvent():
-            return FILE_CHANGE_APPROVAL, FileChangeRequestApprovalParams.model_construct(
+            return FILE_CHANGE_APPROVAL, FileChangeRequestApprovalParams(
                 thread_id=thread_id,
                 turn_id=turn_id or "",
                 item_id=event.call_id if item is None else item.id,

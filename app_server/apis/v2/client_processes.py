@@ -141,7 +141,7 @@ class StreamedOutput:
             self._ended.add(stream)
         await self._outgoing.wait_for_capacity()
         self._notify(
-            CommandExecOutputDeltaNotification.model_construct(
+            CommandExecOutputDeltaNotification(
                 process_id=self._id,
                 stream=_STREAMS[stream],
                 delta_base64=base64.b64encode(chunk).decode(),

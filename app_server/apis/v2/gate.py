@@ -10,6 +10,7 @@ from app_server.apis.route import Route
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json, WireModel
+from protocol.structs import Written
 from protocol.v2.fields import experimental_fields_in_use
 from protocol.v2.policy import GranularAskForApproval
 
@@ -27,7 +28,7 @@ def needed_capability(method: str, params: WireModel) -> str | None:
 def gated(route: Route, client: ClientProfile) -> Route:
     """The route, closed to parameters that this client has not opted in to."""
 
-    async def handle(params: Json) -> WireModel | HandlerResult[WireModel]:
+    async def handle(params: Json) -> Written | HandlerResult[Written]:
         needed = None if client.experimental_api else needed_capability(route.method, params)
         if needed is not None:
             raise invalid_request(

@@ -19,7 +19,7 @@ _READ: Final = {shown: status for status, shown in _SHOWN.items()}
 
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> ThreadGoal:
-    return ThreadGoal.model_construct(
+    return ThreadGoal(
         thread_id=thread_id,
         objective=goal.objective,
         status=_SHOWN[goal.status],

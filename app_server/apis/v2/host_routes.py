@@ -45,7 +45,7 @@ def host_routes(
 def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
         await services.outgoing.wait_for_capacity()
-        changed = FsChangedNotification.model_construct(watch_id=watch_id, changed_paths=tuple(paths))
+        changed = FsChangedNotification(watch_id=watch_id, changed_paths=tuple(paths))
         notifier.notify(FS_CHANGED, changed)
 
     watcher = FileWatcher(notify_changed, services.background)
@@ -66,7 +66,7 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
 def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
     async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
         await services.outgoing.wait_for_capacity()
-        updated = FuzzyFileSearchSessionUpdatedNotification.model_construct(
+        updated = FuzzyFileSearchSessionUpdatedNotification(
             session_id=session_id, query=query, files=file_search.shown_matches(found)
         )
         notifier.notify(FUZZY_FILE_SEARCH_SESSION_UPDATED, updated)

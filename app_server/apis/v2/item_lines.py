@@ -119,7 +119,7 @@ class ItemLines:
 
     def _begin(self, turn_id: str, item: Item, at_ms: int) -> ShownItem:
         opened = self._open.begin(turn_id, item, at_ms, lambda _: {})
-        started = ItemStartedNotification.model_construct(
+        started = ItemStartedNotification(
             item=thread_item(kept_item(opened.item), at_ms, None),
             thread_id=self._thread_id,
             turn_id=turn_id,
@@ -133,7 +133,7 @@ class ItemLines:
             self._output(opened, text)
         self._open.end(opened)
         event = replace(event, item=replace(kept_item(event.item), id=opened.item.id))
-        completed = ItemCompletedNotification.model_construct(
+        completed = ItemCompletedNotification(
             item=thread_item(event.item, event.started_at_ms, event.at_ms),
             thread_id=self._thread_id,
             turn_id=opened.turn_id,

@@ -61,40 +61,34 @@ def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | N
     match item:
         case engine.UserMessage():
             sent = item.content if item.sent is None else item.sent
-            return wire.UserMessageThreadItem.model_construct(
-                **at, client_id=item.client_id, content=shown_inputs(sent)
-            )
+            return wire.UserMessageThreadItem(**at, client_id=item.client_id, content=shown_inputs(sent))
         case engine.AgentMessage():
-            return wire.AgentMessageThreadItem.model_construct(
-                **at, text=item.text, phase=_PHASES.get(item.phase or "")
-            )
+            return wire.AgentMessageThreadItem(**at, text=item.text, phase=_PHASES.get(item.phase or ""))
         case engine.Plan():
-            return wire.PlanThreadItem.model_construct(**at, text=item.text)
+            return wire.PlanThreadItem(**at, text=item.text)
         case engine.Reasoning():
-            return wire.ReasoningThreadItem.model_construct(**at, summary=item.summary, content=item.content)
+            return wire.ReasoningThreadItem(**at, summary=item.summary, content=item.content)
         case engine.CommandExecution():
             return _command(item, at)
         case engine.FileChange():
             changes = tuple(_file_change(path, change) for path, change in sorted(item.changes.items()))
-            return wire.FileChangeThreadItem.model_construct(
-                **at, changes=changes, status=_PATCH_STATUS[item.status]
-            )
+            return wire.FileChangeThreadItem(**at, changes=changes, status=_PATCH_STATUS[item.status])
         case engine.McpToolCall():
             return _mcp_call(item, at)
         case engine.DynamicToolCall():
             return _dynamic_call(item, at)
         case engine.WebSearch():
-            return wire.WebSearchThreadItem.model_construct(
+            return wire.WebSearchThreadItem(
                 **at, query=item.query, action=None if item.action is None else _search_action(item.action)
             )
         case engine.ImageView():
-            return wire.ImageViewThreadItem.model_construct(**at, path=item.path)
+            return wire.ImageViewThreadItem(**at, path=item.path)
         case engine.EnteredReview():
-            return wire.EnteredReviewModeThreadItem.model_construct(**at, review=item.hint)
+            return wire.EnteredReviewModeThreadItem(**at, review=item.hint)
         case engine.ExitedReview():
-            return wire.ExitedReviewModeThreadItem.model_construct(**at, review=review_text(item.output))
+            return wire.ExitedReviewModeThreadItem(**at, review=review_text(item.output))
         case engine.ContextCompaction():
-            return wire.ContextCompactionThreadItem.model_construct(**at)
+            return wire.ContextCompactionThreadItem(**at)
         case _:
             assert_never(item)
 
@@ -112,7 +106,7 @@ def command_actions(
     """
     parsed = [each for each in parsed if not shortens_output(each.cmd)] or parsed
     if any(isinstance(each, commands.UnknownCommand) for each in parsed):
-        return (parts.UnknownCommandAction.model_construct(command=script_of(argv) or command_line(argv)),)
+        return (parts.UnknownCommandAction(command=script_of(argv) or command_line(argv)),)
     return tuple(_action(each, cwd) for each in parsed)
 
 
@@ -128,7 +122,7 @@ def review_text(output: ReviewOutputEvent | None) -> str:
 
 def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.CommandExecutionThreadItem:
     ran = item.status not in (ItemStatus.IN_PROGRESS, ItemStatus.DECLINED)
-    return wire.CommandExecutionThreadItem.model_construct(
+    return wire.CommandExecutionThreadItem(
         **at,
         command=command_line(item.command),
         cwd=item.cwd,
@@ -145,19 +139,17 @@ def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.Comm
 def _action(parsed: commands.ParsedCommand, cwd: str) -> parts.CommandAction:
     match parsed:
         case commands.ReadCommand():
-            return parts.ReadCommandAction.model_construct(
+            return parts.ReadCommandAction(
                 command=parsed.cmd, name=parsed.name, path=posixpath.join(cwd, parsed.path)
             )
         case commands.ListFilesCommand():
-            return parts.ListFilesCommandAction.model_construct(command=parsed.cmd, path=parsed.path)
+            return parts.ListFilesCommandAction(command=parsed.cmd, path=parsed.path)
         case commands.SearchCommand(query=None):
-            return parts.ListFilesCommandAction.model_construct(command=parsed.cmd, path=parsed.path)
+            return parts.ListFilesCommandAction(command=parsed.cmd, path=parsed.path)
         case commands.SearchCommand():
-            return parts.SearchCommandAction.model_construct(
-                command=parsed.cmd, query=parsed.query, path=parsed.path
-            )
+            return parts.SearchCommandAction(command=parsed.cmd, query=parsed.query, path=parsed.path)
         case commands.UnknownCommand():
-            return parts.UnknownCommandAction.model_construct(command=parsed.cmd)
+            return parts.UnknownCommandAction(command=parsed.cmd)
         case _:
             assert_never(parsed)
 
@@ -170,19 +162,19 @@ def _file_change(path: str, change: patches.FileChange) -> parts.FileUpdateChang
         case patches.DeleteFileChange():
             kind, diff = parts.DeletePatchChangeKind(), change.content
         case patches.UpdateFileChange():
-            kind = parts.UpdatePatchChangeKind.model_construct(move_path=change.move_path)
+            kind = parts.UpdatePatchChangeKind(move_path=change.move_path)
             diff = change.unified_diff
             if change.move_path is not None:
                 # Part of the text since codex 0.58: clients that show the diff alone would not show the move.
                 diff += f"\n\nMoved to: {change.move_path}"
         case _:
             assert_never(change)
-    return parts.FileUpdateChange.model_construct(path=path, kind=kind, diff=diff)
+    return parts.FileUpdateChange(path=path, kind=kind, diff=diff)
 
 
 def _mcp_call(item: engine.McpToolCall, at: Mapping[str, Json]) -> wire.McpToolCallThreadItem:
     result, error = _mcp_result(item.result)
-    return wire.McpToolCallThreadItem.model_construct(
+    return wire.McpToolCallThreadItem(
         **at,
         server=item.invocation.server,
         tool=item.invocation.tool,
@@ -201,9 +193,9 @@ def _mcp_result(
         case None:
             return None, None
         case ErrResult(err=message):
-            return None, parts.McpToolCallError.model_construct(message=message)
+            return None, parts.McpToolCallError(message=message)
         case OkResult(ok=ok):
-            shown = parts.McpToolCallResult.model_construct(
+            shown = parts.McpToolCallResult(
                 content=tuple(block.to_value() for block in ok.content),
                 structured_content=ok.structured_content,
                 meta=(ok.model_extra or {}).get("_meta"),
@@ -214,7 +206,7 @@ def _mcp_result(
 
 
 def _dynamic_call(item: engine.DynamicToolCall, at: Mapping[str, Json]) -> wire.DynamicToolCallThreadItem:
-    return wire.DynamicToolCallThreadItem.model_construct(
+    return wire.DynamicToolCallThreadItem(
         **at,
         namespace=item.namespace,
         tool=item.tool,
@@ -241,19 +233,15 @@ def _tool_content(raw: Json) -> parts.DynamicToolCallOutputContentItem:
 
 def _search_action(action: WebSearchAction) -> parts.WebSearchAction:
     if isinstance(action, SearchAction):
-        return parts.SearchWebSearchAction.model_construct(query=action.query, queries=None)
+        return parts.SearchWebSearchAction(query=action.query, queries=None)
     extra = action.model_extra or {}
     match action.type:
         case "search":
-            return parts.SearchWebSearchAction.model_construct(
-                query=_text(extra, "query"), queries=_texts(extra, "queries")
-            )
+            return parts.SearchWebSearchAction(query=_text(extra, "query"), queries=_texts(extra, "queries"))
         case "open_page":
-            return parts.OpenPageWebSearchAction.model_construct(url=_text(extra, "url"))
+            return parts.OpenPageWebSearchAction(url=_text(extra, "url"))
         case "find_in_page":
-            return parts.FindInPageWebSearchAction.model_construct(
-                pattern=_text(extra, "pattern"), url=_text(extra, "url")
-            )
+            return parts.FindInPageWebSearchAction(pattern=_text(extra, "pattern"), url=_text(extra, "url"))
         case _:
             return parts.OtherWebSearchAction()
 

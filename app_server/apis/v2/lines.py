@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection
 from json.encoder import encode_basestring, encode_basestring_ascii
 
-from protocol.base import WireModel
+from protocol.structs import Written
 from protocol.table import AnyServerNotification
 
 
@@ -24,7 +24,7 @@ class NotificationLines:
         lines, self._lines = self._lines, []
         return lines
 
-    def add(self, row: AnyServerNotification, params: WireModel) -> None:
+    def add(self, row: AnyServerNotification, params: Written) -> None:
         if row.method not in self._opted_out:
             self.add_raw(row.method, params.to_json())
 

@@ -106,9 +106,7 @@ class ThreadNews:
             self._lines.add(methods.THREAD_GOAL_CLEARED, cleared)
         else:
             shown = shown_goal(self._thread_id, event.goal)
-            updated = ThreadGoalUpdatedNotification.model_construct(
-                thread_id=self._thread_id, turn_id=turn_id, goal=shown
-            )
+            updated = ThreadGoalUpdatedNotification(thread_id=self._thread_id, turn_id=turn_id, goal=shown)
             self._lines.add(methods.THREAD_GOAL_UPDATED, updated)
 
     def settings(self, event: SettingsChanged) -> None:

@@ -8,8 +8,8 @@ from dataclasses import field
 
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
-from protocol.base import WireModel
 from protocol.records import dataclass
+from protocol.structs import Written
 from protocol.table import AnyServerNotification
 
 
@@ -20,7 +20,7 @@ class ThreadNotifier:
     now: Callable[[], float] = field(repr=False)
     """Seconds since 1970."""
 
-    def notify(self, row: AnyServerNotification, params: WireModel) -> None:
+    def notify(self, row: AnyServerNotification, params: Written) -> None:
         """Sends it unless the client opted out of it."""
         if row.method in self.client.opted_out:
             return

@@ -16,6 +16,7 @@ from app_server.core.real_path import real_path
 from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.turn.settings import Settings
+from protocol.base import Json
 from protocol.v2.policy import ApprovalsReviewer
 from protocol.v2.thread_open import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
@@ -56,7 +57,7 @@ def reopened(source: ConfigSource, path: Path, given: RequestOverrides) -> Confi
         return source.load(with_last_settings(given, last, rights=False))
 
 
-def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence[str]) -> dict[str, object]:
+def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence[str]) -> dict[str, Json]:
     """The settings that the next turn starts from."""
     return {
         "model": settings.model,

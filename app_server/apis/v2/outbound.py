@@ -54,22 +54,12 @@ from protocol.events.tokens import TokenCountEvent
 from protocol.v2 import errors, turn
 from protocol.v2 import notifications as methods
 from protocol.v2.item_events import (
-    ItemCompletedNotification,
-    ItemStartedNotification,
     ServerRequestResolvedNotification,
 )
 from protocol.v2.thread_events import ThreadStatusChangedNotification
 
 Unshown = Question | PatchWriting | CommandRunning | McpServersSettled
 """Questions have a way of their own; the others say what is shown already."""
-
-TURN_MODELS: Final = (
-    turn.TurnStartedNotification,
-    ItemStartedNotification,
-    ItemCompletedNotification,
-    turn.TurnCompletedNotification,
-)
-"""What every turn is sent with; their first use builds them, which takes as long as ten short turns."""
 
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
@@ -201,7 +191,7 @@ class ThreadAdapter:
         self._fold.apply(SessionEvent("", turn_id, event))
         self._news.turn_started()
         shown = shown_turn(self._fold.last, turn.TurnItemsView.NOT_LOADED)
-        started = turn.TurnStartedNotification.model_construct(thread_id=self._thread_id, turn=shown)
+        started = turn.TurnStartedNotification(thread_id=self._thread_id, turn=shown)
         self._lines.add(methods.TURN_STARTED, started)
 
     def _turn_ended(self, turn_id: str, event: TurnEnded) -> None:
@@ -218,12 +208,12 @@ class ThreadAdapter:
             self._error(turn_id, turn_error(error), will_retry=False)
         self._fold.apply(SessionEvent("", turn_id, event))
         shown = ended_turn(self._fold.last)
-        completed = turn.TurnCompletedNotification.model_construct(thread_id=self._thread_id, turn=shown)
+        completed = turn.TurnCompletedNotification(thread_id=self._thread_id, turn=shown)
         self._lines.add(methods.TURN_COMPLETED, completed)
         self._fold = TurnFold()
 
     def _error(self, turn_id: str, error: errors.TurnError, *, will_retry: bool) -> None:
-        failed = errors.ErrorNotification.model_construct(
+        failed = errors.ErrorNotification(
             error=error, will_retry=will_retry, thread_id=self._thread_id, turn_id=turn_id
         )
         self._lines.add(methods.ERROR, failed)

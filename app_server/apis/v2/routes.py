@@ -21,7 +21,7 @@ from app_server.apis.v2.item_id_seeds import ItemIdSeeds
 from app_server.apis.v2.loaded_threads import LoadedThreads
 from app_server.apis.v2.mcp_routes import mcp_routes
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.outbound import TURN_MODELS, ThreadAdapter
+from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.apis.v2.reading_routes import reading_routes
 from app_server.apis.v2.sent_once import SentOnce
 from app_server.apis.v2.setup_routes import setup_routes
@@ -43,7 +43,6 @@ from protocol.v2.thread_events import ThreadClosedNotification, ThreadStatusChan
 def routes(services: ServerServices) -> tuple[Route, ...]:
     config, client = services.config, services.handshake.client
     client.elicitation = True  # clients of this API answer questions of MCP servers
-    services.handshake.warm_up.prepare(TURN_MODELS)
 
     indexes = TurnIndexes()
     seeds = ItemIdSeeds(indexes)

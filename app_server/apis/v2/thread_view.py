@@ -58,7 +58,9 @@ def thread_view(summary: ThreadSummary, status: ThreadStatus, turns: tuple[Turn,
         originator=origin.originator,
         source=session_source(origin),
         name=summary.name,
-        git_info=git and GitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url),
+        git_info=GitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url)
+        if git
+        else None,
         turns=turns,
     )
 

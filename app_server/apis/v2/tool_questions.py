@@ -30,7 +30,7 @@ INVALID: Final = "dynamic tool response was invalid"
 
 
 def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> DynamicToolCallParams:
-    return DynamicToolCallParams.model_construct(
+    return DynamicToolCallParams(
         thread_id=thread_id,
         turn_id=turn_id,
         call_id=call.call_id,
@@ -43,19 +43,19 @@ def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> Dy
 def user_input_params(thread_id: str, turn_id: str, asked: UserInputQuestion) -> ToolRequestUserInputParams:
     """Another answer than the ones to choose from may always be given."""
     questions = tuple(
-        ToolRequestUserInputQuestion.model_construct(
+        ToolRequestUserInputQuestion(
             id=each.id,
             header=each.header,
             question=each.text,
             is_other=True,
             options=tuple(
-                ToolRequestUserInputOption.model_construct(label=choice.label, description=choice.description)
+                ToolRequestUserInputOption(label=choice.label, description=choice.description)
                 for choice in each.choices
             ),
         )
         for each in asked.inquiries
     )
-    return ToolRequestUserInputParams.model_construct(
+    return ToolRequestUserInputParams(
         thread_id=thread_id,
         turn_id=turn_id,
         item_id=asked.call_id,

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Final, assert_never
 
+from msgspec.structs import replace
+
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
 from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
@@ -37,7 +39,7 @@ def pending_turn(id: str) -> Turn:
 def review_turn(id: str, target: str) -> Turn:
     """The same of a review, with what is reviewed in place of the user's words."""
     words = UserMessageThreadItem(id=id, content=(TextUserInput(text=target),))
-    return pending_turn(id).model_copy(update={"items": (words,)})
+    return replace(pending_turn(id), items=(words,))
 
 
 def shown_turn(record: TurnRecord, view: TurnItemsView, open_items: Sequence[ThreadItem] = ()) -> Turn:
@@ -103,7 +105,7 @@ def _summary(record: TurnRecord) -> list[EndedItem]:
 
 
 def _turn(record: TurnRecord, view: TurnItemsView, items: Sequence[ThreadItem]) -> Turn:
-    return Turn.model_construct(
+    return Turn(
         id=record.id,
         root_turn_id=record.id,
         items=tuple(items),

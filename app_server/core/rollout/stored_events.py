@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
-from protocol.base import Json, Model
+from protocol.base import Json, tag_of
 from protocol.engine.codec import item_to_value
 from protocol.engine.events import (
     GoalCleared,
@@ -37,6 +37,7 @@ from protocol.events.notices import UndoCompletedEvent
 from protocol.events.tokens import TokenCountEvent
 from protocol.events.turn import TurnAbortedEvent
 from protocol.rollout import StoredEvent
+from protocol.structs import Written
 
 TURN_ITEM = "turn_item"
 """The kind of a line that holds an item which no older event stands for."""
@@ -168,8 +169,8 @@ def _turn_end(event: TurnEnded, turn_id: str | None, *, identity: bool) -> Seque
     return [_bare("task_complete", {**last, **times, **({"error": error} if error else {})})]
 
 
-def _stored(event: Model, extra: Mapping[str, Json]) -> StoredEvent:
-    return StoredEvent(str(vars(event)["type"]), event.to_json(), extra)
+def _stored(event: Written, extra: Mapping[str, Json]) -> StoredEvent:
+    return StoredEvent(str(tag_of(event)), event.to_json(), extra)
 
 
 def _bare(kind: str, extra: Mapping[str, Json]) -> StoredEvent:

@@ -9,6 +9,8 @@ import posixpath
 from collections.abc import Sequence
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from app_server.core.shell.quote import join, split
 from app_server.core.shell.script import OPERATORS, split_for_display
 from app_server.core.shell.summaries import only_formats, summarize
@@ -65,10 +67,10 @@ def _shown_whole(summary: ParsedCommand, script: str, *, is_single: bool) -> Par
     if words is None:
         words = [script]
     if is_single and not OPERATORS.intersection(words):
-        return summary.model_copy(update={"cmd": join(words)})
+        return replace(summary, cmd=join(words))
     numbered = any(pair == ("sed", "-n") for pair in pairwise(words))
     if isinstance(summary, ReadCommand) and "|" in words and numbered:
-        return summary.model_copy(update={"cmd": script})
+        return replace(summary, cmd=script)
     return summary
 
 
@@ -82,7 +84,7 @@ def _summaries(commands: Sequence[Words]) -> list[ParsedCommand]:
             continue
         summary = summarize(words)
         if folder and isinstance(summary, ReadCommand):
-            summary = summary.model_copy(update={"path": posixpath.join(folder, summary.path)})
+            summary = replace(summary, path=posixpath.join(folder, summary.path))
         summaries.append(summary)
     return summaries
 

@@ -25,14 +25,15 @@ from app_server.core.config.types import CliOverrides, Config
 from app_server.core.errors import ConfigError
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
-from protocol.base import Json, WireModel
+from protocol.base import Json
 from protocol.jsonrpc import Request
+from protocol.structs import Written, read
 from protocol.v1.models import ModelListResponse
 from protocol.v2 import setup_methods as methods
 
 pytestmark = pytest.mark.anyio
 
-Handler = Callable[..., Awaitable[WireModel]]
+Handler = Callable[..., Awaitable[Written]]
 
 
 @pytest.fixture
@@ -203,9 +204,9 @@ async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
             break
     assert len(pages) > 1
     for page in pages:
-        read = ModelListResponse.model_validate(page)
-        assert read.next_cursor == page["nextCursor"]
-        for one, other in zip(read.to_value()["data"], page["data"], strict=True):
+        parsed = read(ModelListResponse, page)
+        assert parsed.next_cursor == page["nextCursor"]
+        for one, other in zip(parsed.to_value()["data"], page["data"], strict=True):
             assert one == {key: other[key] for key in one}
             assert (other["hidden"], other["upgrade"]) == (False, None)
             assert other["inputModalities"] == ["text", "image"]

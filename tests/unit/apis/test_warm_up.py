@@ -9,7 +9,6 @@ import pytest
 
 from app_server.apis import warm_up
 from app_server.apis.warm_up import WarmUp
-from protocol.base import WireModel
 
 pytestmark = pytest.mark.anyio
 
@@ -48,32 +47,6 @@ async def test_a_long_request_postpones_it(monkeypatch: pytest.MonkeyPatch) -> N
                 await anyio.wait_all_tasks_blocked()
                 assert not models.loaded.is_set()
             await models.loaded.wait()
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["at once", "after the engine is loaded"])
-async def test_the_models_of_an_api_are_built_ahead_of_its_first_turn(
-    monkeypatch: pytest.MonkeyPatch, late: bool
-) -> None:
-    class Event(WireModel):
-        text: str
-
-    monkeypatch.setattr(warm_up, "COMMAND_EVENT_MODELS", ())
-    if late:
-        monkeypatch.setattr(warm_up, "QUIET_SECONDS", 0)
-    models = Models()
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            one = WarmUp(cast(Any, Runner()), cast(Any, models), group)
-            one.start()
-            if late:
-                await models.loaded.wait()
-            one.prepare((Event,))
-            await anyio.wait_all_tasks_blocked()
-            assert not Event.__pydantic_complete__
-            one.expect_turn()
-            await models.loaded.wait()
-            await anyio.wait_all_tasks_blocked()
-            assert Event.__pydantic_complete__
 
 
 async def test_conversations_that_are_opened_one_upon_another_postpone_it(

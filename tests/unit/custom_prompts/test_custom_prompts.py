@@ -20,7 +20,7 @@ def test_a_file_is_a_prompt_under_its_stem(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no")
     (tmp_path / "folder.md").mkdir()
     first, second = discover_prompts(tmp_path)
-    assert first.model_dump() == {
+    assert first.to_value() == {
         "name": "a",
         "path": str(tmp_path / "a.MD"),
         "content": "Do it.\n",

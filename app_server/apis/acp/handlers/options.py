@@ -11,6 +11,7 @@ from protocol.acp.session import (
     SetSessionModeRequest,
     SetSessionModeResponse,
 )
+from protocol.structs import read
 
 
 async def set_mode(sessions: Sessions, params: SetSessionModeRequest) -> SetSessionModeResponse:
@@ -30,4 +31,4 @@ async def set_config_option(
         session.choose(session.options.with_option(params.config_id, params.value))
     except UnknownChoice as error:
         raise invalid_params(str(error), "value") from None
-    return SetSessionConfigOptionResponse.model_validate({"configOptions": session.options.config_options()})
+    return read(SetSessionConfigOptionResponse, {"configOptions": session.options.config_options()})

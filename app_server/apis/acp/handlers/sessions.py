@@ -61,6 +61,7 @@ from protocol.acp.updates import SessionInfoUpdate
 from protocol.ids import ConversationId, parse_conversation_id
 from protocol.records import dataclass
 from protocol.rollout import TurnContextItem
+from protocol.structs import read
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ async def new_session(
     await context.login.require()
     sent_commands = context.conversations.goes_on
     session = await _open(context, plan, NewConversation(), ItemIds())
-    response = NewSessionResponse.model_validate({"sessionId": session.id, **session.options.shown()})
+    response = read(NewSessionResponse, {"sessionId": session.id, **session.options.shown()})
     return HandlerResult(response, lambda: _follow(context, session, sent_commands=sent_commands))
 
 
@@ -114,7 +115,7 @@ async def load_session(
         raise
     if session.title is not None:
         session.send(SessionInfoUpdate(title=session.title))
-    response = LoadSessionResponse.model_validate(session.options.shown())
+    response = read(LoadSessionResponse, session.options.shown())
     return HandlerResult(response, lambda: _follow(context, session))
 
 
@@ -122,7 +123,7 @@ async def resume_session(
     context: SessionContext, params: ResumeSessionRequest
 ) -> HandlerResult[ResumeSessionResponse]:
     session, _ = await _reopen(context, params)
-    response = ResumeSessionResponse.model_validate(session.options.shown())
+    response = read(ResumeSessionResponse, session.options.shown())
     return HandlerResult(response, lambda: _follow(context, session))
 
 

@@ -21,8 +21,11 @@ from app_server.core.rollout.rollout_errors import ArchiveRefused
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
+from protocol.origins import SessionOrigin
 from protocol.policy import known_effort
 from protocol.records import dataclass
+from protocol.rollout import SubagentSessionSource
+from protocol.structs import read
 from protocol.v1.conversation import (
     ArchiveConversationParams,
     ArchiveConversationResponse,
@@ -195,7 +198,10 @@ def _summary(stored: StoredSummary) -> ConversationSummary:
         model_provider=stored.model_provider,
         cwd=stored.cwd,
         cli_version=stored.cli_version,
-        source=stored.source,
-        git_info=git
-        and ConversationGitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url),
+        source=stored.source
+        if isinstance(stored.source, SessionOrigin)
+        else read(SubagentSessionSource, stored.source),
+        git_info=ConversationGitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url)
+        if git
+        else None,
     )

@@ -10,9 +10,9 @@ from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.fence import check_permissions
 from app_server.core.turn.settings import SettingsChange, or_unset
-from protocol.base import WireModel
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import Op, OverrideTurnContextOp, UserTurnOp
+from protocol.structs import Written
 from protocol.v1.turn import (
     InterruptConversationParams,
     InterruptConversationResponse,
@@ -24,7 +24,7 @@ from protocol.v1.turn import (
     SubmitResponse,
 )
 
-R = TypeVar("R", bound=WireModel)
+R = TypeVar("R", bound=Written)
 
 
 async def send_user_message(

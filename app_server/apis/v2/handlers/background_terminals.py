@@ -58,7 +58,7 @@ async def terminals_clean(
 
 
 def _shown(terminal: Terminal, item_id: str, usage: TerminalUsage | None) -> ThreadBackgroundTerminal:
-    return ThreadBackgroundTerminal.model_construct(
+    return ThreadBackgroundTerminal(
         item_id=item_id,
         process_id=str(terminal.number),
         command=terminal.line,

@@ -96,9 +96,9 @@ async def fs_read_directory(
 ) -> wire.FsReadDirectoryResponse:
     context.check("fs/readDirectory")
     found = await context.read(lambda: files.list_directory(params.path))
-    return wire.FsReadDirectoryResponse.model_construct(
+    return wire.FsReadDirectoryResponse(
         entries=tuple(
-            wire.FsReadDirectoryEntry.model_construct(
+            wire.FsReadDirectoryEntry(
                 file_name=each.name, is_directory=each.is_directory, is_file=each.is_file
             )
             for each in found

@@ -25,7 +25,7 @@ async def fuzzy_file_search(
     found = await context.search.search(
         params.query, params.roots, params.cancellation_token, names_count=True
     )
-    return wire.FuzzyFileSearchResponse.model_construct(files=shown_matches(found))
+    return wire.FuzzyFileSearchResponse(files=shown_matches(found))
 
 
 async def session_start(
@@ -70,7 +70,7 @@ async def session_stop(
 def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResult, ...]:
     kinds = wire.FuzzyFileSearchMatchType
     return tuple(
-        wire.FuzzyFileSearchResult.model_construct(
+        wire.FuzzyFileSearchResult(
             root=match.root,
             path=match.path,
             match_type=kinds.DIRECTORY if match.is_folder else kinds.FILE,

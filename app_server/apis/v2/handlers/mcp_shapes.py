@@ -10,6 +10,7 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig
 from app_server.core.mcp.client_access import ConnectionState, ServerStatus
 from protocol import mcp as engine
 from protocol.base import Json
+from protocol.structs import read
 from protocol.v2.mcp import (
     BlobResourceContent,
     ListedTool,
@@ -47,12 +48,10 @@ def shown_server(status: ServerStatus, *, of_thread: bool) -> McpServerStatus:
         http_origin=_origin(status.config),
         server_info=_info(status.introduction.info),
         server_capabilities=status.introduction.capabilities,
-        tools={tool.tool: ListedTool.model_validate(tool.definition.to_value()) for tool in status.tools},
+        tools={tool.tool: read(ListedTool, tool.definition.to_value()) for tool in status.tools},
         tools_error=status.error,
-        resources=tuple(Resource.model_validate(each.to_value()) for each in status.resources),
-        resource_templates=tuple(
-            ResourceTemplate.model_validate(each.to_value()) for each in status.templates
-        ),
+        resources=tuple(read(Resource, each.to_value()) for each in status.resources),
+        resource_templates=tuple(read(ResourceTemplate, each.to_value()) for each in status.templates),
         auth_status=AUTH[status.auth],
     )
 
@@ -75,7 +74,7 @@ def shown_content(content: engine.TextResourceContents | engine.BlobResourceCont
 
 def _info(raw: Json) -> McpServerInfo | None:
     try:
-        return McpServerInfo.model_validate(raw)
+        return read(McpServerInfo, raw)
     except ValidationError:
         return None
 

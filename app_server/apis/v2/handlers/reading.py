@@ -31,10 +31,10 @@ from app_server.core.rollout.turn_pages import (
 )
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
-from protocol.base import WireModel
 from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.ids import ConversationId
 from protocol.records import dataclass
+from protocol.structs import Written
 from protocol.v2.fields import SortDirection
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import ThreadStatus
@@ -248,7 +248,7 @@ def _entries(context: ReadingContext, row: ItemRow, *, newest_first: bool) -> tu
     return tuple(reversed(entries)) if newest_first else tuple(entries)
 
 
-def _fitting(rows: Sequence[Sequence[WireModel]]) -> int:
+def _fitting(rows: Sequence[Sequence[Written]]) -> int:
     """How many of these rows fit into a page; one at least."""
     size = 0
     for count, row in enumerate(rows):

@@ -33,9 +33,9 @@ from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import find_archived, find_thread
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
-from protocol.base import WireModel
 from protocol.ids import ConversationId
 from protocol.records import dataclass
+from protocol.structs import Written
 from protocol.table import AnyServerNotification
 from protocol.v2 import notifications as methods
 from protocol.v2.thread import NotLoadedThreadStatus, Thread
@@ -91,7 +91,7 @@ class StoredThreadContext:
                 methods.THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=id, status=status)
             )
 
-    def afterwards(self, row: AnyServerNotification, params: WireModel) -> Callable[[], Awaitable[None]]:
+    def afterwards(self, row: AnyServerNotification, params: Written) -> Callable[[], Awaitable[None]]:
         async def notify() -> None:
             self.notifier.notify(row, params)
 

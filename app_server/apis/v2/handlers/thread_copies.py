@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from app_server.apis.result import HandlerResult
 from app_server.apis.v2 import spelling
 from app_server.apis.v2.handlers.threads import (
@@ -70,7 +72,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Handl
         usage = await usage_so_far(context, live, stored)
 
     async def announce() -> None:
-        started = ThreadStartedNotification(thread=thread.model_copy(update={"turns": ()}))
+        started = ThreadStartedNotification(thread=replace(thread, turns=()))
         context.notifier.notify(THREAD_STARTED, started)
         live.subscribe(SUBSCRIPTION, context.make_adapter, raw=False)
         live.release()

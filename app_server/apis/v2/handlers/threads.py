@@ -44,6 +44,7 @@ from app_server.core.rollout.turn_pages import PageRequest
 from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
+from protocol.base import Json
 from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
 from protocol.records import dataclass
@@ -212,7 +213,7 @@ async def _reopen(
     return live, turns
 
 
-def settings_in_force(live: LiveConversation) -> dict[str, object]:
+def settings_in_force(live: LiveConversation) -> dict[str, Json]:
     facts = live.session.facts
     return in_force(facts.settings, facts.config.provider.id, facts.instruction_sources)
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app_server.apis.acp.approvals import decision
 from app_server.apis.acp.builtin_commands import Builtin
@@ -185,7 +186,7 @@ def test_a_command_is_a_slash_and_a_name_that_is_known(
 
 
 def test_a_prompt_does_not_hide_a_command() -> None:
-    commands = CommandList((TIDY.model_copy(update={"name": "review"}),), undo=False)
+    commands = CommandList((replace(TIDY, name="review"),), undo=False)
     names = [each.name for each in commands.update().available_commands]
     assert names.count("review") == 1
     assert "prompts:review" in names

@@ -1,0 +1,174 @@
+"""The base classes of shapes that only go out: quick to define, to build and to write, never validated by the server.
+
+Two spellings exist, as for models (`protocol.base`): `WireStruct` is camelCase, `EngineStruct` is snake_case. An
+optional field is written as null; a class with `omit_defaults=True` leaves out what has its default, but for `shown`
+fields. Who reads what a server sends (the client library, the inspector, the exporter of schemas) hands a struct to
+pydantic like any type: there it stands for a model with the same fields.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeVar,
+    dataclass_transform,
+    get_type_hints,
+    runtime_checkable,
+)
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, GetCoreSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
+
+Json = Any
+"""A JSON value as Python has it; the only place where `Any` is spelled."""
+
+T = TypeVar("T")
+
+DEEPEST: Final = 200
+"""Levels of a value that are written where its text needs escapes."""
+
+
+@runtime_checkable
+class Written(Protocol):
+    """What goes over the wire as JSON, be it a struct or a model."""
+
+    def to_json(self) -> bytes:
+        """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        ...
+
+    def to_value(self) -> Json:
+        """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
+        ...
+
+
+class _Keywords(msgspec.StructMeta):
+    """Makes the fields of every class keywords, those of subclasses too."""
+
+    def __new__(mcls, *definition: Any, **options: Any) -> _Keywords:
+        return super().__new__(mcls, *definition, kw_only=True, **options)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class Struct(msgspec.Struct, frozen=True, metaclass=_Keywords):
+    """What every shape that goes out has in common."""
+
+    def to_json(self) -> bytes:
+        """Return compact UTF-8 JSON. Never raises: what UTF-8 cannot carry is written as an escape."""
+        try:
+            return _ENCODER.encode(self)
+        except (UnicodeEncodeError, RecursionError):
+            return escaped_json(msgspec.to_builtins(self, enc_hook=_builtin))
+
+    def to_value(self) -> Json:
+        """Return the value that `to_json` writes, as plain dicts, lists and scalars."""
+        return json.loads(self.to_json())
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema  # noqa: PLC0415  # only readers of what a server sends need pydantic
+
+        def validate(value: Json, of_model: Callable[[Json], BaseModel]) -> Struct:
+            if isinstance(value, cls):
+                return value
+            model = of_model(value)
+            return cls(**{name: getattr(model, name) for name in model.model_fields_set})
+
+        return core_schema.no_info_wrap_validator_function(
+            validate,
+            handler.generate_schema(model_of(cls)),
+            serialization=core_schema.plain_serializer_function_ser_schema(Struct.to_value),
+        )
+
+
+class WireStruct(Struct, rename="camel"):
+    """A shape of the client API that only goes out: camelCase on the wire."""
+
+
+class EngineStruct(Struct):
+    """A shape in the engine's own spelling that only goes out: snake_case on the wire as in Python."""
+
+
+def shown(default: T) -> T:
+    """Declare a field with a default that is written though its class omits defaults."""
+    value: T = msgspec.field(default_factory=lambda: default)
+    return value
+
+
+@cache
+def model_of(kind: type[Struct]) -> type[BaseModel]:
+    """Return a pydantic model with the fields of a struct, by which a reader validates it."""
+    from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415
+
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        default = ... if field.required else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        alias = field.encode_name if field.encode_name != field.name else None
+        fields[field.name] = (hints[field.name], Field(default, alias=alias))
+    extra: Literal["forbid", "ignore"] = (
+        "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
+    )
+    config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, extra=extra)
+    return create_model(
+        kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
+    )
+
+
+def read(kind: type[T], raw: Json) -> T:
+    """Validate what a server sent as a struct, model or union. Raises pydantic's `ValidationError`."""
+    adapter = _ADAPTERS.get(kind)
+    if adapter is None:
+        from pydantic import TypeAdapter  # noqa: PLC0415
+
+        adapter = _ADAPTERS[kind] = TypeAdapter(kind)
+    value: T = adapter.validate_python(raw)
+    return value
+
+
+def escaped_json(value: Json) -> bytes:
+    """Return a value as JSON in ASCII, for the rare text with a lone surrogate in it."""
+    return json.dumps(_plain(value), separators=(",", ":")).encode("ascii")
+
+
+def _plain(value: Json, depth: int = 0) -> Json:
+    """Replace in `value` everything that `json.dumps` would refuse or spell outside of JSON."""
+    if depth > DEEPEST:
+        return "(nested too deeply)"
+    match value:
+        case dict():
+            return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(inner, depth + 1) for inner in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case str() | int() | None:
+            return value
+        case _:
+            return str(value)
+
+
+def _raw(value: Json) -> Json:
+    return msgspec.Raw(value.to_json()) if isinstance(value, Written) else str(value)
+
+
+def _builtin(value: Json) -> Json:
+    return value.to_value() if isinstance(value, Written) else str(value)
+
+
+_ADAPTERS: Final[dict[object, TypeAdapter[Any]]] = {}
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)
