@@ -629,12 +629,11 @@ def test_the_launcher_runs_without_site_packages(module: str) -> None:
 
 def test_the_server_takes_threads_in_one_place() -> None:
     """What the system answers when it gives no more of them is dealt with there. The client library has threads for
-    the handlers of its users, and the chat for reading lines."""
+    the handlers of its users."""
     users = {
         module for module, path in modules().items() if "anyio.to_thread" in path.read_text(encoding="utf-8")
     }
-    frontends = {"app_server.client.answering", "app_server.chat.plain_chat"}
-    assert users == {"app_server.core.threads", *frontends}
+    assert users == {"app_server.core.threads", "app_server.client.answering"}
 
 
 def test_the_engine_does_not_look_at_the_process() -> None:

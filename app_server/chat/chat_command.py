@@ -13,10 +13,11 @@ from app_server.chat.chat_setup import chat_setup
 from app_server.client.command_line import (
     ENDING,
     FAILED,
-    INTERRUPTED,
+    SIGNALLED,
     USAGE,
     InvalidCommandLine,
     cancel_on_signal,
+    printable,
     single_errors,
 )
 from app_server.client.failures import AppServerError
@@ -26,7 +27,9 @@ from app_server.demo.workspace import DemoSetupError
 if TYPE_CHECKING:
     from app_server.chat.chat_session import Frontend
 
-MISSING_EXTRA = "app-server chat needs prompt_toolkit and rich: pip install 'app-server[chat]'"
+MISSING_EXTRA = (
+    "app-server chat needs prompt_toolkit and rich: pip install '.[chat]' in a clone of its repository"
+)
 
 
 def run_chat(args: argparse.Namespace) -> int:
@@ -35,16 +38,17 @@ def run_chat(args: argparse.Namespace) -> int:
         status = anyio.run(_chat, args)
     except* (AppServerError, DemoSetupError) as errors:
         for error in single_errors(errors):
-            print(f"app-server chat: {error}", file=sys.stderr)  # noqa: T201
+            print(f"app-server chat: {printable(str(error))}", file=sys.stderr)  # noqa: T201
     except* InvalidCommandLine as errors:
         status = USAGE
         for error in single_errors(errors):
-            print(f"app-server chat: {error}", file=sys.stderr)  # noqa: T201
+            print(f"app-server chat: {printable(str(error))}", file=sys.stderr)  # noqa: T201
     return status
 
 
 async def _chat(args: argparse.Namespace) -> int:
-    terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    typed = sys.stdin is not None and sys.stdin.isatty()
+    terminal = typed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     try:
         from rich.console import Console  # noqa: PLC0415  an extra
 
@@ -54,16 +58,17 @@ async def _chat(args: argparse.Namespace) -> int:
     except ImportError:
         print(MISSING_EXTRA, file=sys.stderr)  # noqa: T201
         return USAGE
-    console = Console(force_terminal=terminal or None, highlight=False)
-    status = INTERRUPTED
+    console = Console(force_terminal=terminal, highlight=False)
+    ended_by: list[int] = []
     async with chat_setup(args) as setup, anyio.create_task_group() as group:
         connector = SubprocessConnector(command=setup.command, environment=setup.environment, cwd=setup.cwd)
         # In a terminal Ctrl-C is a key.
-        group.start_soon(cancel_on_signal, group.cancel_scope, ENDING[1:] if terminal else ENDING)
+        await group.start(
+            cancel_on_signal, group.cancel_scope, ENDING[1:] if terminal else ENDING, ended_by.append
+        )
         await chat_session(connector, setup, console, frontend)
-        status = 0
         group.cancel_scope.cancel()
-    return status
+    return SIGNALLED + ended_by[0] if ended_by else 0
 
 
 def _frontend(*, terminal: bool) -> Frontend:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.chat.event_view import EventView
-from app_server.chat.open_questions import KEYS, OpenQuestions, PendingQuestion
+from app_server.chat.open_questions import OpenQuestions, PendingQuestion
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
-from app_server.client.failures import AppServerError, RequestRefused
+from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
 from app_server.client.options import TurnOptions
 from app_server.client.prompt import image
 from app_server.client.thread_handle import ThreadHandle
@@ -30,8 +31,9 @@ from protocol.v2.turn import (
     TurnStartedNotification,
 )
 
-IMAGE_PATH: Final = re.compile(r"(?:file://)?((?:[^\s'\"\\]|\\.)+\.(?:png|jpe?g|gif|webp))", re.IGNORECASE)
-"""A word that may be the path of a picture; a terminal escapes spaces in a path that is dropped on it."""
+WORD: Final = re.compile(r"(?:[^\s'\"\\]|\\.)+")
+PICTURE_NAME: Final = re.compile(r"\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
+"""The end of a path in a word that names a picture; a terminal escapes spaces in a path that is dropped on it."""
 
 SHOWN_TURNS: Final = 3
 """Of a thread that is resumed."""
@@ -61,6 +63,8 @@ class ChatConversation:
         self.model = self.approval_policy = self.sandbox = ""
         self.changed: Callable[[], object] = lambda: None
         """Called after each event."""
+        self.asked: Callable[[PendingQuestion], object] = lambda question: None
+        """Called with each question that the user has to answer now; it shows it."""
 
     # --- threads
     @property
@@ -103,13 +107,21 @@ class ChatConversation:
             async for event in events:
                 if events is self._events:
                     self._observe(event)
-                    self.view.show(event)
+                    self._show(event)
                     self.changed()
         except AppServerError as error:
             self.view.line(str(error), "red")
         finally:
             if events is self._events:
                 self._stopped()
+                self.changed()
+
+    def _show(self, event: ServerEvent) -> None:
+        """A question stays the last thing on the screen: what comes below it could be taken for it."""
+        printed, question = self.view.printed, self.questions.current
+        self.view.show(event)
+        if question is not None and self.view.plain and self.view.printed > printed:
+            self.asked(question)
 
     def _observe(self, event: ServerEvent) -> None:
         match event:
@@ -182,25 +194,27 @@ class ChatConversation:
         if self._events is not None:
             await self._events.read_up()
         question = PendingQuestion(request, anyio.Event())
-        if isinstance(request, PatchApprovalRequest):
-            self.view.proposed(request.params.item_id, request.changes)
-        for line in question.describe():
-            self.view.line(line, "bold yellow")
-        if self.view.plain:  # in a terminal it is the prompt
-            self.view.line(question.hint, "yellow")
-        reply = await self.questions.ask(question)
-        if question.pressed is not None and not self.view.plain:
-            self.view.line(f"  {KEYS[question.pressed]}", "yellow")
+        reply = await self.questions.ask(question, self._show_question)
+        if not self.view.plain:  # there it is in the prompt, which is gone
+            self.view.answer(question)
         return reply
+
+    def _show_question(self, question: PendingQuestion) -> None:
+        if isinstance(question.request, PatchApprovalRequest):
+            self.view.proposed(question.request.params.item_id, question.request.changes)
+        self.asked(question)
 
 
 def pictures(text: str, cwd: Path) -> list[UserInput]:
-    found = []
-    for match in IMAGE_PATH.finditer(text):
-        path = cwd / re.sub(r"\\(.)", r"\1", match[1])
-        if path.is_file():
-            found.append(image(path))
-    return found
+    """Those whose paths are in the text, each once."""
+    found: dict[Path, UserInput] = {}
+    for word in WORD.findall(text):
+        ends = [match.end() for match in PICTURE_NAME.finditer(word)]
+        if ends:
+            path = cwd / re.sub(r"\\(.)", r"\1", word[: ends[-1]].removeprefix("file://"))
+            with suppress(InvalidArgument):  # a name in the text and no more
+                found[path] = image(path)
+    return list(found.values())
 
 
 def _word(policy: object) -> str:

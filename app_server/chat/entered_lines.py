@@ -1,4 +1,4 @@
-"""What a line that was entered means: an answer, a slash command, a command of the user's own, or something to say."""
+"""What a line means that answers no question: a slash command, a command of the user's own, or something to say."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ class EnteredLines:
 
     async def enter(self, line: str) -> None:
         """Raises Leave."""
-        question = self._chat.questions.current
-        if question is not None:
-            problem = question.enter(line)
-            if problem is not None:
-                self._chat.view.line(problem, "red")
-        elif not line.strip():
+        if not line.strip():
             return
-        elif line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:  # a path is something to say
+        if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:  # a path is something to say
             await self._commands.run(line.strip())
         elif line.startswith("!"):
             await self._chat.run_own(line[1:].strip())

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.segment import Segment, SegmentLines
 from rich.syntax import Syntax
 from rich.text import Text
 
-from app_server.chat.cell_text import last_rows
-from app_server.chat.markdown_blocks import MarkdownBlocks, blocks_of
+from app_server.chat.cell_text import BAR, guttered, last_rows, question_rows
+from app_server.chat.markdown_blocks import MarkdownBlocks, ShownMarkdown, blocks_of
+from app_server.chat.open_questions import PendingQuestion
 from app_server.client.command_line import printable
 from app_server.client.events import DeltasDropped, ServerEvent
 from protocol.v2.errors import ErrorNotification, WarningNotification
@@ -45,6 +45,9 @@ from protocol.v2.turn import (
 SHOWN_LINES: Final = 12
 """Of a command's output, from its end."""
 
+RECORD_ROWS: Final = 8
+"""Of a question that was answered."""
+
 WHOLE_FILES: Final = {"add": "+", "delete": "-"}
 """Kinds of changes that come with the content of the file, and how its lines are shown."""
 
@@ -56,10 +59,15 @@ STEPS: Final = {
 
 
 class EventView:
-    """On a console that is no terminal lines are not wrapped, and Markdown stays as it is."""
+    """On a console that is no terminal lines are not wrapped, and Markdown stays as it is.
+
+    What others say comes without control characters, and only the first row of it may pass for one of ours.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console, self.plain = console, not console.is_terminal
+        self.printed = 0
+        """How often something was."""
         self._messages: dict[str, MarkdownBlocks] = {}
         """Of the messages that stream, by their items."""
         self._proposed: set[str] = set()
@@ -68,17 +76,37 @@ class EventView:
     def unfinished(self, columns: int, rows: int) -> str:
         """The last rows of what streams and is no whole block yet, without markup."""
         text = "\n".join(blocks.unfinished for blocks in self._messages.values())
-        return last_rows(printable(text).strip("\n"), columns, rows, self._console)
+        return last_rows(text, columns, rows, self._console)
 
     def line(self, text: str, style: str = "") -> None:
-        self._console.print(Text(printable(text), style=style), soft_wrap=self.plain)
+        """A line; what follows a line end in it is set apart."""
+        first, *others = printable(text).split("\n")
+        self._print("\n".join([first, *guttered("\n".join(others))]), style)
+
+    def question(self, question: PendingQuestion, rows: int | None = None) -> None:
+        """What is asked: whole, and again in so many rows where it has more."""
+        wide = None if self.plain and not self._console.file.isatty() else self._console.width
+        whole = question_rows(question.parts(), wide)
+        short = question_rows(question.parts(), wide, rows)
+        for row in [*whole, *short] if len(short) < len(whole) else whole:
+            self._print(row, "bold yellow")
+
+    def answer(self, question: PendingQuestion) -> None:
+        """What was asked, and what the user said to it."""
+        for row in question_rows(question.parts(), self._console.width, RECORD_ROWS):
+            self._print(row, "yellow")
+        self.line(f"→ {question.said}", "bold yellow")
+
+    def _print(self, text: str, style: str = "") -> None:
+        self.printed += 1
+        self._console.print(Text(text, style=style), soft_wrap=self.plain)
 
     def show(self, event: ServerEvent) -> None:
         match event:
             case AgentMessageDeltaNotification(item_id=id, delta=text):
                 self._markdown(self._messages.setdefault(id, MarkdownBlocks()).feed(text))
             case ItemStartedNotification(item=CommandExecutionThreadItem(command=command)):
-                self.line(f"$ {command}", "bold")
+                self._command(command)
             case ItemCompletedNotification(item=item):
                 self._item(item)
             case TurnPlanUpdatedNotification(plan=plan):
@@ -100,10 +128,15 @@ class EventView:
                 if isinstance(item, UserMessageThreadItem):
                     self.line(f"> {user_text(item)}", "cyan")
                 elif isinstance(item, CommandExecutionThreadItem):
-                    self.line(f"$ {item.command}", "bold")
+                    self._command(item.command)
                     self._item(item)
                 else:
                     self._item(item)
+
+    def _command(self, command: str) -> None:
+        wide = None if self.plain else self._console.width
+        for number, row in enumerate(guttered(command, wide)):
+            self._print(row if number else f"$ {row.removeprefix(BAR)}", "bold")
 
     def proposed(self, item_id: str, changes: Sequence[FileUpdateChange]) -> None:
         """A patch that the user is asked about; its end then needs no second look."""
@@ -122,7 +155,7 @@ class EventView:
 
     def diff(self, text: str) -> None:
         if self.plain:
-            self.line(text.rstrip("\n"))
+            self._print(printable(text).rstrip("\n"))
             return
         self._console.print(Syntax(printable(text).rstrip("\n"), "diff", theme="ansi_dark", word_wrap=True))
 
@@ -155,9 +188,9 @@ class EventView:
     def _markdown(self, blocks: Sequence[str]) -> None:
         for block in blocks:
             if self.plain:
-                self.line(block.rstrip("\n") + "\n")
+                self._print(printable(block).rstrip("\n") + "\n")
                 continue
-            rendered = Markdown(printable(block), code_theme="ansi_dark")
+            rendered = ShownMarkdown(block, self._console.width)
             lines = _without_blank_ends(self._console.render_lines(rendered, pad=False))
             self._console.print(SegmentLines(lines, new_lines=True))
             self._console.print()

@@ -1,14 +1,19 @@
-"""What the server asks while people chat: one question at a time, answered by a key or by a line of text."""
+"""What the server asks while people chat: one question at a time, answered by a line of its own.
+
+A yes is a whole word in a line that was begun after the question had been on the screen for a moment: what was typed
+for something else, before or just then, answers nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
 import anyio
 
+from app_server.chat.mcp_form import asked_fields, form_problem
 from app_server.client.approval_requests import (
     ApprovalReply,
     ApprovalRequest,
@@ -20,6 +25,7 @@ from app_server.client.approval_requests import (
 )
 from protocol.base import Json
 from protocol.records import dataclass
+from protocol.v2.question import ToolRequestUserInputQuestion, UrlElicitation
 
 KEYS: Final[Mapping[str, str]] = {
     "y": "yes",
@@ -27,6 +33,15 @@ KEYS: Final[Mapping[str, str]] = {
     "n": "no",
     "s": "stop and say why",
 }
+"""Letters that answer; so does the first word of what each one means."""
+
+SEEN_AFTER: Final = 0.3
+"""Seconds after which a question on the screen was seen: a line that was begun before is no answer."""
+
+TOO_EARLY: Final = "no answer: this was begun before the question could be read"
+
+Part = tuple[str, str]
+"""Words of the chat, and what others say: a model, a command, a file, an MCP server."""
 
 
 @dataclass(slots=True)
@@ -36,18 +51,22 @@ class PendingQuestion:
     request: ApprovalRequest
     answered: anyio.Event
     reply: ApprovalReply | None = None
-    pressed: str | None = None
-    """The key that answered it."""
+    shown_at: float | None = None
+    """When it appeared on the screen; None: not yet."""
+    said: str = ""
+    """What it was answered with, in words that may be shown."""
+    _answers: dict[str, str] = field(default_factory=dict, init=False)
+    """To the questions of the model so far."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys that answer it; without any it takes a line of text."""
+        """Letters that answer it; without any it takes a line of text."""
         match self.request:
             case CommandApprovalRequest() | PatchApprovalRequest():
                 return ("y", "a", "n", "s")
             case PermissionsApprovalRequest():
                 return ("y", "a", "n")
-            case McpElicitationRequest(schema=schema) if not _asks_for_values(schema):
+            case McpElicitationRequest(schema=schema) if not asked_fields(schema):
                 return ("y", "n")
             case _:
                 return ()
@@ -60,104 +79,136 @@ class PendingQuestion:
         match self.request:
             case UserQuestionsRequest():
                 return "answer in a line; an empty one declines"
+            case McpElicitationRequest():
+                return "answer with a JSON object; an empty line declines"
             case _:
-                return "answer with JSON; an empty line declines"
+                return "an empty line declines"
 
-    def describe(self) -> list[str]:
-        """The question as lines, without what the view has shown already."""
+    def parts(self) -> list[Part]:
+        """The question, the most important part first."""
         request = self.request
         match request:
             case CommandApprovalRequest():
-                lines = [f"Run `{request.command}` in {request.cwd}?"]
+                parts = [("Run this command?", request.command)]
+                parts += [("in the folder", request.cwd)] if request.cwd else []
             case PatchApprovalRequest():
-                files = len(request.changes)
-                lines = [f"Apply this patch to {files} file{'s' if files != 1 else ''}?"]
+                files = [f"{change.kind.type} {change.path}" for change in request.changes]
+                parts = [("Change these files?", "\n".join(files))]
             case PermissionsApprovalRequest():
-                lines = ["Give this turn more rights?", request.params.permissions.to_json().decode()]
+                parts = [("Give this turn more rights?", request.params.permissions.to_json().decode())]
             case UserQuestionsRequest():
-                lines = [f"{question.header}: {question.question}" for question in request.questions]
-                lines += [
-                    f"  - {each.label}" for question in request.questions for each in question.options or ()
-                ]
-            case McpElicitationRequest():
-                lines = [request.message]
+                parts = [("The model asks:", _question_text(each)) for each in self._unanswered()[:1]]
+            case McpElicitationRequest(params=UrlElicitation(url=url) as asked):
+                message = f"{asked.server_name}: {asked.message}"
+                parts = [("An MCP server asks whether you visit a page:", url), ("It says:", message)]
+            case McpElicitationRequest(schema=schema, params=asked):
+                parts = [("An MCP server asks:", f"{asked.server_name}: {asked.message}")]
+                if fields := asked_fields(schema):
+                    parts.append(("for these values:", "\n".join(fields)))
             case _:
-                lines = ["The model calls a tool that this client does not have."]
+                parts = [("The model calls a tool that this client does not have:", request.tool)]
         reason = getattr(request, "reason", None)
-        return [*lines, f"Reason: {reason}"] if reason else lines
+        return [*parts, ("The reason that is given:", reason)] if reason else parts
 
-    def press(self, key: str) -> bool:
-        """Whether the key answers it."""
-        request = self.request
-        if key not in self.keys:
-            return False
-        match key, request:
-            case "y", CommandApprovalRequest() | PatchApprovalRequest() | PermissionsApprovalRequest():
-                self.reply = request.accept()
-            case "y", McpElicitationRequest():
-                self.reply = request.accept({})
-            case "a", CommandApprovalRequest() | PatchApprovalRequest() | PermissionsApprovalRequest():
-                self.reply = request.accept_for_thread()
-            case "s", CommandApprovalRequest() | PatchApprovalRequest():
-                self.reply = request.cancel()
-            case _:
-                self.reply = request.decline()
-        self.pressed = key
-        self.answered.set()
-        return True
+    def seen_by(self, begun: float) -> bool:
+        """Whether a line that was begun at that time can be meant as its answer."""
+        return self.shown_at is not None and begun - self.shown_at >= SEEN_AFTER
 
     def enter(self, line: str) -> str | None:
         """Answer with a line of text; a complaint where it cannot be one."""
+        text = line.strip()
         match self.request:
             case _ if self.keys:
-                if not self.press(line.strip().lower()[:1]):
-                    return f"expected one of {', '.join(self.keys)}"
-            case _ if not line.strip():
+                return self._choose(text)
+            case _ if not text:
                 self.decline()
             case UserQuestionsRequest() as asked:
-                self.reply = asked.answer({question.id: line.strip() for question in asked.questions})
-            case McpElicitationRequest() as asked:
-                values, problem = _values(line)
+                self._answers |= {question.id: text for question in self._unanswered()[:1]}
+                if self._unanswered():
+                    self.shown_at = None  # the next one has to be read, too
+                    return None
+                secret = any(question.is_secret for question in asked.questions)
+                self._settle(asked.answer(self._answers), "(a secret)" if secret else text)
+            case McpElicitationRequest(schema=schema) as asked:
+                values, problem = _values(text)
+                problem = problem or form_problem(schema, values)
                 if problem is not None:
                     return problem
-                self.reply = asked.accept(values)
+                self._settle(asked.accept(values), text)
             case _:
                 self.decline()
-        self.answered.set()
         return None
 
     def decline(self) -> None:
-        self.reply = self.request.decline()
+        self._settle(self.request.decline(), "no")
+
+    def _choose(self, word: str) -> str | None:
+        """Answer with a letter or a word."""
+        request = self.request
+        key = next((key for key in self.keys if word.lower() in (key, _word(key))), None)
+        match key, request:
+            case None, _:
+                return f"no answer: expected {', '.join(f'{key} or {_word(key)}' for key in self.keys)}"
+            case "y", CommandApprovalRequest() | PatchApprovalRequest() | PermissionsApprovalRequest():
+                reply = request.accept()
+            case "y", McpElicitationRequest():
+                reply = request.accept({})
+            case "a", CommandApprovalRequest() | PatchApprovalRequest() | PermissionsApprovalRequest():
+                reply = request.accept_for_thread()
+            case "s", CommandApprovalRequest() | PatchApprovalRequest():
+                reply = request.cancel()
+            case _:
+                reply = request.decline()
+        self._settle(reply, KEYS[key])
+        return None
+
+    def _settle(self, reply: ApprovalReply, said: str) -> None:
+        self.reply, self.said = reply, said
         self.answered.set()
+
+    def _unanswered(self) -> Sequence[ToolRequestUserInputQuestion]:
+        questions = self.request.questions if isinstance(self.request, UserQuestionsRequest) else ()
+        return [each for each in questions if each.id not in self._answers]
 
 
 class OpenQuestions:
-    """In the order in which they came; the first one is asked."""
+    """Asks one question at a time, in the order in which they came: an answer is for what was shown last."""
 
     def __init__(self) -> None:
-        self._waiting: deque[PendingQuestion] = deque()
+        self._one = anyio.Lock()
+        self._asked: PendingQuestion | None = None
 
     @property
     def current(self) -> PendingQuestion | None:
-        return next((each for each in self._waiting if each.reply is None), None)
+        """The one that waits for its answer."""
+        return self._asked if self._asked is not None and self._asked.reply is None else None
 
-    async def ask(self, question: PendingQuestion) -> ApprovalReply | None:
-        """Wait for the answer. Cancelling this takes the question back."""
-        self._waiting.append(question)
-        try:
-            await question.answered.wait()
-            return question.reply
-        finally:
-            self._waiting.remove(question)
+    async def ask(
+        self, question: PendingQuestion, show: Callable[[PendingQuestion], None]
+    ) -> ApprovalReply | None:
+        """Show it once it has its turn, and wait for the answer. Cancelling this takes the question back."""
+        async with self._one:
+            self._asked = question
+            try:
+                show(question)
+                await question.answered.wait()
+                return question.reply
+            finally:
+                self._asked = None
 
 
-def _asks_for_values(schema: Json) -> bool:
-    return isinstance(schema, dict) and bool(schema.get("properties"))
+def _word(key: str) -> str:
+    return KEYS[key].split()[0]
+
+
+def _question_text(question: ToolRequestUserInputQuestion) -> str:
+    options = [f"- {option.label}: {option.description}" for option in question.options or ()]
+    return "\n".join([f"{question.header}: {question.question}", *options])
 
 
 def _values(line: str) -> tuple[Json, str | None]:
     try:
         values = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return None, f"expected JSON: {error}"
     return (values, None) if isinstance(values, dict) else (None, "expected a JSON object")

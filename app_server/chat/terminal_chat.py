@@ -13,22 +13,25 @@ import anyio
 from anyio.abc import ObjectReceiveStream, TaskGroup
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.patch_stdout import StdoutProxy
 
-from app_server.chat.cell_text import cut_to
+from app_server.chat.cell_text import cut_to, question_rows
 from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.entered_lines import EnteredLines
-from app_server.chat.open_questions import KEYS
+from app_server.chat.open_questions import TOO_EARLY, PendingQuestion
 from app_server.chat.raw_input import RawInput
 from app_server.chat.slash_commands import COMMANDS, Leave
 from app_server.chat.thread_picker import thread_picker
+from app_server.client.command_line import printable
 from app_server.client.failures import AppServerError
 from protocol.v2.thread import Thread
 
@@ -77,7 +80,15 @@ class ChatCompleter(Completer):
         except AppServerError:
             return
         for file in found["files"]:
-            yield Completion(file["path"], -len(word[0]))
+            yield Completion(file["path"], -len(word[0]), display=printable(file["path"]))
+
+
+class Printable(Processor):
+    """Shows what is in the prompt: names of files are completed there, and what others wrote is pasted."""
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        fragments = transformation_input.fragments
+        return Transformation([(part[0], printable(part[1])) for part in fragments])
 
 
 async def in_terminal(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
@@ -102,20 +113,26 @@ class TerminalChat:
         """Takes the place of the prompt."""
         self._picked: Thread | None = None
         self._picker_ended = anyio.Event()
-        self._draft: str | None = None
-        """What was typed when the picker took the place of the prompt."""
+        self._draft = ""
+        """What was typed when the picker took the place of the prompt, or a question that it was no answer to."""
+        self._begun_at: float | None = None
+        """When what is in the prompt was begun, by the clock; None: there is nothing."""
+        self._is_asked = Condition(lambda: chat.questions.current is not None)
         self._session: PromptSession[str] = PromptSession(
             self._prompt,
             completer=ChatCompleter(chat),
-            complete_while_typing=True,
+            complete_while_typing=~self._is_asked,  # an answer needs no list, whose rows are the question's
             history=_history(home),
             key_bindings=self._bindings(),
             bottom_toolbar=self._toolbar,
             refresh_interval=0.5,
             input=keys,
+            input_processors=[Printable()],
         )
         self._session.app.min_redraw_interval = REDRAWS_EVERY
-        chat.changed = self._session.app.invalidate
+        self._session.app.after_render += self._rendered
+        self._session.default_buffer.on_text_changed += self._typed
+        chat.changed, chat.asked = self._changed, self._asked
 
     async def run(self) -> None:
         """Until the user leaves. Lines are worked on beside the prompt, so that keys are always taken."""
@@ -139,20 +156,17 @@ class TerminalChat:
             self._picked, self._picker = await self._picker.run_async(), None
             self._picker_ended.set()
             return None
-        draft, self._draft = self._draft, None
-        return self._entered(await self._session.prompt_async(default=draft or ""))
-
-    def _entered(self, line: str) -> str | None:
-        """The line; None if the picker takes the place of the prompt."""
-        self._session.app.erase_when_done = False
-        return line if self._draft is None else None
+        line, self._begun_at = await self._session.prompt_async(pre_run=self._put_back), None
+        taken, self._session.app.erase_when_done = self._session.app.erase_when_done, False
+        return None if taken else line
 
     async def _choose(self, threads: Sequence[Thread]) -> Thread | None:
         """Show the picker in the place of the prompt; what was typed there is kept."""
         self._picker, self._picker_ended = thread_picker(threads, self._keys), anyio.Event()
         prompt = self._session.app
         if prompt.is_running and not prompt.is_done:
-            self._draft, prompt.erase_when_done = self._session.default_buffer.text, True
+            self._set_aside()
+            prompt.erase_when_done = True
             prompt.exit(result="")
         await self._picker_ended.wait()
         return self._picked
@@ -171,10 +185,64 @@ class TerminalChat:
         if prompt.is_running and not prompt.is_done:
             prompt.exit(exception=EOFError)
 
-    def _prompt(self) -> StyleAndTextTuples:
-        """What may be typed, below the part of a message that streams and is not a whole block yet."""
+    # --- questions, and what is typed meanwhile
+    def _asked(self, question: PendingQuestion) -> None:
+        size = self._session.app.output.get_size()
+        if question_rows(question.parts(), size.columns) != self._question_rows(question):
+            self._chat.view.question(question)  # all of it, above the prompt
+        self._changed()
+
+    def _rendered(self, app: Application[str]) -> None:
         question = self._chat.questions.current
-        mark = f"{question.hint} ? " if question is not None else "… " if self._chat.running else "> "
+        if question is not None and question.shown_at is None:
+            question.shown_at = self._clock()
+
+    def _typed(self, buffer: Buffer) -> None:
+        if not buffer.text:
+            self._begun_at = None
+        elif self._begun_at is None:
+            self._begun_at = self._clock()
+
+    def _answer(self, question: PendingQuestion, line: str) -> None:
+        """With what is in the prompt. What is no answer comes back when nothing is asked."""
+        if question.seen_by(self._clock() if self._begun_at is None else self._begun_at):
+            problem = question.enter(line)
+        else:
+            problem = TOO_EARLY
+        if problem is not None and line:
+            self._set_aside()
+            self._chat.view.line(f"{problem}; the line comes back afterwards", "red")
+        elif problem is not None:
+            self._chat.view.line(problem, "red")
+        self._session.default_buffer.reset()
+        self._begun_at = None
+
+    def _set_aside(self) -> None:
+        self._draft = " ".join(filter(None, (self._draft, self._session.default_buffer.text)))
+
+    def _put_back(self) -> None:
+        """Into a prompt that is empty, and answers nothing."""
+        buffer = self._session.default_buffer
+        if self._draft and self._chat.questions.current is None and not buffer.text:
+            buffer.insert_text(self._draft)
+            self._draft = ""
+
+    def _changed(self) -> None:
+        if self._session.app.is_running:
+            self._put_back()
+        self._session.app.invalidate()
+
+    # --- what is shown
+    def _prompt(self) -> StyleAndTextTuples:
+        """What may be typed, below what is asked, or the part of a message that streams and is no whole block yet.
+
+        A question is here, so that nothing that others print comes below it.
+        """
+        question = self._chat.questions.current
+        if question is not None:
+            rows = "\n".join(self._question_rows(question))
+            return [("fg:ansiyellow bold", rows), ("", f"\n{question.hint} ? ")]
+        mark = "… " if self._chat.running else "> "
         size = self._session.app.output.get_size()
         streaming = self._chat.view.unfinished(
             size.columns, max(1, min(STREAMED_ROWS, size.rows - OTHER_ROWS))
@@ -183,27 +251,25 @@ class TerminalChat:
             return [("", mark)]
         return [("fg:ansibrightblack", streaming), ("", f"\n{mark}")]
 
+    def _question_rows(self, question: PendingQuestion) -> list[str]:
+        size = self._session.app.output.get_size()
+        hint = 1 + (len(question.hint) + OTHER_ROWS) // size.columns
+        return question_rows(question.parts(), size.columns, max(1, size.rows - OTHER_ROWS - hint))
+
     def _toolbar(self) -> str:
         chat = self._chat
         working = [f"working {chat.elapsed:.0f} s (Ctrl-C interrupts)"] if chat.running else []
         parts = [*working, f"{chat.tokens} tokens", chat.model, chat.approval_policy, chat.sandbox]
-        return cut_to(f" {' · '.join(parts)}", self._session.app.output.get_size().columns)
+        return cut_to(printable(f" {' · '.join(parts)}"), self._session.app.output.get_size().columns)
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
 
-        @Condition
-        def takes_key() -> bool:
+        @bindings.add("enter", filter=self._is_asked)
+        def _(event: KeyPressEvent) -> None:
             question = self._chat.questions.current
-            return question is not None and bool(question.keys) and not self._session.default_buffer.text
-
-        for key in KEYS:
-
-            @bindings.add(key, filter=takes_key, eager=True)
-            def _(event: KeyPressEvent, key: str = key) -> None:
-                question = self._chat.questions.current
-                if question is not None:
-                    question.press(key)
+            if question is not None:
+                self._answer(question, event.current_buffer.text)
 
         @bindings.add("c-c")
         @bindings.add("<sigint>")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,8 +59,9 @@ def is_utf8(argument: str) -> bool:
 
 FAILED: Final = 1
 USAGE: Final = 2
-INTERRUPTED: Final = 130
-"""Exit statuses; the last one is that of a shell after Ctrl-C."""
+SIGNALLED: Final = 128
+INTERRUPTED: Final = SIGNALLED + signal.SIGINT
+"""Exit statuses; after a signal they are those of a shell, with its number, and the last one is that of Ctrl-C."""
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -68,13 +69,15 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def cancel_on_signal(
     scope: anyio.CancelScope,
     numbers: Sequence[signal.Signals] = ENDING,
+    ended_by: Callable[[int], object] = lambda number: None,
     *,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Wait for a signal to end, and end what runs in the scope in good order."""
+    """Wait for a signal to end, and end what runs in the scope in good order. `ended_by` is told its number."""
     with anyio.open_signal_receiver(*numbers) as signals:
         task_status.started()
-        async for _ in signals:
+        async for number in signals:
+            ended_by(number)
             scope.cancel()
             return
 

@@ -162,16 +162,18 @@ class ServerConnection:
 
     # --- the two tasks
     async def read(self) -> None:
-        """Until the server closes its end."""
+        """Until the server closes its end, or the client leaves: then nobody waits for the server to say why."""
+        cause = "the client left the connection"
         try:
             async for batch in self._link.lines():
                 for number, line in enumerate(batch, 1):
                     self._receive(line)
                     if number % LINES_AT_ONCE == 0:
                         await anyio.lowlevel.checkpoint()
-        finally:
             with anyio.CancelScope(shield=True):
-                self._end(await self._link.cause_of_end())
+                cause = await self._link.cause_of_end()
+        finally:
+            self._end(cause)
 
     async def write(self) -> None:
         try:

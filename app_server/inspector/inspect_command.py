@@ -36,7 +36,8 @@ def run_inspector(args: argparse.Namespace) -> int:
     if needs_page and not page_is_installed():
         return _fail(
             MISUSED,
-            "the page needs Starlette and uvicorn: pip install 'app-server[inspect]'. `--record FILE` works without",
+            "the page needs Starlette and uvicorn: pip install '.[inspect]' in a clone of the repository. "
+            "`--record FILE` works without",
         )
     if args.open or args.replay:
         from app_server.inspector import saved_sessions  # noqa: PLC0415  what passes bytes needs none of it

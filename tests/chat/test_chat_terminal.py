@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from anyio import from_thread
 
-from tests.support.chat_worlds import PlayChat, chats_in
+from tests.support.chat_worlds import INSTANT, PlayChat, chats_in
 from tests.support.pictures import PNG
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, runs, says, word
 from tests.support.terminal import Terminal
@@ -41,11 +42,11 @@ async def test_a_message_a_command_that_is_allowed_and_a_patch_that_is_not(chat:
         wait_for_answer(t, "Some words.")
         t.say("go on")
         t.wait_for("[y] yes")
-        t.press("y")
+        t.say("y")
         t.wait_for("8 lines more")
-        t.wait_for("Apply this patch to 1 file?")
+        t.wait_for("Change these files?")
         t.wait_for("+by the chat")
-        t.press("n")
+        t.say("No")
         assert "the patch was declined" in wait_for_answer(t, "All done.")
         t.say("/quit")
 
@@ -79,7 +80,7 @@ async def test_a_denied_command_ends_the_turn_with_a_reason(chat: PlayChat) -> N
         t.wait_for("0 tokens")
         t.say("touch it")
         t.wait_for("[s] stop")
-        t.press("s")
+        t.say("stop")
         t.wait_for("interrupted")
         t.say("because I said so")
         wait_for_answer(t, "I see.")
@@ -88,6 +89,194 @@ async def test_a_denied_command_ends_the_turn_with_a_reason(chat: PlayChat) -> N
     w = await chat(play, reply(runs("touch", "no.txt")), reply(says("I see.")))
     assert not (w.workspace / "no.txt").exists()
     assert "because I said so" in w.model_saw()
+
+
+TOUCH = reply(runs("touch", "made"))
+
+
+@pytest.mark.parametrize(
+    "words", ["actually no", "Yikes", "also add tests", "you must not", "yess", "y n", "ys"]
+)
+async def test_words_that_begin_like_a_yes_are_no_answer_and_come_back(chat: PlayChat, words: str) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_for("why ?")
+        t.say(words)
+        t.wait_for("no answer: expected y or yes, a or always, n or no, s or stop")
+        t.say("n")
+        t.wait_for("Then not.")
+        t.wait_for(f"{IDLE[:-1]} {words}\n")
+        t.press("\r")
+        wait_for_answer(t, "I see.")
+        t.press(CTRL_D)
+
+    w = await chat(play, TOUCH, reply(says("Then not.")), reply(says("I see.")))
+    assert not (w.workspace / "made").exists()
+    assert w.model.requests[-1].texts()[-1] == words
+
+
+@pytest.mark.parametrize("draft", ["y", "yes", "also add te"])
+async def test_a_line_that_was_begun_before_the_question_is_no_answer(chat: PlayChat, draft: str) -> None:
+    held = Hold()
+
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_for("working")
+        t.press(draft)
+        t.wait_for(f"… {draft}")
+        from_thread.run_sync(held.release)
+        t.wait_for("why ?")
+        t.say("")
+        t.wait_for("no answer: this was begun before the question could be read; the line comes back")
+        t.say("stop")
+        t.wait_for(f"{IDLE[:-1]} {draft}\n")
+        t.press(CTRL_C + CTRL_C)
+
+    w = await chat(play, reply(begins_to_say(), word("I "), held, says("I begin."), runs("touch", "made")))
+    assert not (w.workspace / "made").exists()
+
+
+async def test_what_is_typed_the_moment_a_question_appears_is_no_answer(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_for("why ?")
+        t.say("y")
+        t.wait_for("no answer: this was begun before the question could be read")
+        t.press(CTRL_C)
+        t.wait_for("interrupted")
+        t.wait_for("> y\n")
+        t.press(CTRL_C + CTRL_C)
+
+    w = await chat(play, TOUCH, tick=INSTANT)
+    assert not (w.workspace / "made").exists()
+
+
+async def test_answers_are_not_among_what_was_said(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_for("why ?")
+        t.say("n")
+        wait_for_answer(t, "Then not.")
+        t.press(UP)
+        t.wait_for("> begin\n", 2)
+        t.press(CTRL_C + CTRL_C)
+
+    await chat(play, TOUCH, reply(says("Then not.")))
+
+
+async def test_a_question_cannot_be_imitated_by_what_it_is_about(chat: PlayChat) -> None:
+    faked = "Run this command?\n│ ls\nin the folder\n│ /\n[y] yes  [a] always in this thread ?"
+    script = f"touch made #{' ' * 200}{chr(10) * 80}{faked}{chr(10) * 80}#"
+
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_to_see("│ bash -lc 'touch made #", "why ?")
+        lines = t.text.split("\n")
+        assert lines.count("Run this command?") == 1
+        assert lines[lines.index("Run this command?") + 1].startswith("│ bash -lc 'touch made #")
+        t.say("n")
+        wait_for_answer(t, "Then not.")
+        t.press(CTRL_D)
+
+    await chat(play, reply(runs("bash", "-lc", script)), reply(says("Then not.")), columns=60)
+
+
+async def test_of_a_long_command_the_question_shows_both_ends_and_all_is_above(chat: PlayChat) -> None:
+    script = "".join(f"touch made{n}\n" for n in range(200))
+
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_for("│ touch made100\n")
+        t.wait_to_see("touch made0 ", "rows are left out here", "touch made199", "why ?")
+        t.say("n")
+        wait_for_answer(t, "Then not.")
+        t.press(CTRL_D)
+
+    await chat(play, reply(runs("bash", "-lc", script)), reply(says("Then not.")))
+
+
+async def test_two_questions_are_asked_one_after_the_other(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.say("begin")
+        t.wait_for("│ touch made")
+        assert "│ touch other" not in t.text
+        t.say("y")
+        t.wait_for("│ touch other")
+        t.say("n")
+        wait_for_answer(t, "Done.")
+        t.press(CTRL_D)
+
+    both = reply(runs("touch", "made"), runs("touch", "other", call_id="c2"))
+    w = await chat(play, both, reply(says("Done.")))
+    assert (w.workspace / "made").exists()
+    assert not (w.workspace / "other").exists()
+
+
+async def test_a_long_line_without_spaces_is_sent(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("0 tokens")
+        t.press(f"\x1b[200~{'a' * 100_000}\x1b[201~")
+        t.press("\r")
+        wait_for_answer(t, "Long.")
+        t.press(CTRL_D)
+
+    w = await chat(play, reply(says("Long.")))
+    assert w.model.requests[0].texts()[-1] == "a" * 100_000
+
+
+async def test_without_a_cursor_a_question_shows_what_answers_it(chat: PlayChat) -> None:
+    def play(t: Terminal) -> None:
+        t.wait_for("/help")
+        t.press("begin\n")
+        t.wait_for("[y] yes  [a] always in this thread  [n] no  [s] stop and say why")
+        t.press("always so\n")
+        t.wait_for("no answer: expected y or yes")
+        t.press("yes\n")
+        t.wait_for("Done.")
+        t.press(CTRL_D)
+
+    w = await chat(play, TOUCH, reply(says("Done.")), dumb=True)
+    assert (w.workspace / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "said"), [("y", "\n", "y"), ("also te", "sts\n", "also tests"), ("y\n", "no\n", "y")]
+)
+async def test_without_a_cursor_what_was_typed_before_a_question_is_said_later(
+    chat: PlayChat, early: str, late: str, said: str
+) -> None:
+    held = Hold()
+
+    def play(t: Terminal) -> None:
+        t.wait_for("/help")
+        t.press("begin\n")
+        t.wait_for("begun")
+        t.press(early)
+        t.wait_for(early.strip())
+        from_thread.run_sync(held.release)
+        t.wait_for("[y] yes")
+        t.press(late)
+        if early.endswith("\n"):
+            t.wait_for("Then not.")
+        else:
+            t.wait_for(
+                "no answer: this was begun before the question could be read; it is said after the turn"
+            )
+            t.press("n\n")
+        t.wait_for("I see.")
+        t.press(CTRL_D)
+
+    asks = reply(begins_to_say(), word("begun\n\n"), held, says("begun\n\n"), runs("touch", "made"))
+    w = await chat(play, asks, reply(says("Then not.")), reply(says("I see.")), dumb=True)
+    assert not (w.workspace / "made").exists()
+    assert w.model.requests[-1].texts()[-1] == said
 
 
 async def test_a_thread_is_picked_by_keys_and_by_typing_in_a_narrow_terminal(chat: PlayChat) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app_server.chat.event_view import EventView
 from app_server.client.events import ServerEvent, parse_event
@@ -91,6 +94,83 @@ def test_control_characters_of_others_are_not_printed() -> None:
     text = shown(command(aggregatedOutput=output, exitCode=0), delta("x\x1b[31m\n\n"))
     assert "\x1b" not in text
     assert "\x07" not in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_others_write_on_lines_of_its_own_is_set_apart(terminal: bool) -> None:
+    faked = "x\n\n\n\n\nRun this command?"
+    plan = {"threadId": "t", "turnId": "u", "plan": [{"step": faked, "status": "pending"}]}
+    started = {"threadId": "t", "turnId": "u", "startedAtMs": 1}
+    item = {"type": "commandExecution", "id": "i", "command": faked, "cwd": "/", "commandActions": []}
+    text = shown(
+        parse_event("item/started", {**started, "item": {**item, "status": "inProgress"}}),
+        parse_event("turn/plan/updated", plan),
+        parse_event("warning", {"message": faked}),
+        completed(type="reasoning", summary=[faked], content=[]),
+        completed(type="webSearch", query=faked),
+        terminal=terminal,
+    )
+    first = ["$ x", "[ ] x", "warning: x", "x", "searched the web: x"]
+    assert [line for line in text.splitlines() if not line.startswith("│")] == first
+    assert text.count("│ Run this command?") == len(first)
+
+
+def test_markdown_lets_nothing_back_in_that_drives_the_terminal() -> None:
+    entities = "&#x202e; &#27;]52;c;eA==&#7; &#27;[2J &#x9b;2J &#13; &#8;"
+    text = f"""# {entities}
+
+{entities}
+
+- `{entities}` {entities}
+
+| {entities} |
+|---|
+| {entities} |
+
+```{entities}
+{entities}
+```
+
+[{entities}](http://x&#27;y '{entities}')"""
+    written = shown(completed(type="agentMessage", text=text))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", written)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[https://good](http://evil)", "https://good (http://evil)"),
+        ("<http://x.example>", "http://x.example"),
+        ("![a picture](http://evil/x.png)", "![a picture](http://evil/x.png)"),
+        ("[![a](http://b)](http://c)", "![a](http://b) (http://c)"),
+        ("a <b>c</b> Vec<T>", "a <b>c</b> Vec<T>"),
+        ("<div>\nx\n</div>", "<div> x </div>"),
+        ("[x]: http://evil", "[x]: http://evil"),
+    ],
+)
+def test_markdown_hides_nothing(text: str, expected: str) -> None:
+    assert shown(completed(type="agentMessage", text=text)).split() == expected.split()
+
+
+pieces = st.sampled_from(
+    ["#", "-", ">", "|", "\n", "\n\n", "---", "1.", "*", "**", "`", "~~", "    ", "<b>", "[", "](x)"]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(pieces | st.integers(0, 99).map(lambda n: f" word{n} ") | st.just("long" * 20), max_size=40))
+def test_every_word_of_a_message_is_shown(parts: list[str]) -> None:
+    text = "".join(parts)
+    written = re.sub(r"[\s│▌]", "", shown(completed(type="agentMessage", text=text)))
+    for word in re.findall(r"word\d+|(?:long){20}", text):
+        assert word in written
+
+
+def test_a_table_that_does_not_fit_comes_as_it_was_written() -> None:
+    row = "| " + " | ".join(f"cell{n}" for n in range(30)) + " |"
+    table = f"{row}\n{'|---' * 30}|\n{row}"
+    written = shown(completed(type="agentMessage", text=table))
+    assert all(written.count(f"cell{n} ") == 2 for n in range(30))
 
 
 def test_whole_files_are_shown_as_added_and_deleted() -> None:

@@ -238,7 +238,7 @@ def test_a_page_without_its_extra_is_refused_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(inspect_command, "page_is_installed", lambda: False)
     assert main(["inspect", "--", "server"]) == 2
-    assert "pip install 'app-server[inspect]'" in capsys.readouterr().err
+    assert "pip install '.[inspect]' in a clone" in capsys.readouterr().err
     assert main(["inspect"]) == 2
     assert "no server was named" in capsys.readouterr().err
 

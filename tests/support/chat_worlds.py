@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -22,9 +23,10 @@ from rich.console import Console
 from app_server.chat.chat_session import chat_session
 from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
-from app_server.chat.plain_chat import plain_chat
+from app_server.chat.plain_chat import PlainChat
 from app_server.chat.raw_input import RawInput
 from app_server.chat.terminal_chat import TerminalChat
+from app_server.chat.typed_lines import TypedLines
 from protocol.base import Json
 from tests.support.invariants import violated_invariants
 from tests.support.library import RecordingConnector, connector_to, serving_model
@@ -53,16 +55,24 @@ Play = Callable[[Terminal], None]
 """What a person does; it ends with leaving the chat. Called in a thread."""
 
 
+SECOND, INSTANT = 1.0, 0.001
+"""How far the clock of a chat in a test goes whenever it is read: a question was seen by what is typed next, or not."""
+
+
 class PlayChat(Protocol):
-    async def __call__(self, play: Play, *replies: Reply, columns: int = ...) -> ChatWorld: ...
+    async def __call__(
+        self, play: Play, *replies: Reply, columns: int = ..., tick: float = ..., dumb: bool = ...
+    ) -> ChatWorld: ...
 
 
 def chats_in(root: Path) -> PlayChat:
-    async def played(play: Play, *replies: Reply, columns: int = 90) -> ChatWorld:
+    async def played(
+        play: Play, *replies: Reply, columns: int = 90, tick: float = SECOND, dumb: bool = False
+    ) -> ChatWorld:
         with Terminal(columns) as terminal:
             async with (
                 _world(root, replies) as (world, connector, setup),
-                _chatting(connector, setup, terminal) as left,
+                _chatting(connector, setup, terminal, count(step=tick).__next__, dumb=dumb) as left,
             ):
                 await anyio.to_thread.run_sync(_play_to_the_end, play, terminal, left)
         return world
@@ -72,9 +82,12 @@ def chats_in(root: Path) -> PlayChat:
 
 async def chat_of_lines(root: Path, lines: str, *replies: Reply) -> str:
     """What a chat shows that is no terminal, and whose input are these lines."""
+    typed = root / "typed"
+    typed.write_text(lines)
 
     async def frontend(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
-        await plain_chat(chat, io.StringIO(lines))
+        with typed.open() as stdin:
+            await PlainChat(chat, TypedLines(stdin), time.monotonic).run()
 
     output = io.StringIO()
     async with _world(root, replies) as (_, connector, setup):
@@ -100,16 +113,26 @@ async def _world(
 
 @asynccontextmanager
 async def _chatting(
-    connector: RecordingConnector, setup: ChatSetup, terminal: Terminal
+    connector: RecordingConnector,
+    setup: ChatSetup,
+    terminal: Terminal,
+    clock: Callable[[], float],
+    *,
+    dumb: bool,
 ) -> AsyncIterator[threading.Event]:
     """The event is set when the chat has ended."""
     left = threading.Event()
 
     async def frontend(chat: ChatConversation, group: TaskGroup, setup: ChatSetup) -> None:
-        await TerminalChat(chat, group, setup.home, RawInput(keys), time.monotonic).run()
+        if dumb:
+            await PlainChat(chat, TypedLines(keys), clock).run()
+        else:
+            await TerminalChat(chat, group, setup.home, RawInput(keys), clock).run()
 
     async def chat() -> None:
-        console = Console(force_terminal=True, width=terminal.columns, highlight=False)
+        console = Console(
+            file=screen if dumb else None, force_terminal=not dumb, width=terminal.columns, highlight=False
+        )
         try:
             await chat_session(connector, setup, console, frontend)
         finally:

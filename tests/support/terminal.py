@@ -88,6 +88,13 @@ class Terminal:
             self._read(0.5)
         return self.text
 
+    def wait_to_see(self, *texts: str) -> None:
+        """Read until all are on the part of the screen that is visible."""
+        deadline = time.monotonic() + PATIENCE
+        while not all(text in "\n".join(self.screen.display) for text in texts):
+            assert time.monotonic() < deadline, f"not all of {texts!r} is visible:\n{self.text}"
+            self._read(0.5)
+
     def wait_until_gone(self, text: str) -> str:
         """Read until the text is painted over."""
         deadline = time.monotonic() + PATIENCE
@@ -104,6 +111,11 @@ class Terminal:
             assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
             self._read(0.05)
         return self._process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the program a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def resize(self, columns: int, rows: int) -> None:
         """A terminal tells its program, whose controlling terminal it is, by a signal."""
