@@ -82,13 +82,14 @@ class ExecOptions:
 def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ExecOptions:
     """What is asked for, as far as it can be checked before the server is started. Raises InvalidCommandLine."""
     given = vars(args)
+    approval = given.get("ask_for_approval", "never")
     cwd = working_folder(args.cd)
     images = [_image(path) for path in args.image or ()]
     schema = None if args.output_schema is None else _schema(Path(args.output_schema))
     last_message = None if args.output_last_message is None else _message_file(args.output_last_message)
     return ExecOptions(
         prompt=(_words(args.prompt, stdin, stderr), *images),
-        command=server_command(given),
+        command=server_command({**given, "ask_for_approval": approval}),
         cwd=cwd,
         json=args.json,
         last_message=last_message,
@@ -96,7 +97,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
         resume=args.resume,
         resume_last=args.resume_last,
         ephemeral=args.ephemeral,
-        approval=given.get("ask_for_approval", "never"),
+        approval=approval,
         sandbox=given.get("sandbox"),
         model=given.get("model"),
     )

@@ -99,6 +99,16 @@ def test_the_final_message_alone_is_on_stdout(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+async def test_what_the_command_line_says_counts_as_configured(root: Path) -> None:
+    model, fence = ScriptedModel([reply(says("one"))]), "[app_server]\nclient_rights = false\n"
+    async with serving_model(model, root, {"approval_policy": "untrusted"}, fence) as environment:
+        command = (SCRIPT, "exec", "-s", "danger-full-access", "hi")
+        done = await anyio.run_process(command, env=environment, cwd=root / "workspace", check=False)
+    assert (done.returncode, done.stdout) == (0, b"one\n"), done.stderr
+    assert b"sandbox danger-full-access, approvals never" in done.stderr
+
+
+@pytest.mark.process
 def test_ctrl_c_interrupts_the_turn_and_is_its_exit_status(tmp_path: Path) -> None:
     environment = {"PATH": PATH, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TMPDIR": str(tmp_path)}
     command = (SCRIPT, "exec", "--demo", "--json", "think")
