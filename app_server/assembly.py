@@ -157,6 +157,7 @@ class EngineAdapters:
     def _mcp_runtime(self, config: Config) -> McpRuntime:
         return McpRuntime(
             environment=self._environment,
+            home=str(config.home),
             cwd=str(config.cwd),
             spawner=self._spawner,
             version=self._user_agent.version,

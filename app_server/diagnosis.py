@@ -198,6 +198,7 @@ class _Configured:
         }
         runtime = McpRuntime(
             environment=self.settings.environment,
+            home=str(self.config.home),
             cwd=str(self.config.cwd),
             spawner=LauncherSpawner(self.runner),
             version=own_user_agent(self.settings.environment).version,

@@ -90,7 +90,10 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "mcp_servers.NAME.args": "its arguments",
         "mcp_servers.NAME.env": "variables that it gets",
         "mcp_servers.NAME.env_vars": "names of variables of the server's environment that it gets, too",
-        "mcp_servers.NAME.cwd": "the folder in which it starts; unset: the conversation's",
+        "mcp_servers.NAME.cwd": (
+            "the folder in which it starts: an absolute path, or `workspace` for the conversation's, from which"
+            " interpreters may take modules and programs; unset: a folder of its own in the home"
+        ),
         "mcp_servers.NAME.url": "the address of a server that is reached over streamable HTTP",
         "mcp_servers.NAME.bearer_token_env_var": "the variable that holds the token for a `url`",
         "mcp_servers.NAME.http_headers": "headers of every request to a `url`",

@@ -57,6 +57,7 @@ class Alone:
     def mcp(self, config: Config, elicitations: Elicitations, on_state: OnState) -> McpManager:
         around = McpRuntime(
             environment={},
+            home=str(config.home),
             cwd=str(config.cwd),
             spawner=LauncherSpawner(self.runner),
             version="1",

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.base import Json
 from tests.support.client import Decider
-from tests.support.scripted_model import calls, reply, says
+from tests.support.scripted_model import calls, reply, says, script
 from tests.support.world import MakeWorld, Transport
 
 pytestmark = pytest.mark.anyio
@@ -154,3 +154,47 @@ async def test_a_client_that_cannot_ask_is_not_asked(world: MakeWorld) -> None:
         turn = await w.client.turn(await w.open())
         assert not [m for m in w.client.received() if m.get("method") == "elicitationRequest"]
     assert turn.last_message == "ok"
+
+
+@pytest.mark.parametrize("settings", [{}, {"cwd": '"workspace"'}])
+async def test_a_server_takes_no_module_from_the_workspace(
+    world: MakeWorld, settings: dict[str, str]
+) -> None:
+    """Neither a repository nor an earlier command has a say in what runs outside of the sandbox."""
+    args, env = f'["-m", "{SERVER.stem}"]', f'{{ PYTHONPATH = "{SERVER.parent}" }}'
+    given = table("notes", args=args, env=env, **settings).replace(f'args = ["{SERVER}"]\n', "")
+    call = calls("mcp__notes__echo", {"text": "hello"}, "m1")
+    planted = {"json.py": "open('planted', 'w')\nraise SystemExit\n"}
+    async with world(reply(call), reply(says("ok")), tables=given, files=planted) as w:
+        await w.client.turn(await w.open())
+        assert "hello" in w.model.requests[1].outputs()["m1"]
+        assert not list(w.root.rglob("planted"))
+
+
+async def test_programs_that_commands_may_change_are_told_once(world: MakeWorld, tmp_path: Path) -> None:
+    temporary = {"exclude_slash_tmp": True, "exclude_tmpdir_env_var": True}
+    config = {"sandbox_mode": "workspace-write"}
+    commands = [reply(script("true")), reply(says("ok"))] * 2
+    async with world(*commands, config=config, files={"tools/server.py": ""}, git=True) as w:
+        inside = w.workspace / "tools" / "server.py"
+        (w.workspace / ".git" / "kept.py").write_text("")
+        settings = {
+            "sandbox_workspace_write": temporary,
+            "notify": [sys.executable, str(inside)],
+            "mcp_servers.a": {
+                "command": sys.executable,
+                "args": ["tools/server.py", str(SERVER)],
+                "cwd": "workspace",
+            },
+            "mcp_servers.b": {"command": sys.executable, "args": [str(w.workspace / ".git" / "kept.py")]},
+            "mcp_servers.c": {"command": str(inside), "enabled": False},
+        }
+        opened = await w.open(config=settings)
+        turns = [await w.client.turn(opened) for _ in range(2)]
+        told = [
+            event["message"] for turn in turns for event in turn.of("warning") if "runs" in event["message"]
+        ]
+        assert told == [
+            f"{who} runs {inside} outside of the sandbox, and commands may change it: move it out of {w.workspace}."
+            for who in ("`notify`", "The MCP server a")
+        ]

@@ -131,7 +131,7 @@ def resolve_settings(table: SettingsReader, layered: Layered, inputs: ResolveInp
             project_doc_fallback_filenames=_file_names(table, "project_doc_fallback_filenames"),
         ),
         features=features,
-        mcp_servers=read_mcp_servers(table.table("mcp_servers"), inputs.cwd),
+        mcp_servers=read_mcp_servers(table.table("mcp_servers")),
         login=_login(table),
         notify=table.texts("notify") or (),
         history=read_history(table.table("history")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from app_server.core.config.built_in_providers import MAX_RETRIES, built_in_providers
@@ -50,8 +49,8 @@ def read_providers(
     return MappingProxyType({**user, **built_in})
 
 
-def read_mcp_servers(table: SettingsReader, cwd: Path) -> Mapping[str, McpServerConfig]:
-    return MappingProxyType({name: _mcp_server(name, entry, cwd) for name, entry in table.tables().items()})
+def read_mcp_servers(table: SettingsReader) -> Mapping[str, McpServerConfig]:
+    return MappingProxyType({name: _mcp_server(name, entry) for name, entry in table.tables().items()})
 
 
 def read_shell_environment(table: SettingsReader) -> ShellEnvironmentPolicy:
@@ -126,13 +125,13 @@ def _retries(count: int | None, default: int) -> int:
     return default if count is None else min(count, MAX_RETRIES)
 
 
-def _mcp_server(name: str, table: SettingsReader, cwd: Path) -> McpServerConfig:
+def _mcp_server(name: str, table: SettingsReader) -> McpServerConfig:
     startup_ms = table.integer("startup_timeout_ms", minimum=1)
     enabled = table.flag("enabled")
     enabled_tools = table.texts("enabled_tools")
     return McpServerConfig(
         name=name,
-        transport=_transport(table, cwd),
+        transport=_transport(table),
         enabled=True if enabled is None else enabled,
         startup_timeout_sec=table.seconds("startup_timeout_sec") or (startup_ms or 10_000) / 1000,
         tool_timeout_sec=table.seconds("tool_timeout_sec") or 60.0,
@@ -148,19 +147,18 @@ def _tool_approvals(tools: SettingsReader) -> Mapping[str, McpApproval]:
     return MappingProxyType({name: mode for name, mode in modes.items() if mode is not None})
 
 
-def _transport(table: SettingsReader, cwd: Path) -> McpStdioTransport | McpHttpTransport:
+def _transport(table: SettingsReader) -> McpStdioTransport | McpHttpTransport:
     command, url = table.text("command"), table.text("url")
     if table.has("bearer_token"):
         raise table.invalid("bearer_token", "is not supported; name a variable in `bearer_token_env_var`")
     if command is not None:
         _refuse(table, HTTP_KEYS, "a server that is started by `command`")
-        folder = table.text("cwd")
         return McpStdioTransport(
             command=command,
             args=table.texts("args") or (),
             env=_entries(table.text_map("env")),
             env_vars=table.texts("env_vars") or (),
-            cwd=None if folder is None else cwd / folder,
+            cwd=table.text("cwd"),
         )
     if url is not None:
         _refuse(table, STDIO_KEYS, "a server that is reached by `url`")

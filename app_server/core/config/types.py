@@ -71,7 +71,8 @@ class McpStdioTransport:
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=_no_entries, repr=False)
     env_vars: tuple[str, ...] = ()
-    cwd: Path | None = None
+    cwd: str | None = None
+    """An absolute path, or `workspace`; None: a folder of the server's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ class LoginShells:
         return Start(env, self._install(content))
 
     def _install(self, content: bytes) -> str:
-        folder = own_folder(self.home, "login-shells")
+        folder = own_folder(self.home, "tmp", "login-shells")
         place = os.path.join(folder, f"{hashlib.sha256(content).hexdigest()[:32]}.bash")
         install_file(place, content, 0o600)
         return place

@@ -1,4 +1,4 @@
-"""Files that the server writes for commands to read: in folders of its home where no confined command may write."""
+"""Folders of the server's home where no confined command may write, and files in them for commands to read."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import stat
 import tempfile
 
 
-def own_folder(home: str, name: str) -> str:
-    """A folder of that name below the home's temporary files, created if needed. Raises OSError, PermissionError if
-    others than the server's user can write to it."""
-    temporary = os.path.join(os.path.realpath(home), "tmp")
-    folder = os.path.join(temporary, name)
-    for each in (temporary, folder):
-        if not os.path.lexists(each):
-            os.mkdir(each, 0o700)
-        status = os.lstat(each)
+def own_folder(home: str, *names: str) -> str:
+    """A folder in the home, inside one another as they are named, created if needed. Raises OSError, PermissionError
+    if others than the server's user can write to it."""
+    folder = os.path.realpath(home)
+    for name in names:
+        folder = os.path.join(folder, name)
+        if not os.path.lexists(folder):
+            os.mkdir(folder, 0o700)
+        status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022:
-            raise PermissionError(f"{each} is no directory of the server's alone")
+            raise PermissionError(f"{folder} is no directory of the server's alone")
     return folder
 
 

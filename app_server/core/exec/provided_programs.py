@@ -58,7 +58,7 @@ class Programs:
 def install(home: str, python: str) -> str:
     """Return the folder with the programs, creating it if needed. Raises OSError."""
     content = script(python).encode()
-    folder = own_folder(home, f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
+    folder = own_folder(home, "tmp", f"programs-{hashlib.sha256(content).hexdigest()[:16]}")
     for name in NAMES:
         install_file(os.path.join(folder, name), content, 0o755)
     return folder

@@ -10,11 +10,15 @@ import errno
 import os
 import shutil
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
 from app_server.core.config.types import McpHttpTransport, McpStdioTransport
+from app_server.core.exec.own_files import own_folder
 from app_server.core.http.address import origin
 from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.real_path import real_path
+from app_server.core.sandbox.plan import within
 
 PASSED_ON = frozenset(
     {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
@@ -22,10 +26,35 @@ PASSED_ON = frozenset(
 )  # fmt: skip
 
 
-def process_environment(transport: McpStdioTransport, user: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a server process."""
+WORKSPACE: Final = "workspace"
+"""As a server's `cwd`: the folder of the conversation."""
+
+
+def starting_folder(name: str, transport: McpStdioTransport, home: str, workspace: str) -> str:
+    """Where a server starts: never in the workspace unless the user says so, because interpreters and package runners
+    take modules and programs from there. Raises McpFailure where that is not said plainly.
+    """
+    if transport.cwd == WORKSPACE:
+        return workspace
+    if transport.cwd is not None and not os.path.isabs(transport.cwd):
+        raise McpFailure(f'its `cwd` is relative: name an absolute path, or `cwd = "{WORKSPACE}"`')
+    if os.sep in transport.command and not os.path.isabs(transport.command) and transport.cwd is None:
+        raise McpFailure(f'its `command` is relative: name an absolute path, or set `cwd = "{WORKSPACE}"`')
+    if transport.cwd is not None:
+        return transport.cwd
+    try:
+        return own_folder(home, "mcp", name)
+    except OSError:  # there is no home, or nobody can write to it
+        return os.sep
+
+
+def process_environment(
+    transport: McpStdioTransport, user: Mapping[str, str], folder: str, workspace: str
+) -> dict[str, str]:
+    """The variables of a server process that starts in `folder`. Python imports nothing from a workspace."""
     names = PASSED_ON.union(transport.env_vars)
-    return {name: value for name, value in user.items() if name in names} | dict(transport.env)
+    safe = {"PYTHONSAFEPATH": "1"} if within(real_path(folder), real_path(workspace)) else {}
+    return safe | {name: value for name, value in user.items() if name in names} | dict(transport.env)
 
 
 def find_program(command: str, environment: Mapping[str, str], cwd: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import field
+from pathlib import Path
 
 import anyio
 from anyio.abc import TaskGroup
@@ -67,11 +68,20 @@ class _Waiter:
 class McpClient:
     """One open connection; `serve` runs until it is closed."""
 
-    def __init__(self, server: str, link: McpLink, version: str, elicit: Elicit | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        link: McpLink,
+        version: str,
+        elicit: Elicit | None = None,
+        roots: tuple[str, ...] = (),
+    ) -> None:
+        """`roots`: folders that the server may ask for."""
         self._server = server
         self._link = link
         self._version = version
         self._elicit = elicit
+        self._roots = roots
         self._next = 0
         self._waiters: dict[int, _Waiter] = {}
         self._deadlines: set[anyio.CancelScope] = set()
@@ -99,7 +109,8 @@ class McpClient:
         """
         params = {
             "protocolVersion": PROTOCOL_VERSION,
-            "capabilities": {} if self._elicit is None else {"elicitation": {}},
+            "capabilities": ({} if self._elicit is None else {"elicitation": {}})
+            | ({"roots": {}} if self._roots else {}),
             "clientInfo": {"name": "app-server-mcp-client", "title": "App Server", "version": self._version},
         }
         outcome = await self._exchange("initialize", params)
@@ -185,6 +196,9 @@ class McpClient:
     def _on_request(self, request: McpServerRequest) -> None:
         if request.method == "ping":
             self._reply(request, {})
+        elif request.method == "roots/list" and self._roots:
+            roots = [{"uri": Path(root).as_uri(), "name": Path(root).name} for root in self._roots]
+            self._reply(request, {"roots": roots})
         elif request.method == "elicitation/create":
             if (
                 self._elicit is None

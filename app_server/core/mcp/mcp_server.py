@@ -106,7 +106,9 @@ class McpServer:
         client: McpClient | None = None
         try:
             async with _open(self.config, self._runtime) as link, anyio.create_task_group() as group:
-                client = McpClient(self.config.name, link, self._runtime.version, self._runtime.elicit)
+                client = McpClient(
+                    self.config.name, link, self._runtime.version, self._runtime.elicit, self._roots()
+                )
                 group.start_soon(client.serve)
                 reason = await self._start(client, first=first)
                 await self._settle(client if reason is None else None, reason, first=first)
@@ -122,6 +124,10 @@ class McpServer:
         finally:
             if self._client is client:
                 self._client = None
+
+    def _roots(self) -> tuple[str, ...]:
+        """What the server learns of the disk: nothing if it runs elsewhere."""
+        return (self._runtime.cwd,) if isinstance(self.config.transport, McpStdioTransport) else ()
 
     async def _start(self, client: McpClient, *, first: bool) -> str | None:
         """Handshake and list of tools, within the startup timeout. Returns the reason if it fails."""
@@ -178,9 +184,7 @@ async def _open(config: McpServerConfig, runtime: McpRuntime) -> AsyncIterator[M
     if not SERVER_NAME.fullmatch(config.name):
         raise McpFailure(f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}")
     if isinstance(config.transport, McpStdioTransport):
-        async with open_stdio(
-            config.name, config.transport, runtime.environment, runtime.cwd, runtime.spawner
-        ) as stdio:
+        async with open_stdio(config.name, config.transport, runtime) as stdio:
             yield stdio
     else:
         open_http = await run_in_thread(_OPEN_HTTP.get)

@@ -27,7 +27,10 @@ class McpRuntime:
 
     environment: Mapping[str, str] = field(repr=False)
     """The user's environment; a server receives an allow-list of it."""
+    home: str
+    """In which servers have folders of their own."""
     cwd: str
+    """The conversation's folder, of which servers learn as a root."""
     spawner: ProcessSpawner
     version: str
     """Of this program, for the handshake."""

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from app_server.core.config.types import McpStdioTransport
-from app_server.core.mcp.interfaces import McpProcess, OnMessage, ProcessSpawner
-from app_server.core.mcp.launch_env import find_program, process_environment
+from app_server.core.mcp.interfaces import McpProcess, OnMessage
+from app_server.core.mcp.launch_env import find_program, process_environment, starting_folder
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
+from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.server_limits import OUTGOING_QUEUE, STDERR_LINES
 from app_server.core.yielding import YieldBudget
 from protocol.base import Json
@@ -91,13 +92,13 @@ async def _write(stream: ByteSendStream, waiting: MemoryObjectReceiveStream[byte
 
 @contextlib.asynccontextmanager
 async def open_stdio(
-    name: str, transport: McpStdioTransport, user: Mapping[str, str], cwd: str, spawner: ProcessSpawner
+    name: str, transport: McpStdioTransport, runtime: McpRuntime
 ) -> AsyncIterator[StdioLink]:
-    """Starts the process, and ends it on exit. Raises OSError if it cannot start."""
-    env = process_environment(transport, user)
-    place = str(transport.cwd) if transport.cwd is not None else cwd
+    """Starts the process, and ends it on exit. Raises OSError and McpFailure if it cannot start."""
+    place = starting_folder(name, transport, runtime.home, runtime.cwd)
+    env = process_environment(transport, runtime.environment, place, runtime.cwd)
     program = find_program(transport.command, env, place)
-    process = await spawner.open([program, *transport.args], env, place)
+    process = await runtime.spawner.open([program, *transport.args], env, place)
     link = StdioLink(name, process)
     try:
         yield link

@@ -1,6 +1,7 @@
 """Runs the notification program: starts it without waiting, and reaps it when it ends.
 
-It inherits the user's environment, as from the user's shell, and may outlive the server.
+It inherits the user's environment, as from the user's shell, and may outlive the server. It starts in `/`: the server's
+own folder may be a workspace, whose files interpreters would run.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class NotifyProgram:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
+                    cwd="/",
                     env=self.environment,
                     start_new_session=True,
                 )

@@ -306,7 +306,7 @@ def test_mcp_servers(tmp_path: Path) -> None:
         "tool_timeout_sec = 0.5\nhttp_headers = {a = 'b'}\nenv_http_headers = {c = 'D'}\n",
     ).mcp_servers
     assert servers["a"].transport == McpStdioTransport(
-        command="c", args=("x",), env={"A": "B"}, env_vars=("C",), cwd=tmp_path / "ws" / "sub"
+        command="c", args=("x",), env={"A": "B"}, env_vars=("C",), cwd="sub"
     )
     assert (servers["a"].startup_timeout_sec, servers["a"].tool_timeout_sec) == (1.5, 60)
     assert (servers["a"].enabled_tools, servers["a"].disabled_tools) == (frozenset("t"), frozenset("u"))

@@ -176,7 +176,11 @@ async def test_servers_are_started_and_their_tools_counted(tmp_path: Path, anyio
     with anyio.fail_after(30):
         async with CommandRunner(sys.executable, str(tmp_path), None, {}) as runner:
             runtime = McpRuntime(
-                environment={}, cwd=str(tmp_path), spawner=LauncherSpawner(runner), version="1"
+                environment={},
+                home=str(tmp_path),
+                cwd=str(tmp_path),
+                spawner=LauncherSpawner(runner),
+                version="1",
             )
             checks = await check_mcp_servers(McpManager(configs, runtime))
     bad, fine, off = checks

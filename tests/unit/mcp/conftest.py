@@ -66,7 +66,8 @@ class Rig:
 
         return McpRuntime(
             environment=self.user,
-            cwd=str(self.folder),
+            home=str(self.folder),
+            cwd=str(self.folder / "workspace"),
             spawner=LauncherSpawner(runner),
             version="1.2.3",
             elicit=self.elicit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from app_server.core.mcp.launch_env import (
     find_program,
     process_environment,
     request_headers,
+    starting_folder,
 )
 
 STDIO = McpStdioTransport(command="x")
@@ -80,9 +82,28 @@ def test_a_process_sees_an_allow_list_and_what_its_table_names() -> None:
     transport = McpStdioTransport(
         command="x", env={"EXTRA": "e", "HOME": "/other"}, env_vars=("MINE", "MISSING")
     )
-    assert process_environment(transport, user) == {
-        "HOME": "/other", "PATH": "/bin", "LC_ALL": "C", "MINE": "m", "EXTRA": "e",
-    }  # fmt: skip
+    seen = {"HOME": "/other", "PATH": "/bin", "LC_ALL": "C", "MINE": "m", "EXTRA": "e"}
+    assert process_environment(transport, user, "/own", "/own/ws") == seen
+    for inside in ("/ws", "/ws/sub"):
+        assert process_environment(transport, user, inside, "/ws") == {**seen, "PYTHONSAFEPATH": "1"}
+    wanted = McpStdioTransport(command="x", env={"PYTHONSAFEPATH": ""})
+    assert process_environment(wanted, {}, "/ws", "/ws") == {"PYTHONSAFEPATH": ""}, (
+        "the user's own word counts"
+    )
+
+
+def test_a_server_starts_in_the_workspace_only_where_the_user_says_so(tmp_path: Path) -> None:
+    def folder(cwd: str | None = None, command: str = "x", home: Path = tmp_path) -> str:
+        return starting_folder("a", McpStdioTransport(command=command, cwd=cwd), str(home), "/ws")
+
+    assert folder() == str(tmp_path / "mcp" / "a")
+    assert os.stat(tmp_path / "mcp" / "a").st_mode & 0o777 == 0o700
+    assert folder(home=tmp_path / "none") == "/"
+    assert folder(cwd="/srv") == "/srv"
+    assert (folder(cwd="workspace"), folder(cwd="workspace", command="./x")) == ("/ws", "/ws")
+    for cwd, command in ((".", "x"), ("tools", "x"), (None, "./x")):
+        with pytest.raises(McpFailure, match=r'is relative: .* `cwd = "workspace"`'):
+            folder(cwd, command)
 
 
 def test_a_program_is_not_looked_for_in_the_working_directory(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ async def test_a_tool_is_offered_and_works(rig: Rig) -> None:
         assert outcome.payload().content == '[{"text":"hello","type":"text"}]'
         assert not outcome.is_error
         (handshake,) = rig.received("initialize")
-        assert handshake["params"]["capabilities"] == {}
+        assert handshake["params"]["capabilities"] == {"roots": {}}
         assert rig.received("notifications/initialized")
     assert await gone(rig.pids())
     assert rig.told == []
@@ -103,7 +103,9 @@ async def test_a_program_that_cannot_be_started_causes_one_message(rig: Rig) -> 
     tables = [
         table("absent", "no-such-program-here"),
         table("folder", "/etc"),
-        table("nowhere", sys.executable, cwd=Path("/does/not/exist")),
+        table("nowhere", sys.executable, cwd="/does/not/exist"),
+        table("relative", sys.executable, cwd="tools"),
+        table("program", "./server"),
         table("nul", sys.executable, args=("a\0b",)),
         table("bad name", sys.executable),
     ]
@@ -112,6 +114,10 @@ async def test_a_program_that_cannot_be_started_causes_one_message(rig: Rig) -> 
             "absent": "MCP client for `absent` failed to start: No such file or directory (os error 2)",
             "folder": "MCP client for `folder` failed to start: Permission denied (os error 13)",
             "nowhere": "MCP client for `nowhere` failed to start: No such file or directory (os error 2)",
+            "relative": "MCP client for `relative` failed to start: its `cwd` is relative: name an absolute path, "
+            'or `cwd = "workspace"`',
+            "program": "MCP client for `program` failed to start: its `command` is relative: name an absolute path, "
+            'or set `cwd = "workspace"`',
             "nul": "MCP client for `nul` failed to start: its table holds a value that no program can be given",
             "bad name": "MCP client for `bad name` failed to start: invalid server name 'bad name': "
             f"must match pattern {SERVER_NAME.pattern}",
@@ -134,8 +140,10 @@ async def test_requests_of_the_server_are_refused_or_answered(rig: Rig) -> None:
         await mcp.call(ECHO, {})
         answers = {note["received"]["id"]: note["received"] for note in rig.notes() if _is_answer(note)}
         assert {key: answer["error"]["code"] for key, answer in answers.items() if "error" in answer} == {
-            "s0": -32601, "s1": -32601, "s4": -32601,
+            "s0": -32601, "s4": -32601,
         }  # fmt: skip
+        place = rig.folder / "workspace"
+        assert answers["s1"]["result"] == {"roots": [{"uri": place.as_uri(), "name": "workspace"}]}
         assert answers["s2"]["result"] == {}
         assert answers["s3"]["result"] == {"action": "decline"}
 
@@ -284,7 +292,7 @@ async def test_a_server_sees_nothing_of_the_users_secrets(rig: Rig) -> None:
         (start,) = [note for note in rig.notes() if "env" in note]
     seen = {key: value for key, value in start["env"].items() if key not in ("LC_CTYPE", "PWD", "SHLVL", "_")}
     assert seen == {**USER, "GIVEN": "g"}
-    assert start["cwd"] == str(rig.folder)
+    assert start["cwd"] == str(rig.folder / "mcp" / "fake"), "a folder of its own, outside of the workspace"
 
 
 async def test_an_mcp_server_that_ignores_its_end_is_killed(rig: Rig) -> None:
@@ -335,7 +343,7 @@ async def test_a_question_to_the_user_is_put_and_its_answer_given(rig: Rig) -> N
     async with rig.fake("elicit", tool_timeout_sec=0.4) as mcp:
         outcome = await mcp.call(ECHO, {})
         (handshake,) = rig.received("initialize")
-        assert handshake["params"]["capabilities"] == {"elicitation": {}}
+        assert handshake["params"]["capabilities"] == {"elicitation": {}, "roots": {}}
     assert outcome.result is not None
     assert json.loads(json.loads(outcome.payload().content)[0]["text"]) == {
         "action": "accept",

@@ -114,6 +114,18 @@ async def test_the_program_gets_the_message_last_and_the_users_environment(tmp_p
 
 
 @pytest.mark.anyio
+async def test_the_program_runs_nothing_of_the_folder_that_the_server_was_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted, target = tmp_path / "planted", tmp_path / "told"
+    (tmp_path / "json.py").write_text(f"open({str(planted)!r}, 'w')\nfrom os import *\n")
+    monkeypatch.chdir(tmp_path)
+    await NotifyProgram((sys.executable, "-c", WRITE, str(target)), ENV).notify("{}")
+    await content(target)
+    assert not planted.exists()
+
+
+@pytest.mark.anyio
 async def test_the_turn_does_not_wait_and_no_zombie_is_left(tmp_path: Path) -> None:
     target, gate = tmp_path / "pid", tmp_path / "gate"
     os.mkfifo(gate)
