@@ -32,7 +32,8 @@ READ_SIZE = 1 << 20
 PROCESSES = "/proc"
 _OF_A_PROCESS = re.compile(r"/proc/\d+/")
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = _LIST
 if sys.platform == "linux":
     _FOLDER |= os.O_PATH  # passing through a folder takes no right to list it
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -108,10 +109,17 @@ class Beneath:
 
     def list(self, name: str | bytes = b"", most: int | None = None) -> Sequence[str]:
         """Return the names in the folder at `name`, unsorted, and no more than `most`."""
-        listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._enter(_parts(name)))
+        with self.entries(name) as entries:
+            return [entry.name for entry in islice(entries, most)]
+
+    @contextlib.contextmanager
+    def entries(self, name: str | bytes = b"") -> Iterator[Iterator[os.DirEntry[str]]]:
+        """List the folder at `name`: what the entries tell of themselves is to be asked while it is open."""
+        parts = _parts(name)
+        listed = os.open(parts[-1] if parts else b".", _LIST, dir_fd=self._enter(parts[:-1]))
         try:
             with os.scandir(listed) as entries:
-                return [entry.name for entry in islice(entries, most)]
+                yield entries
         finally:
             os.close(listed)
 

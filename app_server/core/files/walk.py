@@ -1,7 +1,8 @@
 """Lists the files below a root that are not ignored, with a cache of folders that have not changed.
 
 The walk rereads a folder only if its modification time or its ignore rules changed; otherwise a folder costs one
-`stat`. It follows links to folders once and only inside the root, and never enters `.git`.
+`stat`. It follows links to folders once and only inside the root, and never enters `.git`. Folders are opened by their
+real names, so that one that has become a link meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import stat
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 
-from app_server.beneath import read_named
+from app_server.beneath import Beneath, read_named
 from app_server.core.files.ignore import RuleSet, parse_rules
 from app_server.core.real_path import real_path
 from protocol.records import dataclass
@@ -58,10 +60,21 @@ class _Folder:
     has_ignore_files: bool
 
 
+class _Pending(NamedTuple):
+    """A folder that the walk has yet to enter."""
+
+    path: str
+    """As it is shown: with the links that lead to it."""
+    place: str
+    """The same without links, below the root."""
+    above: RuleSet | None
+
+
 @dataclass(slots=True)
 class _Walk:
     """One pass over the tree."""
 
+    disk: Beneath
     stop: Callable[[], bool]
     listings: list[str] = field(default_factory=list)
     folder_listings: list[str] = field(default_factory=list)
@@ -82,35 +95,47 @@ class Tree:
     def listing(self, stop: Callable[[], bool]) -> Listing | None:
         """All that is below the root; None when stopped."""
         self._refresh_outer()
-        walk = _Walk(stop)
+        try:
+            with Beneath(real_path(self._root)) as disk:
+                walk = _Walk(disk, stop)
+                if not self._walk(walk):
+                    return None
+        except OSError:  # there is no such folder
+            return Listing("", "")
+        return Listing("".join(walk.listings), "".join(walk.folder_listings))
+
+    def _walk(self, walk: _Walk) -> bool:
+        """Tell whether it came to the end."""
         seen: dict[str, _Folder] = {}
-        pending: list[tuple[str, RuleSet | None]] = [("", self._outer)]
-        while pending:
-            if walk.count > MAX_FILES:
-                break
-            if stop():
-                return None
-            path, above = pending.pop()
-            folder = self._cached_or_read(path, above)
+        pending = [_Pending("", "", self._outer)]
+        while pending and walk.count <= MAX_FILES:
+            if walk.stop():
+                return False
+            here = pending.pop()
+            folder = self._cached_or_read(walk.disk, here)
             if folder is None:
                 continue
+            path, place, _ = here
             seen[path] = folder
             walk.listings.append(folder.listing)
             walk.folder_listings.append(folder.folder_listing)
             walk.count += folder.count
-            pending += [(f"{path}{name}/", folder.rules) for name in folder.folders]
+            pending += [
+                _Pending(f"{path}{name}/", f"{place}{name}/", folder.rules) for name in folder.folders
+            ]
             for name in folder.links:
                 self._add_link(f"{path}{name}", folder.rules, walk, pending)
         self._folders = seen
-        return Listing("".join(walk.listings), "".join(walk.folder_listings))
+        return True
 
-    def _cached_or_read(self, path: str, above: RuleSet | None) -> _Folder | None:
+    def _cached_or_read(self, disk: Beneath, here: _Pending) -> _Folder | None:
         """The folder from the cache if nothing in it changed, else from the disk.
 
         Adding, removing or renaming an entry changes the folder's modification time. Editing an ignore file does not:
         hence the separate signatures of ignore files, and the comparison of the rules from above, by identity. A folder
         that changed too recently is cached with the time -1, which never matches, so that the next walk rereads it.
         """
+        path, _, above = here
         try:
             mtime_ns = os.stat(self._root + path).st_mtime_ns
         except (OSError, ValueError):
@@ -123,14 +148,15 @@ class Tree:
         settled = self._now_ns() - mtime_ns > (
             _SETTLED_NS if mtime_ns % 1_000_000_000 else _SETTLED_COARSE_NS
         )
-        return self._read_folder(path, above, mtime_ns if settled else -1)
+        return self._read_folder(disk, here, mtime_ns if settled else -1)
 
-    def _read_folder(self, path: str, above: RuleSet | None, mtime_ns: int) -> _Folder | None:
+    def _read_folder(self, disk: Beneath, here: _Pending, mtime_ns: int) -> _Folder | None:
+        path, place, above = here
         files: list[str] = []
         folders: list[str] = []
         links: list[str] = []
         try:
-            with os.scandir(self._root + path) as entries:
+            with disk.entries(place) as entries:
                 for entry in entries:
                     if entry.is_file(follow_symlinks=False):
                         files.append(entry.name)
@@ -162,9 +188,7 @@ class Tree:
             has_ignore_files=has_ignore_files,
         )
 
-    def _add_link(
-        self, path: str, rules: RuleSet | None, walk: _Walk, pending: list[tuple[str, RuleSet | None]]
-    ) -> None:
+    def _add_link(self, path: str, rules: RuleSet | None, walk: _Walk, pending: list[_Pending]) -> None:
         """Adds the target of a link: a file, or a folder inside the root that was not followed yet.
 
         Not an ancestor of the link, which would make the walk endless.
@@ -187,7 +211,7 @@ class Tree:
             if inside and not (real_path(self._root + folder) + "/").startswith(target):
                 walk.followed.add((status.st_dev, status.st_ino))
                 walk.folder_listings.append(SEPARATOR + path)
-                pending.append((path + "/", rules))
+                pending.append(_Pending(path + "/", target[len(root) :], rules))
 
     # --- rules
     def _refresh_outer(self) -> None:

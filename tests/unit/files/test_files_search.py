@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app_server.beneath import Beneath
 from app_server.core.files.fuzzy import PATHS, folded, parse_query, positions, score
 from app_server.core.files.search import FileMatch, FileSearch, has_in_order
 
@@ -251,12 +252,12 @@ def test_what_changes_between_searches_is_seen(tmp_path: Path) -> None:
 def test_folders_that_did_not_change_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[str] = []
+    read: list[int] = []
     scandir = os.scandir
 
-    def counting(path: str) -> object:
-        read.append(path)
-        return scandir(path)
+    def counting(folder: int) -> object:
+        read.append(os.fstat(folder).st_ino)
+        return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", counting)
     search = FileSearch(lambda: FAR_AHEAD)
@@ -265,7 +266,19 @@ def test_folders_that_did_not_change_are_not_read_again(
     assert len(read) == 3
     plant(tmp_path, "b/two")
     find(tmp_path, "one", search)
-    assert read[3:] == [f"{tmp_path}/b/"]
+    assert read[3:] == [(tmp_path / "b").stat().st_ino]
+
+
+def test_a_folder_that_has_become_a_link_out_is_left_out(tmp_path: Path) -> None:
+    """Also where its time is the same, and between being listed and being entered."""
+    plant(tmp_path, "out/secret", "ws/b/one")
+    root, disk = tmp_path / "ws", Beneath(tmp_path / "ws")
+    assert paths(find(root, "one", search := FileSearch(lambda: FAR_AHEAD))) == ["b/one"]
+    (root / "b").rename(tmp_path / "kept")
+    (root / "b").symlink_to("../out")
+    assert paths(find(root, "secret", search)) == []
+    with disk, pytest.raises(OSError, match="Errno"), disk.entries("b"):
+        pass
 
 
 def test_a_folder_that_has_just_changed_is_not_trusted(tmp_path: Path) -> None:
