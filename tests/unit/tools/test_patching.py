@@ -100,6 +100,18 @@ async def test_outside_is_asked_where_somebody_can_be_and_refused_where_not(
     assert asked.runner.asked == alone.runner.asked == []
 
 
+@pytest.mark.parametrize("line", ["secret", "guess"])
+async def test_of_a_rejected_patch_no_file_is_read(scene: MakeScene, line: str) -> None:
+    """Not even whether it fits is told."""
+    on = scene(NEVER)
+    (on.root / "outside/f").write_text("secret\n")
+    changes = "*** Delete File: ../outside/f", "*** Update File: ../outside/g", "@@", f"-{line}", "+x"
+    (on.root / "outside/g").write_text("secret\n")
+    with pytest.raises(ToolFailure, match="patch rejected: writing outside of the project"):
+        await apply(on, patch(*changes, "*** Add File: new", "+mine"))
+    assert "secret" not in repr(on.said)
+
+
 async def test_a_link_out_of_the_workspace_is_asked_about_by_its_target(scene: MakeScene) -> None:
     on = scene(ON_REQUEST, answers=[NO])
     target = on.root / "outside/f"
