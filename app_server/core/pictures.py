@@ -19,6 +19,8 @@ MOST_PIXEL_BYTES = 512 * 1024 * 1024
 """Of a PNG's pixels when they are inflated; no provider takes as much."""
 
 INFLATED_AT_ONCE = 1024 * 1024
+ZLIB_HEAD = 2
+"""Bytes before compressed data; behind these is their checksum."""
 
 NOT_A_PICTURE = "not a PNG, JPEG, GIF or WebP image"
 BROKEN = "the picture could not be processed: it is damaged or not complete"
@@ -39,30 +41,31 @@ class ImageUnreadable(Exception):
     """No picture that a model can be sent; the text is the reason."""
 
 
-def picture_type(data: bytes) -> str:
-    """The MIME type of a whole picture. Slow for large ones: use a thread. Raises ImageUnreadable."""
-    if data.startswith(_PNG):
-        mime, is_whole = "image/png", _is_png
-    elif data.startswith(b"\xff\xd8\xff"):
-        mime, is_whole = "image/jpeg", _is_jpeg
-    elif data.startswith((b"GIF87a", b"GIF89a")):
-        mime, is_whole = "image/gif", _is_gif
-    elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        mime, is_whole = "image/webp", _is_webp
-    else:
-        raise ImageUnreadable(NOT_A_PICTURE)
+def picture_type(data: bytes, *, checksums: bool = True) -> str:
+    """The MIME type of a whole picture. `checksums` False: those of a PNG may be wrong. Slow for large pictures: use a
+    thread. Raises ImageUnreadable."""
     try:
-        whole = is_whole(data)
+        if data.startswith(_PNG):
+            mime, whole = "image/png", _is_png(data, checksums=checksums)
+        elif data.startswith(b"\xff\xd8\xff"):
+            mime, whole = "image/jpeg", _is_jpeg(data)
+        elif data.startswith((b"GIF87a", b"GIF89a")):
+            mime, whole = "image/gif", _is_gif(data)
+        elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            mime, whole = "image/webp", _is_webp(data)
+        else:
+            raise ImageUnreadable(NOT_A_PICTURE)
     except (struct.error, IndexError, zlib.error):
-        whole = False
+        raise ImageUnreadable(BROKEN) from None
     if not whole:
         raise ImageUnreadable(BROKEN)
     return mime
 
 
-def data_url(data: bytes) -> str:
-    """A picture as providers take it. Slow for large ones: use a thread. Raises ImageUnreadable."""
-    return f"data:{picture_type(data)};base64,{base64.b64encode(data).decode('ascii')}"
+def data_url(data: bytes, *, checksums: bool = True) -> str:
+    """A picture as providers take it; the rest is as for `picture_type`."""
+    mime = picture_type(data, checksums=checksums)
+    return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def checked_url(url: str) -> str:
@@ -81,8 +84,8 @@ def checked_url(url: str) -> str:
 
 
 # --- PNG
-def _is_png(data: bytes) -> bool:
-    chunks = _png_chunks(data)
+def _is_png(data: bytes, *, checksums: bool) -> bool:
+    chunks = _png_chunks(data, checksums=checksums)
     kind, header = next(chunks, (b"", b""))
     width, height, depth, colour, compression, filtering, interlace = unpack_from(">IIBBBBB", header)
     if kind != b"IHDR" or len(header) != 13 or not (width and height):
@@ -99,18 +102,18 @@ def _is_png(data: bytes) -> bool:
         if kind == b"IDAT":
             pixels.append(content)
         elif kind == b"IEND":
-            return palette and _inflated(pixels, size) >= size
+            return palette and _inflated(b"".join(pixels), size, checksum=checksums) >= size
     return False
 
 
-def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Kinds and contents, as far as their checksums are right."""
+def _png_chunks(data: bytes, *, checksums: bool) -> Iterator[tuple[bytes, bytes]]:
+    """Kinds and contents. Raises zlib.error where a checksum is wrong."""
     place = len(_PNG)
     while place < len(data):
         length, kind = unpack_from(">I4s", data, place)
         end = place + 8 + length
         content = data[place + 8 : end]
-        if unpack_from(">I", data, end)[0] != zlib.crc32(content, zlib.crc32(kind)):
+        if unpack_from(">I", data, end)[0] != zlib.crc32(content, zlib.crc32(kind)) and checksums:
             raise zlib.error
         yield kind, content
         place = end + 4
@@ -126,13 +129,13 @@ def _pixel_bytes(width: int, height: int, bits: int, *, interlaced: bool) -> int
     return size
 
 
-def _inflated(pieces: list[bytes], most: int) -> int:
+def _inflated(data: bytes, most: int, *, checksum: bool) -> int:
     """How many bytes these are inflated, up to some more than `most`. Raises zlib.error."""
-    inflater, size = zlib.decompressobj(), 0
-    for piece in pieces:
-        while piece and size < most:
-            size += len(inflater.decompress(piece, INFLATED_AT_ONCE))
-            piece = inflater.unconsumed_tail
+    inflater = zlib.decompressobj(zlib.MAX_WBITS if checksum else -zlib.MAX_WBITS)
+    rest, size = data if checksum else data[ZLIB_HEAD:], 0
+    while rest and size < most:
+        size += len(inflater.decompress(rest, INFLATED_AT_ONCE))
+        rest = inflater.unconsumed_tail
     return size
 
 

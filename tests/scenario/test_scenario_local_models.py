@@ -180,6 +180,21 @@ async def test_a_broken_picture_costs_one_message(world: MakeWorld, wire: str) -
     assert asked.count(BROKEN) == 3, "the model is told of each"
 
 
+async def test_over_the_conversation_api_only_what_has_no_pixels_is_broken(world: MakeWorld) -> None:
+    """codex 0.58 sends all that begins like a picture."""
+    wrong_sum = PNG[:-4] + bytes(4)
+    files = {"broken.png": PNG[:50] + b"rubbish" * 20, "sum.png": wrong_sum}
+    looks = [calls("view_image", {"path": name}, name) for name in files]
+    async with world(reply(*looks), reply(says("seen")), files=files) as w:
+        items: list[Json] = [
+            {"type": "image", "data": {"image_url": "data:image/png;base64,AAAA"}},
+            *({"type": "localImage", "data": {"path": str(w.workspace / name)}} for name in files),
+        ]
+        await w.client.turn(await w.open(), items=items)
+    asked = json.dumps(w.model.requests[-1].body)
+    assert (asked.count(picture_url(wrong_sum)), asked.count("data:image/"), asked.count(BROKEN)) == (2, 3, 2)
+
+
 def thinks(wire: str) -> Reply:
     if wire == "chat":
         return chat_reply({"reasoning": "raw "}, {"reasoning_content": "thought"}, {"content": "Done"})

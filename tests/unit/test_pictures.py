@@ -135,6 +135,13 @@ def test_a_data_url_without_a_picture_is_refused(url: str) -> None:
         checked_url(url)
 
 
-def test_checksums_are_of_kind_and_content() -> None:
-    broken = PNG.replace(struct.pack(">I", zlib.crc32(b"IEND")), b"\0\0\0\0")
+@pytest.mark.parametrize(
+    "checksum", [struct.pack(">I", zlib.crc32(b"IEND")), struct.pack(">I", zlib.adler32(bytes(5)))]
+)
+def test_where_checksums_do_not_count_all_else_does(checksum: bytes) -> None:
+    broken = PNG.replace(checksum, b"\xff\xff\xff\xff")
     assert not is_whole(broken)
+    assert picture_type(broken, checksums=False) == "image/png"
+    for data in (broken[:-30], PNG[:40] + b"rubbish" * 20, png(2, 2, pixels=bytes(5))):
+        with pytest.raises(ImageUnreadable):
+            picture_type(data, checksums=False)

@@ -11,12 +11,13 @@ MAX_IMAGE_BYTES = 20 * 1024 * 1024
 """For one image; providers accept no larger ones."""
 
 
-def image_data_url(path: Path) -> str:
-    """Reads a file that the user named. Blocks: call it in a thread. Raises ImageUnreadable or OSError."""
+def image_data_url(path: Path, *, checksums: bool = True) -> str:
+    """Reads a file that the user named. `checksums` False: those of a PNG may be wrong. Blocks: call it in a thread.
+    Raises ImageUnreadable or OSError."""
     try:
         data = read_named(path.absolute(), MAX_IMAGE_BYTES)
     except TooLarge:
         raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes") from None
     except (IsADirectoryError, RefusedName):
         raise ImageUnreadable("not a file") from None
-    return data_url(data)
+    return data_url(data, checksums=checksums)

@@ -225,8 +225,7 @@ async def _user_input(
             _record_changes(actor, turn)
             await actor.tasks.start(turn.emitter, NothingToDo())
         return
-    # codex 0.58 looks at no picture that its client encoded.
-    words = await as_words(op.items, checks_urls=False)
+    words = await as_words(op.items, strict=False)
     actor.services.reports.telemetry.user_prompt(message_text(words.message))
     if active is not None and active is actor.tasks.active and not active.ending:
         active.add_input(submission, words)

@@ -39,6 +39,7 @@ class RegularSteps:
         self._tools: dict[str, Tool] = {}
         self._specs: list[ToolSpec] = []
         self.tool_turn = tool_turn_of(services, state, turn, self._diffs)
+        self.tool_turn.strict_pictures = of_thread
         if of_thread and services.conversation.rollout_path is not None:
             self.tool_turn.goals = goals_for_tools(services, state)
         self.runtime = ToolRuntime(self._tools, self.tool_turn, snapshot.taken)

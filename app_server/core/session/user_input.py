@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, assert_never
 
@@ -20,29 +21,29 @@ log = logging.getLogger(__name__)
 
 
 async def as_words(
-    items: Sequence[SentInput], client_id: str | None = None, *, checks_urls: bool = True
+    items: Sequence[SentInput], client_id: str | None = None, *, strict: bool = True
 ) -> UserWords:
     """What the client sent, and the id that it gave the message, with one message of all parts, in order. An image that
-    cannot be read is described in its place. `checks_urls` False: those that the client encoded are sent as they are.
+    cannot be read is described in its place. `strict` False: as with codex 0.58 those that the client encoded are not
+    looked at, and checksums of files do not count.
     """
     content = [
-        InputImage(image_url=item.image_url)
-        if isinstance(item, ImageInput) and not checks_urls
-        else await _part(item)
-        for item in items
-        if not isinstance(item, SkillInput | MentionInput)
+        await _part(item, strict=strict) for item in items if not isinstance(item, SkillInput | MentionInput)
     ]
     return UserWords(MessageItem(role="user", content=tuple(content)), tuple(items), client_id)
 
 
-async def _part(item: TextInput | ImageInput | LocalImageInput) -> ContentItem:
+async def _part(item: TextInput | ImageInput | LocalImageInput, *, strict: bool) -> ContentItem:
     match item:
         case TextInput():
             return InputText(text=item.text)
         case ImageInput():
+            if not strict:
+                return InputImage(image_url=item.image_url)
             return await _image("An image", checked_url, item.image_url)
         case LocalImageInput():
-            return await _image(f"The image {item.path}", image_data_url, Path(item.path))
+            read = partial(image_data_url, checksums=strict)
+            return await _image(f"The image {item.path}", read, Path(item.path))
         case _:
             assert_never(item)
 

@@ -126,6 +126,8 @@ class ToolTurn:
     """Warnings that this conversation has emitted; each is emitted once."""
     goals: TurnGoals | None = field(init=False, default=None)
     """Set in turns of APIs that know goals."""
+    strict_pictures: bool = field(init=False, default=True)
+    """Whether a picture with a wrong checksum is a broken one."""
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)

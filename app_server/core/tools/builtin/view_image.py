@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from functools import partial
 
 from pydantic import Field
 
@@ -37,7 +38,7 @@ class ViewImageTool:
         real = os.path.join(turn.commands.roots.real(turn.settings.cwd), arguments.path)
         data = await read_bytes("image", turn, path=real, most=MAX_IMAGE_BYTES)
         try:
-            url = await run_in_thread(data_url, data)
+            url = await run_in_thread(partial(data_url, checksums=turn.strict_pictures), data)
         except ImageUnreadable as error:
             raise ToolFailure(f"unable to read image at `{path}`: {error}") from error
         turn.items.show(ImageView(call.call_id, path))
