@@ -187,7 +187,7 @@ def _compose(
     process, environment = _process_environment(settings), settings.environment
     auth = auth_manager(settings)
     client, user_agent = ClientProfile(), own_user_agent(environment)
-    git = Git(scratch=settings.home / "tmp")
+    git = Git(settings.home)
 
     def load() -> Callable[[], Assembled]:
         from app_server.assembly import assemble  # noqa: PLC0415 - slow to import

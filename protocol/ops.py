@@ -117,7 +117,8 @@ class ListCustomPromptsOp(EngineModel):
 
 
 class UndoOp(EngineModel):
-    """Put the working tree back to where it was before the last turn that changed it."""
+    """Take back what the last turn changed in the working tree. What somebody has changed since is kept, and named in
+    `undo_completed`. Refused while a turn or a command runs there; the turn goes on."""
 
     type: Literal["undo"] = "undo"
 

@@ -236,6 +236,21 @@ class WebSearchCall(EngineModel):
     id: str | None = _unwritten_id()
 
 
+class SnapshotOfTurn(EngineModel):
+    """What an undo needs beside the commit. Snapshots of other programs lack it."""
+
+    worktree: str
+    """The root of the working tree."""
+    folder: str
+    """The folder of the turn, relative to it: nothing outside of that was looked at. Ends with a slash, or is empty."""
+    after: str | None = omit_none()
+    """The commit of what the turn left; absent until it has ended. What differs from it is the user's."""
+    private_files: tuple[str, ...] = ()
+    """Files that only their owner could read."""
+    nested_repositories: tuple[str, ...] = ()
+    """Repositories in the folder, whose files are not part of the snapshot."""
+
+
 class GhostCommit(EngineModel):
     """A commit outside of every branch that holds the working tree, with what was untracked before it."""
 
@@ -243,10 +258,12 @@ class GhostCommit(EngineModel):
     parent: str | None = None
     preexisting_untracked_files: tuple[str, ...] = ()
     preexisting_untracked_dirs: tuple[str, ...] = ()
+    turn: SnapshotOfTurn | None = omit_none()
 
 
 class GhostSnapshot(EngineModel):
-    """Where an undo leads back to. Kept in history, never sent to the model."""
+    """Where an undo leads back to. Kept in history, never sent to the model. Recorded ahead of a turn's first call, and
+    again, with what the turn left, at its end."""
 
     type: Literal["ghost_snapshot"] = "ghost_snapshot"
     ghost_commit: GhostCommit

@@ -247,7 +247,6 @@ OPENS_FILES = {
     "app_server.core.context.instructions": "texts of the package",
     "app_server.core.exec": "files in the home for commands; /proc",
     "app_server.core.files.model_reads": "runs confined",
-    "app_server.core.git.restore": "below the folder that was snapshotted",
     "app_server.core.git.snapshot": "a temporary file of its own",
     "app_server.core.launcher": "another process, before it is a command",
     "app_server.core.patch.atomic_writer": "runs confined; from folder to folder without links",

@@ -25,6 +25,7 @@ from app_server.core.context.compacted_history import (
 from app_server.core.context.opening_messages import opening_messages
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.git.ghost import Snapshots
 from app_server.core.git.info import read_git_info
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
@@ -121,14 +122,8 @@ class Engine:
         ports: EnginePorts,
         skills: Lazy[SkillCatalog],
     ) -> None:
-        self._process, self._runner, self._models, self._git, self._ports = (
-            process,
-            runner,
-            models,
-            git,
-            ports,
-        )
-        self._skills = skills
+        self._process, self._runner, self._models, self._ports = process, runner, models, ports
+        self._snapshots, self._skills = Snapshots(git), skills
 
     async def open(self, config: Config, origin: Origin) -> Opened:
         """Raises ConversationError if the stored one cannot be read, or another process writes it."""
@@ -267,7 +262,7 @@ class Engine:
             messages=SharedMessages(MessageHistory(self._process.home, config.history)),
             reports=Reports(telemetry, self._ports.turn_completed(config, conversation_id)),
             sources=self._clock_and_ids(),
-            git=self._git,
+            snapshots=self._snapshots,
             skills=self._skills,
         )
         telemetry.conversation_starts(config)

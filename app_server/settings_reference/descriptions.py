@@ -145,7 +145,7 @@ FEATURES: Mapping[str, str] = {
     "apply_patch_freeform": "the tool `apply_patch` without JSON around the patch",
     "view_image_tool": "the tool `view_image`",
     "web_search_request": "the search of the provider, if it has one",
-    "ghost_commit": "snapshots of the working tree before each turn, for undoing it",
+    "ghost_commit": "snapshots of the working tree before the first call of a turn and at its end, for undoing it",
     "chat_deltas": (
         "over the conversation API, too, answers over Chat Completions come as deltas, with counts of tokens"
     ),

@@ -44,14 +44,15 @@ class StreamErrorEvent(EngineStruct):
 
 
 class UndoStartedEvent(EngineStruct, omit_defaults=True):
-    """The working tree is being put back. After `task_started`."""
+    """The working tree is being put back. After `task_started`, unless a turn runs: then the undo is refused."""
 
     type: Literal["undo_started"] = shown("undo_started")
     message: str | None = None
 
 
 class UndoCompletedEvent(EngineStruct, omit_defaults=True):
-    """The working tree was put back, or not. Exactly one for each `undo_started`."""
+    """The working tree was put back, or not; `message` names the files that were kept. Exactly one for each
+    `undo_started`."""
 
     type: Literal["undo_completed"] = shown("undo_completed")
     success: bool

@@ -98,7 +98,7 @@ async def fork(world: World, path: Path) -> Opened:
     )
     runner = CommandRunner(python=sys.executable, home=str(world.home), tmpdir=None, environment={})
     alone = Alone(runner)
-    engine = Engine(around, runner, alone, Git(scratch=world.home / "tmp"), alone, Lazy(no_skills))
+    engine = Engine(around, runner, alone, Git(world.home), alone, Lazy(no_skills))
     opened = await engine.open(config, Fork(path))
     opened.session.submit("0", ShutdownOp())
     await opened.session.run()

@@ -53,17 +53,21 @@ def _level(folder: str, levels: Mapping[str, str]) -> str | None:
 
 
 def _main_of_linked(marker: Path) -> str | None:
-    """The main worktree of a linked worktree, if its administrative folder confirms the link."""
+    """Return the main worktree of a linked worktree, if its administrative folder confirms the link."""
+    git_dir = confirmed_git_dir(marker)
+    return str(git_dir.parent) if git_dir is not None and git_dir.name == ".git" else None
+
+
+def confirmed_git_dir(marker: Path) -> Path | None:
+    """Return the common git directory of a linked worktree with this `.git` file, if that directory points back."""
     pointer = _one_line(marker)
     if pointer is None or not pointer.startswith("gitdir: "):
         return None
     admin = Path(real_path(marker.parent / pointer.removeprefix("gitdir: ")))
-    if admin.parent.name != "worktrees" or admin.parent.parent.name != ".git":
-        return None
     back = _one_line(admin / "gitdir")
-    if back is None or real_path(admin / back) != real_path(marker):
+    if admin.parent.name != "worktrees" or back is None or real_path(admin / back) != real_path(marker):
         return None
-    return str(admin.parent.parent.parent)
+    return admin.parent.parent
 
 
 def _one_line(path: Path) -> str | None:

@@ -28,9 +28,10 @@ from app_server.core.exec.provided_programs import Programs
 from app_server.core.exec.request import Confinement
 from app_server.core.exec.service import ServiceProcess, open_service
 from app_server.core.exec.streamed import StreamedCommand, TerminalSize, open_streamed
+from app_server.core.real_path import real_path
 from app_server.core.sandbox import landlock_rights, macos
 from app_server.core.sandbox.inspect import inspect
-from app_server.core.sandbox.plan import SandboxPlan, make_plan
+from app_server.core.sandbox.plan import SandboxPlan, make_plan, within
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import SandboxPolicy
@@ -65,7 +66,8 @@ class CommandRunner:
     _programs: Programs = field(init=False, repr=False)
     _login_shells: LoginShells = field(init=False, repr=False)
     _state: SandboxState | None = field(init=False, default=None)
-    _running: int = field(init=False, default=0)
+    _running: list[CommandSpec | None] = field(init=False, default_factory=list, repr=False)
+    """The commands that run. None: it only shows how a login shell begins."""
     _probed_at: float = field(init=False, default=0.0)
     """Time of the last probe."""
     _sessions: TaskGroup = field(init=False, repr=False)
@@ -106,15 +108,20 @@ class CommandRunner:
     @property
     def busy(self) -> bool:
         """Whether a command runs, of any conversation."""
-        return self._running > 0
+        return bool(self._running)
+
+    def runs_in(self, folder: str) -> bool:
+        """Tell whether a command runs, of any conversation, that works in the folder at this real path or around it, or
+        may write in it."""
+        return any(spec is not None and _concerns(spec, folder) for spec in self._running)
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._running += 1
+    def _counted(self, spec: CommandSpec | None) -> Iterator[None]:
+        self._running.append(spec)
         try:
             yield
         finally:
-            self._running -= 1
+            self._running.remove(spec)
 
     def warm_up(self) -> None:
         """Start the launcher ahead of the first command; this takes about two milliseconds."""
@@ -135,7 +142,9 @@ class CommandRunner:
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         """Run a command to its end. Raises LaunchError or SandboxUnavailable if nothing ran."""
-        return await self._run(await self._begun_early(spec), on_output)
+        begun = await self._begun_early(spec)
+        with self._counted(begun):
+            return await self._run(begun, on_output)
 
     async def _begun_early(self, spec: CommandSpec) -> CommandSpec:
         """The command without its profile, where what that leaves is known."""
@@ -147,14 +156,14 @@ class CommandRunner:
 
     async def _run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         confinement = await self._confinement(spec)
-        with self._counted():
-            return await run.run_to_end(
-                self._launcher, self._wrapped(spec), confinement, on_output, self.output_cap
-            )
+        return await run.run_to_end(
+            self._launcher, self._wrapped(spec), confinement, on_output, self.output_cap
+        )
 
     async def _record_login_shell(self, spec: CommandSpec) -> None:
         async def run_silently(recording: CommandSpec) -> ExecResult:
-            return await self._run(recording, lambda stream, data: None)
+            with self._counted(None):
+                return await self._run(recording, lambda stream, data: None)
 
         try:
             await self._login_shells.record(spec, run_silently)
@@ -166,11 +175,11 @@ class CommandRunner:
         confinement = await self._confinement(spec)
         wrapped = self._wrapped(await self._begun_early(spec))
         session = await pty.open_session(self._launcher, wrapped, confinement, columns, rows)
-        self._sessions.start_soon(self._serve_session, session, name="terminal session")
+        self._sessions.start_soon(self._serve_session, session, wrapped, name="terminal session")
         return session
 
-    async def _serve_session(self, session: pty.PtySession) -> None:
-        with self._counted():
+    async def _serve_session(self, session: pty.PtySession, spec: CommandSpec) -> None:
+        with self._counted(spec):
             await session.serve()
 
     async def open_streamed(
@@ -246,3 +255,8 @@ class CommandRunner:
         if self.platform == "darwin" and os.access(macos.SANDBOX_EXEC, os.X_OK):
             return SandboxState("full")
         return SandboxState("none", "no sandbox is known for this system")
+
+
+def _concerns(spec: CommandSpec, folder: str) -> bool:
+    cwd, roots = real_path(spec.cwd), () if spec.sandbox is None else spec.sandbox.writable_roots
+    return within(folder, cwd) or any(within(place, folder) for place in (cwd, *roots))

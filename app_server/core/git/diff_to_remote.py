@@ -5,12 +5,11 @@ The diff includes untracked files. New objects go to a scratch folder, so that t
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, find_repository
-from app_server.core.git.snapshot import Git, quoted, write_worktree
+from app_server.core.git.snapshot import Git, objects_in, write_worktree
 from protocol.records import dataclass
 
 
@@ -52,11 +51,8 @@ async def _closest_remote_commit(git: Git, repository: Repository) -> str | None
 
 async def _diff_from(git: Git, repository: Repository, sha: str) -> str:
     with git.scratch_folder() as folder:
-        env = {
-            "GIT_OBJECT_DIRECTORY": folder,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsdecode(quoted(os.fsencode(repository.objects_dir))),
-        }
-        snapshot = await write_worktree(git, repository, env=env)
+        env = objects_in(folder, repository)
+        snapshot = await write_worktree(git, repository, Path(folder), env)
         flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
         diff = await git.output(repository, ["diff", *flags, sha, snapshot.tree], env=env)
     return diff.decode("utf-8", "replace")

@@ -1,6 +1,7 @@
-"""Ghost snapshots: a commit of the working tree without a reference, created before a turn to undo it.
+"""Ghost snapshots: commits of the working tree without a reference, taken before and after a turn to undo it.
 
-Creating one does not change the index, HEAD, references or files. `restore` undoes a turn.
+Taking one does not change the index, HEAD, references or files. Git writes to a scratch folder only; what it wrote is
+copied from there into the repository, beneath the folder that was opened.
 """
 
 from __future__ import annotations
@@ -9,13 +10,36 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+import anyio
+
+from app_server.beneath import Beneath
 from app_server.core.errors import GitError
-from app_server.core.git.repository import Repository, find_repository, read_head
-from app_server.core.git.snapshot import Git, write_worktree
+from app_server.core.git.blobs import move_objects
+from app_server.core.git.repository import Repository, find_repository, is_own, read_head
+from app_server.core.git.snapshot import (
+    TIME_LIMIT,
+    Git,
+    Known,
+    WorktreeSnapshot,
+    objects_in,
+    write_worktree,
+)
+from app_server.core.real_path import real_path
+from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
-from protocol.responses import GhostCommit
+from protocol.responses import GhostCommit, SnapshotOfTurn
 
 NOT_A_REPOSITORY = "Snapshots disabled: current directory is not a Git repository."
+LEADS_ELSEWHERE = (
+    "Snapshots disabled: git's folder lies outside of the working tree, and nothing there points back to it."
+)
+TOO_SLOW = (
+    f"Snapshots disabled in this repository: one took longer than {TIME_LIMIT:g} seconds. Turns cannot be undone there "
+    "until you ask for an undo; then the next turn tries again."
+)
+
+MOST_KNOWN = 8
+"""Repositories whose files are remembered between snapshots."""
 
 _AUTHOR = ("Codex Snapshot", "snapshot@codex.local")
 _MESSAGE = "codex snapshot"
@@ -27,40 +51,131 @@ class SnapshotUnavailable:
 
     message: str
 
+    @property
+    def is_warning(self) -> bool:
+        """Whether the user should see it, because other turns there can be undone."""
+        return self.message == TOO_SLOW
 
-async def take_snapshot(git: Git, folder: Path, now: datetime) -> GhostCommit | SnapshotUnavailable:
-    """A commit of the current working tree below `folder`. Never raises, except when cancelled."""
-    repository = find_repository(folder)
-    if repository is None:
-        return SnapshotUnavailable(NOT_A_REPOSITORY)
-    try:
-        return await _commit(git, repository, prefix_of(repository, folder), now)
-    except (GitError, OSError) as error:
-        reason = str(error) if isinstance(error, GitError) else type(error).__name__
-        return SnapshotUnavailable(
-            f"Snapshots disabled after ghost snapshot error: {reason.removesuffix('.')}."
+
+@dataclass(frozen=True, slots=True)
+class TakenSnapshot:
+    """The snapshot of a turn's begin."""
+
+    commit: GhostCommit
+    turn: SnapshotOfTurn
+    repository: Repository
+    prefix: bytes
+    worktree: WorktreeSnapshot
+
+
+class Snapshots:
+    """Takes snapshots for all conversations of one server."""
+
+    def __init__(self, git: Git) -> None:
+        self.git = git
+        self._slow: set[Path] = set()
+        """Roots of repositories in which a snapshot took too long."""
+        self._known: dict[Path, Known] = {}
+
+    def try_again(self, root: Path) -> bool:
+        """Allow snapshots again where one took too long. Returns whether one did."""
+        slow = root in self._slow
+        self._slow.discard(root)
+        return slow
+
+    async def take(self, folder: Path, now: datetime) -> TakenSnapshot | SnapshotUnavailable:
+        """Take a snapshot of the working tree below `folder`. Never raises, except when cancelled."""
+        repository = await run_in_thread(find_repository, folder)
+        if repository is None:
+            return SnapshotUnavailable(NOT_A_REPOSITORY)
+        if repository.root in self._slow:
+            return SnapshotUnavailable(TOO_SLOW)
+        if not await run_in_thread(is_own, repository):
+            return SnapshotUnavailable(LEADS_ELSEWHERE)
+        try:
+            with anyio.fail_after(TIME_LIMIT):
+                return await self._take(repository, prefix_of(repository, folder), now)
+        except TimeoutError:
+            self._slow.add(repository.root)
+            return SnapshotUnavailable(TOO_SLOW)
+        except (GitError, OSError) as error:
+            reason = str(error) if isinstance(error, GitError) else type(error).__name__
+            return SnapshotUnavailable(
+                f"Snapshots disabled after ghost snapshot error: {reason.removesuffix('.')}."
+            )
+
+    async def finish(self, taken: TakenSnapshot, now: datetime) -> GhostCommit | None:
+        """Take a second snapshot at the turn's end. Returns the first with what the turn left; None if it failed."""
+        try:
+            with anyio.fail_after(TIME_LIMIT):
+                _, _, id = await self._commit(taken.repository, taken.prefix, now, taken)
+        except TimeoutError:
+            self._slow.add(taken.repository.root)
+            return None
+        except (GitError, OSError):
+            return None
+        return taken.commit.model_copy(update={"turn": taken.turn.model_copy(update={"after": id})})
+
+    async def _take(self, repository: Repository, prefix: bytes, now: datetime) -> TakenSnapshot:
+        parent, worktree, id = await self._commit(repository, prefix, now)
+        names = [*worktree.untracked, *worktree.unread, *worktree.ignored]
+        turn = SnapshotOfTurn(
+            worktree=displayable(os.fsencode(repository.root)),
+            folder=displayable(prefix),
+            private_files=tuple(map(displayable, worktree.private)),
+            nested_repositories=tuple(displayable(name.rstrip(b"/")) for name in worktree.nested),
         )
+        commit = GhostCommit(
+            id=id,
+            parent=parent,
+            preexisting_untracked_files=tuple(displayable(name) for name in names if not name.endswith(b"/")),
+            preexisting_untracked_dirs=tuple(displayable(name[:-1]) for name in names if name.endswith(b"/")),
+            turn=turn,
+        )
+        return TakenSnapshot(commit, turn, repository, prefix, worktree)
+
+    async def _commit(
+        self, repository: Repository, prefix: bytes, now: datetime, earlier: TakenSnapshot | None = None
+    ) -> tuple[str | None, WorktreeSnapshot, str]:
+        """Return HEAD, the working tree, and the id of the commit of it."""
+        git, root = self.git, repository.root
+        parent = await head_commit(git, repository)
+        with git.scratch_folder() as folder:
+            env = objects_in(folder, repository)
+            worktree = await write_worktree(
+                git,
+                repository,
+                repository.objects_dir,
+                env,
+                prefix,
+                known=self._known.get(root) if earlier is None else earlier.worktree.known,
+                earlier=None if earlier is None else earlier.worktree,
+            )
+            self._known.pop(root, None)
+            self._known[root] = worktree.known
+            if len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            if earlier is not None and (earlier.worktree.tree, earlier.commit.parent) == (
+                worktree.tree,
+                parent,
+            ):
+                return parent, worktree, earlier.commit.id
+            about = [*(("-p", parent) if parent else ()), "-m", _MESSAGE]
+            env = {**env, **_identity(now)}
+            commit = await git.output(repository, ["commit-tree", worktree.tree, *about], env=env)
+            await run_in_thread(_move, folder, repository.objects_dir)
+        return parent, worktree, commit.decode().strip()
 
 
-async def _commit(git: Git, repository: Repository, prefix: bytes, now: datetime) -> GhostCommit:
-    parent = read_head(repository).commit or await _resolved_head(git, repository)
-    snapshot = await write_worktree(git, repository, prefix)
-    commit = await git.output(
-        repository,
-        ["commit-tree", snapshot.tree, *(("-p", parent) if parent else ()), "-m", _MESSAGE],
-        env=_identity(now),
-    )
-    names = [*snapshot.untracked, *snapshot.ignored]
-    return GhostCommit(
-        id=commit.decode().strip(),
-        parent=parent,
-        preexisting_untracked_files=tuple(displayable(name) for name in names if not name.endswith(b"/")),
-        preexisting_untracked_dirs=tuple(displayable(name[:-1]) for name in names if name.endswith(b"/")),
-    )
+def _move(scratch: str, objects: Path) -> None:
+    with Beneath(os.path.realpath(scratch)) as source, Beneath(objects) as target:
+        move_objects(source, target)
 
 
-async def _resolved_head(git: Git, repository: Repository) -> str | None:
-    """HEAD as git resolves it, for repositories whose references are not plain files."""
+async def head_commit(git: Git, repository: Repository) -> str | None:
+    """Return the commit that is checked out, also where references are not plain files; None if there is none."""
+    if commit := read_head(repository).commit:
+        return commit
     try:
         found = await git.output(repository, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
     except GitError:
@@ -70,7 +185,7 @@ async def _resolved_head(git: Git, repository: Repository) -> str | None:
 
 def prefix_of(repository: Repository, folder: Path) -> bytes:
     """`folder` relative to the root of the working tree, with a trailing slash; empty for the root."""
-    relative = os.fsencode(folder.relative_to(repository.root))
+    relative = os.fsencode(Path(real_path(folder)).relative_to(repository.root))
     return b"" if relative == b"." else relative + b"/"
 
 

@@ -1,18 +1,22 @@
 """Reads git's index, and finds changed files in the working tree by their status alone.
 
-To compare contents, git would run filters; a snapshot only needs to know which files may have changed.
+To compare contents, git would run filters; a snapshot only needs to know which files may have changed. Files are
+looked at beneath the root of the working tree, never through a link.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 from collections.abc import Iterable
-from pathlib import Path
 
+from app_server.beneath import Beneath
 from protocol.records import dataclass
 
+UNKNOWN = 0
+"""The mode of what git does not store, or what cannot be looked at."""
 SUBMODULE = 0o160000
 SYMLINK = 0o120000
 _SKIP_WORKTREE = 0x40000000
@@ -54,51 +58,49 @@ def parse_index(output: bytes) -> list[IndexEntry]:
     ]
 
 
+Signature = tuple[int, int, int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class WorktreeFile:
-    """A file of the working tree, with the mode that git would store."""
+    """A file or link of the working tree, with the mode that git would store."""
 
     path: bytes
     mode: int
+    """`UNKNOWN` for what git does not store."""
+    bits: int
+    """Its permission bits."""
     size: int
     mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @property
+    def signature(self) -> Signature:
+        """What changes with each change of the file; no program can set back the time of the change."""
+        return self.mode, self.size, self.mtime_ns, self.ctime_ns, self.inode
 
 
-class Worktree:
-    """Reads the status of files below a root, without following links to folders."""
+def look_at(worktree: Beneath, path: bytes) -> WorktreeFile | None:
+    """Return the file or link at `path`. None: there is none, or a folder, which git does not store by itself."""
+    try:
+        status = worktree.stat(path)
+    except OSError as error:
+        absent = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        return None if absent else WorktreeFile(path, UNKNOWN, 0, 0, 0, 0, 0)
+    return None if stat.S_ISDIR(status.st_mode) else worktree_file(path, status)
 
-    def __init__(self, root: Path) -> None:
-        self._root = os.fsencode(root)
-        self._real_folders: dict[bytes, bool] = {b"": True}
 
-    def file(self, path: bytes) -> WorktreeFile | None:
-        """The file or link at `path`; None for types that git does not store."""
-        if not self._is_real_folder(path.rpartition(b"/")[0]):
-            return None
-        try:
-            status = os.lstat(os.path.join(self._root, path))
-        except (OSError, ValueError):
-            return None
-        if stat.S_ISLNK(status.st_mode):
-            mode = SYMLINK
-        elif stat.S_ISREG(status.st_mode):
-            mode = 0o100755 if status.st_mode & 0o100 else 0o100644
-        else:
-            return None
-        return WorktreeFile(path, mode, status.st_size, status.st_mtime_ns)
-
-    def _is_real_folder(self, folder: bytes) -> bool:
-        known = self._real_folders.get(folder)
-        if known is None:
-            known = self._is_real_folder(folder.rpartition(b"/")[0]) and self._is_folder(folder)
-            self._real_folders[folder] = known
-        return known
-
-    def _is_folder(self, folder: bytes) -> bool:
-        try:
-            return stat.S_ISDIR(os.lstat(os.path.join(self._root, folder)).st_mode)
-        except OSError:
-            return False
+def worktree_file(path: bytes, status: os.stat_result) -> WorktreeFile:
+    """Return what the status says of the file at `path`."""
+    if stat.S_ISLNK(status.st_mode):
+        mode = SYMLINK
+    elif stat.S_ISREG(status.st_mode):
+        mode = 0o100755 if status.st_mode & 0o100 else 0o100644
+    else:
+        mode = UNKNOWN
+    bits, size = stat.S_IMODE(status.st_mode), status.st_size
+    return WorktreeFile(path, mode, bits, size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +108,41 @@ class Changes:
     """How the working tree differs from the index. Deleted files are in neither part."""
 
     kept: tuple[IndexEntry, ...]
-    changed: tuple[WorktreeFile, ...]
+    changed: tuple[tuple[WorktreeFile, str], ...]
+    """What may have changed, each with its object id in the index."""
+    private: tuple[bytes, ...]
+    """Of those that are kept, the files that only their owner may read."""
 
 
 def compare(
-    worktree: Worktree, entries: Iterable[IndexEntry], index_mtime_ns: int, prefix: bytes = b""
+    worktree: Beneath,
+    entries: Iterable[IndexEntry],
+    index_mtime_ns: int,
+    prefix: bytes = b"",
+    since_ns: int | None = None,
 ) -> Changes:
-    """Which tracked files below `prefix` may have changed. Slow: use a thread."""
+    """Find the tracked files below `prefix` that may have changed. Slow: use a thread.
+
+    Without `since_ns`, the index is believed about the status of files; with it, about none that changed since.
+    """
     kept: list[IndexEntry] = []
-    changed: dict[bytes, WorktreeFile] = {}
+    changed: dict[bytes, tuple[WorktreeFile, str]] = {}
+    private: list[bytes] = []
     for entry in entries:
         if entry.mode == SUBMODULE or entry.skip_worktree or not entry.path.startswith(prefix):
             if entry.stage == 0:
                 kept.append(entry)
             continue
-        file = worktree.file(entry.path)
+        file = look_at(worktree, entry.path)
         if file is None:
             continue
-        if _is_unchanged(entry, file, index_mtime_ns):
+        if _is_unchanged(entry, file, index_mtime_ns) and (since_ns is None or file.ctime_ns < since_ns):
             kept.append(entry)
+            if not file.bits & 0o077:
+                private.append(entry.path)
         else:
-            changed[entry.path] = file
-    return Changes(tuple(kept), tuple(changed.values()))
+            changed[entry.path] = file, entry.object_id
+    return Changes(tuple(kept), tuple(changed.values()), tuple(private))
 
 
 def _is_unchanged(entry: IndexEntry, file: WorktreeFile, index_mtime_ns: int) -> bool:

@@ -6,11 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.git.config_file import parse_git_config
-from app_server.core.git.repository import Repository, find_repository, read_head, read_small
+from app_server.core.git.repository import Repository, config_of, find_repository, read_head
 from app_server.core.git.revision import Revision
-
-MAX_CONFIG_BYTES = 1024 * 1024
 
 _WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#]*)@", re.IGNORECASE)
 
@@ -31,7 +28,7 @@ def read_git_info(folder: Path) -> Revision | None:
 
 def origin_url(repository: Repository) -> str | None:
     """The URL of `origin`, without credentials."""
-    values = parse_git_config(read_small(repository.common_dir / "config", MAX_CONFIG_BYTES) or "")
+    values = config_of(repository)
     url = values.get("remote.origin.url")
     return without_credentials(_rewritten(url, values)) if url else None
 

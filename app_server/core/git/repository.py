@@ -10,12 +10,17 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.beneath import read_named
+from app_server.beneath import Beneath, read_named
+from app_server.core.config.trust import confirmed_git_dir
+from app_server.core.git.config_file import parse_git_config
+from app_server.core.real_path import real_path
 from protocol.records import dataclass
 
 MAX_FILE_BYTES = 64 * 1024
+MAX_CONFIG_BYTES = 1024 * 1024
 MAX_PACKED_REFS_BYTES = 16 * 1024 * 1024
 MAX_REF_DEPTH = 5
 
@@ -25,7 +30,8 @@ _REF_NAME = re.compile(r"refs/(?!.*(?:^|/)\.)(?!.*\.\.)[^\x00-\x20\x7f~^:?*\[\\]
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A working tree and its git directory; a linked worktree shares data in a separate common directory."""
+    """A working tree and its git directory, by their real paths; a linked worktree shares data in a separate common
+    directory."""
 
     root: Path
     git_dir: Path
@@ -37,29 +43,56 @@ class Repository:
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """The repository whose working tree contains `folder`."""
+    """Return the repository whose working tree contains `folder`."""
+    folder = Path(real_path(folder))
     for root in (folder, *folder.parents):
         entry = root / ".git"
         try:
             mode = entry.stat().st_mode
         except (OSError, ValueError):
             continue
-        git_dir = entry if stat.S_ISDIR(mode) else _linked_git_dir(entry)
+        git_dir = Path(real_path(entry)) if stat.S_ISDIR(mode) else _linked_git_dir(entry)
         if git_dir is None or not os.path.isfile(git_dir / "HEAD"):
             continue
         shared = (read_small(git_dir / "commondir") or "").strip()
-        common_dir = Path(os.path.normpath(git_dir / shared)) if shared else git_dir
+        common_dir = Path(real_path(git_dir / shared)) if shared else git_dir
         return Repository(root, git_dir, common_dir)
     return None
 
 
 def _linked_git_dir(entry: Path) -> Path | None:
-    """The target of a `.git` file (of a worktree or a submodule)."""
+    """Return the target of a `.git` file (of a worktree or a submodule)."""
     text = read_small(entry) or ""
     target = text.removeprefix("gitdir:").strip()
     if not text.startswith("gitdir:") or not target or "\n" in target or "\0" in target:
         return None
-    return Path(os.path.normpath(entry.parent / target))
+    return Path(real_path(entry.parent / target))
+
+
+def config_of(repository: Repository) -> Mapping[str, str]:
+    """Return the repository's own settings, without what they include."""
+    return parse_git_config(read_small(repository.common_dir / "config", MAX_CONFIG_BYTES) or "")
+
+
+def is_own(repository: Repository) -> bool:
+    """Tell whether git's folder and objects are those of this working tree: in it, without links, or in a repository
+    that points back to it. A command can make a `.git` that leads anywhere.
+    """
+    marker = repository.root / ".git"
+    if marker == repository.git_dir == repository.common_dir:
+        confirmed = True
+    elif marker.is_symlink():
+        confirmed = False
+    else:
+        tree = config_of(repository).get("core.worktree")  # set in a submodule
+        confirmed = confirmed_git_dir(marker) == repository.common_dir or (
+            tree is not None and real_path(repository.git_dir / tree) == str(repository.root)
+        )
+    try:
+        with Beneath(repository.common_dir) as opened:
+            return confirmed and stat.S_ISDIR(opened.stat("objects").st_mode)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +137,7 @@ def _packed_ref(repository: Repository, ref: str) -> str | None:
 
 
 def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
-    """The text of a regular file within the limit; None otherwise."""
+    """Return the text of a regular file within the limit; None otherwise."""
     try:
         return read_named(path, limit).decode("utf-8", "replace")
     except OSError:

@@ -1,178 +1,293 @@
-"""Restores a working tree from a ghost snapshot: rewrites files and removes new ones; keeps the index and HEAD.
+"""Takes back what a turn did to a working tree: rewrites and removes files; keeps the index and HEAD.
 
-It does not use git's checkout, which runs filters and hooks that the repository names. It keeps new files that git
-ignores: they may be build results from outside the turn.
+Only what the turn changed is touched, and only where it still is what the turn left: the rest is the user's, and is
+kept. It does not use git's checkout, which runs filters and hooks that the repository names. New files that git ignores
+are kept: they may be build results from outside the turn.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import stat
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import anyio
+
+from app_server.beneath import Beneath
 from app_server.core.errors import GitError
-from app_server.core.git.ghost import displayable, prefix_of
-from app_server.core.git.index import LIST_INDEX, SUBMODULE, SYMLINK, Worktree, compare, parse_index
+from app_server.core.git.blobs import Blobs
+from app_server.core.git.ghost import displayable, head_commit
+from app_server.core.git.index import SUBMODULE, SYMLINK, UNKNOWN, look_at
 from app_server.core.git.repository import Repository, find_repository
-from app_server.core.git.snapshot import Git, index_mtime_ns, list_untracked, split_paths
+from app_server.core.git.snapshot import TIME_LIMIT, Git, pathspec, usual_bits
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
-from protocol.responses import GhostCommit
+from protocol.responses import GhostCommit, SnapshotOfTurn
 
-OBJECTS_AT_ONCE = 64
+MAX_RESTORED_BYTES = 64 * 1024 * 1024
+"""A larger file is kept as it is; so much is read of git at once."""
+LOOKING_LIMIT = 60.0
+"""Seconds for reading the files that a turn changed."""
 
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_TREE_ENTRY = re.compile(rb"(\d{6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
+_CHANGE = re.compile(rb":(\d+) (\d+) ([0-9a-f]+) ([0-9a-f]+) [A-Z]\d*\0([^\0]+)\0")
+
+State = tuple[int, str]
+"""Mode and object id of a file."""
 
 
 @dataclass(frozen=True, slots=True)
-class TreeFile:
-    """A file of the snapshot."""
+class TurnChange:
+    """What a turn did to one file. None: there was none."""
 
     path: bytes
-    mode: int
-    object_id: str
+    before: State | None
+    after: State | None
+
+    @property
+    def object_id(self) -> bytes:
+        """The content to put back."""
+        assert self.before is not None
+        return self.before[1].encode()
 
 
-async def restore_snapshot(git: Git, folder: Path, ghost: GhostCommit) -> None:
-    """Restores the files below `folder`. If it raises `GitError`, the changes until then remain."""
-    repository = find_repository(folder)
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What an undo did. Names are relative to the root of the working tree."""
+
+    restored: int
+    """So many files are as they were."""
+    kept: tuple[str, ...]
+    """Files that the turn changed and that somebody has changed since, or that could not be put back."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there was nothing to take back."""
+        return not self.restored and not self.kept
+
+
+async def undo_turn(git: Git, folder: Path, ghost: GhostCommit) -> Undone:
+    """Take back what a turn changed. Raises `GitError` before anything is changed."""
+    repository = await run_in_thread(find_repository, folder)
     if repository is None:
         raise GitError("the current directory is not a Git repository")
-    if not _OBJECT_ID.fullmatch(ghost.id):
-        raise GitError("the snapshot's id is none of git")
-    prefix = prefix_of(repository, folder)
-    written = index_mtime_ns(repository)
-    listing = ["ls-tree", "-r", "-z", "--full-tree", ghost.id]
-    tree, index, untracked = await git.outputs(repository, listing, LIST_INDEX, list_untracked(prefix))
-    wanted = {file.path: file for file in _tree_files(tree) if file.path.startswith(prefix)}
+    turn, after = _checked(repository, ghost)
     try:
-        missing = await run_in_thread(_missing, repository.root, wanted, index, written)
-        tracked = [entry.path for entry in parse_index(index) if entry.mode != SUBMODULE]
-        new = [
-            path
-            for path in (*split_paths(untracked), *tracked)
-            if path.startswith(prefix) and path not in wanted and not _existed(ghost, path)
-        ]
-        # Removal comes first: a new folder may occupy the path of a file.
-        await run_in_thread(_remove, repository.root, new)
-        for start in range(0, len(missing), OBJECTS_AT_ONCE):
-            await _rewrite(git, repository, missing[start : start + OBJECTS_AT_ONCE])
+        with anyio.fail_after(TIME_LIMIT):
+            changes = await _changes(git, repository, ghost.id, after, os.fsencode(turn.folder))
+            users = await _committed_since(git, repository, after)
+        users |= {change.path for change in changes if not change.before and _existed(ghost, change.path)}
+        with git.scratch_folder() as scratch:
+            files = _Files(
+                git.home, repository, turn, usual_bits(Path(scratch)).st_mode, sha256=len(after) == 64
+            )
+        changes = await run_in_thread(files.look, changes, users)
+        groups = await _groups(git, repository, files, [change for change in changes if change.before])
+    except TimeoutError:
+        raise GitError("git did not end, or the files could not be read, in time") from None
     except OSError as error:
-        raise GitError(f"a file could not be restored: {error.strerror}") from error
+        raise GitError(f"the working tree cannot be read: {error.strerror}") from error
+    # Files are put back before any is removed; then those whose place a new file or folder had taken.
+    await _write(git, repository, files, groups)
+    await run_in_thread(files.remove, [change for change in changes if not change.before])
+    blocked, files.blocked = files.blocked, []
+    await _write(git, repository, files, [[change] for change in blocked])
+    kept = files.kept | {change.path for change in files.blocked}
+    return Undone(files.done, tuple(displayable(path) for path in sorted(kept)))
 
 
-def _tree_files(listing: bytes) -> Iterable[TreeFile]:
-    for mode, object_id, path in _TREE_ENTRY.findall(listing):
-        parts = path.lower().split(b"/")
-        if int(mode, 8) != SUBMODULE and not {b".git", b"..", b".", b""} & set(parts):
-            yield TreeFile(path, int(mode, 8), object_id.decode())
+async def _groups(
+    git: Git, repository: Repository, files: _Files, changes: Sequence[TurnChange]
+) -> list[list[TurnChange]]:
+    """Return files by groups that can be read of git at once. Raises `GitError` if git lacks the content of one."""
+    names = b"".join(change.object_id + b"\n" for change in changes)
+    output = await git.output(repository, ["cat-file", "--batch-check"], names)
+    groups: list[list[TurnChange]] = []
+    room = 0
+    for change, line in zip(changes, output.splitlines(), strict=True):
+        parts = line.split()
+        if len(parts) != 3 or parts[1] != b"blob":
+            raise GitError("the snapshot is not complete any more")
+        size = int(parts[2])
+        if size > MAX_RESTORED_BYTES:
+            files.kept.add(change.path)
+            continue
+        if size > room:
+            groups.append([])
+            room = MAX_RESTORED_BYTES
+        groups[-1].append(change)
+        room -= size
+    return groups
+
+
+async def _write(
+    git: Git, repository: Repository, files: _Files, groups: Iterable[Sequence[TurnChange]]
+) -> None:
+    for group in groups:
+        names = b"".join(change.object_id + b"\n" for change in group)
+        try:
+            output = await git.output(repository, ["cat-file", "--batch"], names)
+        except GitError:
+            files.kept |= {change.path for change in group}
+            continue
+        await run_in_thread(files.write, group, output)
+
+
+def _checked(repository: Repository, ghost: GhostCommit) -> tuple[SnapshotOfTurn, str]:
+    """Return what an undo needs, and the commit of what the turn left. Raises `GitError` if the snapshot lacks that, or
+    is of another working tree."""
+    turn, here = ghost.turn, displayable(os.fsencode(repository.root))
+    if turn is None:
+        raise GitError(
+            "it does not say of which folder it is, so the turn's changes cannot be told from yours"
+        )
+    if turn.worktree != here:
+        raise GitError(
+            f"it is of the working tree {turn.worktree}, and this conversation works in {here} now"
+        )
+    if turn.after is None:
+        raise GitError(
+            "the turn was cut off before what it left was stored, so its changes cannot be told from yours; "
+            f"`git diff {ghost.id}` shows both"
+        )
+    if not _OBJECT_ID.fullmatch(ghost.id) or not _OBJECT_ID.fullmatch(turn.after):
+        raise GitError("the snapshot's id is none of git")
+    return turn, turn.after
+
+
+async def _changes(
+    git: Git, repository: Repository, old: str, new: str, prefix: bytes = b""
+) -> list[TurnChange]:
+    """Return the files below `prefix` that differ between two trees or commits."""
+    flags = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
+    output = await git.output(repository, ["diff-tree", *flags, old, new, *pathspec(prefix)])
+    changes = []
+    for old_mode, new_mode, old_id, new_id, path in _CHANGE.findall(output):
+        before, after = _state(old_mode, old_id), _state(new_mode, new_id)
+        if before != after and not {b".git", b"..", b".", b""} & set(path.lower().split(b"/")):
+            changes.append(TurnChange(path, before, after))
+    return changes
+
+
+def _state(mode: bytes, object_id: bytes) -> State | None:
+    number = int(mode, 8)
+    return None if number in (0, SUBMODULE) else (number, object_id.decode())
+
+
+async def _committed_since(git: Git, repository: Repository, after: str) -> set[bytes]:
+    """Return the files whose committed content is another one than at the turn's end: the user has committed them, or
+    has changed the branch."""
+    try:
+        found = await git.output(repository, ["rev-parse", "--verify", "--quiet", f"{after}^"])
+        then = found.decode().strip()
+    except GitError:
+        then = None
+    now = await head_commit(git, repository)
+    if then == now:
+        return set()
+    empty = (await git.output(repository, ["hash-object", "-t", "tree", "--stdin"])).decode().strip()
+    return {change.path for change in await _changes(git, repository, then or empty, now or empty)}
 
 
 def _existed(ghost: GhostCommit, path: bytes) -> bool:
-    """Whether an untracked file existed before, by itself or in an untracked folder."""
+    """Tell whether a file that is not in the snapshot existed before, by itself or in an untracked folder."""
     name = displayable(path)
     return name in ghost.preexisting_untracked_files or any(
-        name.startswith(folder + "/") or name == folder + "/" for folder in ghost.preexisting_untracked_dirs
+        name.startswith(folder + "/") for folder in ghost.preexisting_untracked_dirs
     )
 
 
-def _missing(
-    root: Path, wanted: Mapping[bytes, TreeFile], index: bytes, index_mtime_ns: int
-) -> list[TreeFile]:
-    """The files of the snapshot that are missing or changed. Does not read files that match the index."""
-    worktree = Worktree(root)
-    entries = parse_index(index)
-    kept = {(e.path, e.mode, e.object_id) for e in compare(worktree, entries, index_mtime_ns).kept}
-    missing = []
-    for file in wanted.values():
-        if (file.path, file.mode, file.object_id) in kept:
-            continue
-        there = worktree.file(file.path)
-        if there is None or there.mode != file.mode or _content_id(root, file) != file.object_id:
-            missing.append(file)
-    return missing
+class _Files:
+    """The files of a working tree while a turn is taken back. Its methods block."""
 
+    def __init__(
+        self, home: Path, repository: Repository, turn: SnapshotOfTurn, usual: int, *, sha256: bool
+    ) -> None:
+        """`usual`: the mode of a new file."""
+        self._home, self._root, self._folder = home, repository.root, os.fsencode(turn.folder)
+        self._private, self._usual, self._sha256 = frozenset(turn.private_files), usual, sha256
+        self.done = 0
+        self.kept: set[bytes] = set()
+        self.blocked: list[TurnChange] = []
+        """Files whose place, or a folder on the way to it, something else has taken."""
 
-def _content_id(root: Path, file: TreeFile) -> str | None:
-    place = os.path.join(os.fsencode(root), file.path)
-    try:
-        if file.mode == SYMLINK:
-            data = os.readlink(place)
-        else:
-            with open(
-                os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
-            ) as content:
-                data = content.read()
-    except OSError:
-        return None
-    kind = hashlib.sha1 if len(file.object_id) == 40 else hashlib.sha256
-    return kind(b"blob %d\0" % len(data) + data).hexdigest()
+    def look(self, changes: Iterable[TurnChange], users: Set[bytes]) -> list[TurnChange]:
+        """Return what can be taken back: what is as the turn left it, and none of the user's files."""
+        found = []
+        with self._opened() as (_, blobs):
+            for change in changes:
+                now = _present(blobs, change.path)
+                if now == change.after and change.path not in users:
+                    found.append(change)
+                elif now != change.before:
+                    self.kept.add(change.path)
+        return found
 
+    def write(self, changes: Iterable[TurnChange], output: bytes) -> None:
+        """Put files back, with the output of `git cat-file --batch`."""
+        at = 0
+        with self._opened() as (worktree, blobs):
+            for change in changes:
+                end = output.index(b"\n", at)
+                start, at = end + 1, end + 2 + int(output[at:end].split()[-1])
+                self._try(change, blobs, partial(self._write, worktree, change, output[start : at - 1]))
 
-async def _rewrite(git: Git, repository: Repository, files: Sequence[TreeFile]) -> None:
-    names = b"".join(file.object_id.encode() + b"\n" for file in files)
-    output = await git.output(repository, ["cat-file", "--batch"], names)
-    await run_in_thread(_write_all, repository.root, files, output)
+    def remove(self, changes: Iterable[TurnChange]) -> None:
+        """Remove new files, and the folders that become empty."""
+        with self._opened() as (worktree, blobs):
+            for change in changes:
+                self._try(change, blobs, partial(self._remove, worktree, change.path))
 
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Beneath, Blobs]]:
+        with Beneath(self._root, self._home) as worktree:
+            yield worktree, Blobs(worktree, sha256=self._sha256, until=time.monotonic() + LOOKING_LIMIT)
 
-def _write_all(root: Path, files: Sequence[TreeFile], output: bytes) -> None:
-    at = 0
-    for file in files:
-        end = output.index(b"\n", at)
-        parts = output[at:end].split()
-        if len(parts) != 3 or parts[1] != b"blob":
-            raise GitError("the snapshot is not complete any more")
-        at = end + 1 + int(parts[2])
-        _write(root, file, output[end + 1 : at])
-        at += 1
-
-
-def _write(root: Path, file: TreeFile, data: bytes) -> None:
-    """Replaces a file atomically; replaces links in its path by folders."""
-    place = os.path.join(os.fsencode(root), file.path)
-    _make_folders(os.fsencode(root), file.path.rpartition(b"/")[0])
-    beside = place + b".restored"
-    if file.mode == SYMLINK:
-        os.symlink(data, beside)
-    else:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(beside, flags, file.mode & 0o777), "wb") as copy:
-            copy.write(data)
-    try:
-        os.replace(beside, place)
-    except OSError:
-        os.unlink(beside)
-        raise
-
-
-def _make_folders(root: bytes, folder: bytes) -> None:
-    place = root
-    for part in folder.split(b"/") if folder else ():
-        place = os.path.join(place, part)
+    def _try(self, change: TurnChange, blobs: Blobs, act: Callable[[], None]) -> None:
+        """TurnChange a file, if it still is what the turn left."""
         try:
-            if not stat.S_ISDIR(os.lstat(place).st_mode):
-                os.unlink(place)
-                os.mkdir(place)
-        except FileNotFoundError:
-            os.mkdir(place)
+            if blobs.id_of(change.path) == change.after:
+                act()
+                self.done += 1
+            else:
+                self.kept.add(change.path)
+        except (IsADirectoryError, NotADirectoryError):
+            self.blocked.append(change)
+        except OSError:
+            self.kept.add(change.path)
 
+    def _write(self, worktree: Beneath, change: TurnChange, content: bytes) -> None:
+        assert change.before is not None
+        mode = change.before[0]
+        if mode == SYMLINK:
+            worktree.replace_with_link(change.path, content)
+            return
+        present = look_at(worktree, change.path)
+        bits = (self._usual if present is None or present.mode == SYMLINK else present.bits) & 0o777
+        bits = bits | (bits & 0o444) >> 2 if mode & 0o100 else bits & ~0o111
+        if displayable(change.path) in self._private:
+            bits &= 0o700
+        worktree.replace(change.path, content, bits)
 
-def _remove(root: Path, paths: Iterable[bytes]) -> None:
-    """Removes files, and the folders that become empty."""
-    worktree = Worktree(root)
-    base = os.fsencode(root)
-    for path in paths:
-        if worktree.file(path) is None:
-            continue
-        os.unlink(os.path.join(base, path))
+    def _remove(self, worktree: Beneath, path: bytes) -> None:
+        worktree.remove(path)
         folder = path.rpartition(b"/")[0]
-        while folder:
+        while len(folder) >= len(self._folder) and folder:
             try:
-                os.rmdir(os.path.join(base, folder))
+                worktree.remove_folder(folder)
             except OSError:
                 break
             folder = folder.rpartition(b"/")[0]
+
+
+def _present(blobs: Blobs, path: bytes) -> State | None:
+    try:
+        return blobs.id_of(path)
+    except TimeoutError:
+        raise
+    except OSError:
+        return UNKNOWN, ""

@@ -1,31 +1,38 @@
 """Writes the current working tree into a git tree object, without changing the index, HEAD or any reference.
 
-Steps: (1) list the index and the untracked files; (2) compare them with the files' status; (3) hash the files that may
-have changed, without filters; (4) create a separate index in a scratch folder; (5) write its tree.
+Steps: (1) list the index and the untracked files; (2) compare them with the files' status; (3) keep the contents of the
+files that may have changed, without filters; (4) create a separate index in a scratch folder; (5) write its tree.
+What an earlier snapshot has read is not read again where it did not change.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
 import anyio
 
+from app_server.beneath import Beneath
 from app_server.core.errors import GitError
+from app_server.core.git.blobs import Blobs, is_of_one_file
 from app_server.core.git.git_program import GitProgram
 from app_server.core.git.index import (
     LIST_INDEX,
-    SYMLINK,
-    Changes,
-    Worktree,
+    SUBMODULE,
+    UNKNOWN,
+    IndexEntry,
+    Signature,
     WorktreeFile,
     compare,
+    look_at,
     parse_index,
 )
-from app_server.core.git.repository import Repository
+from app_server.core.git.repository import Repository, config_of
 from app_server.core.git.run_git import RunGit, run_git
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
@@ -34,21 +41,27 @@ MAX_UNTRACKED_FILES = 100_000
 MAX_UNTRACKED_BYTES = 64 * 1024 * 1024
 """A larger untracked file is not part of a snapshot: every turn would copy it."""
 MAX_HASHED_BYTES = 2 * 1024 * 1024 * 1024
-HASH_ATTEMPTS = 3
+TIME_LIMIT = 10.0
+"""Seconds for a whole snapshot: tools wait for it."""
+
+Known = Mapping[bytes, tuple[Signature, str]]
+"""The object ids of files that were read before, with the status that they had."""
 
 
 @dataclass(frozen=True, slots=True)
 class Git:
     """Runs git commands, and provides folders for temporary files."""
 
-    scratch: Path
+    home: Path
+    """The server's home: its credentials are in no snapshot."""
     program: GitProgram = field(default_factory=GitProgram)
     run: RunGit = run_git
 
     def scratch_folder(self) -> tempfile.TemporaryDirectory[str]:
         """A temporary folder, as a context manager. Raises `OSError`."""
-        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix="git-", dir=self.scratch)
+        scratch = self.home / "tmp"
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix="git-", dir=scratch)
 
     async def output(
         self,
@@ -84,52 +97,165 @@ class Git:
         return [one for one in found if isinstance(one, bytes)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeSnapshot:
-    """A tree object, and the untracked files of that time: folders have a trailing slash."""
+    """A tree object, and what belongs to it but is not in it."""
 
     tree: str
+    digest: bytes
+    """Of the entries of the tree: equal for equal trees."""
     untracked: tuple[bytes, ...]
+    """Untracked files; folders, which have repositories of their own, have a trailing slash."""
     ignored: tuple[bytes, ...]
+    """Ignored files and folders, at a turn's begin."""
+    unread: tuple[bytes, ...]
+    """Tracked files that are not in the tree, because they cannot be read or stored."""
+    nested: tuple[bytes, ...]
+    """Repositories in the working tree."""
+    private: tuple[bytes, ...]
+    """Files that only their owner may read, where that is not usual."""
+    known: Known
+    at_ns: int
+    """When it began, in the time of files."""
 
 
 async def write_worktree(
-    git: Git, repository: Repository, prefix: bytes = b"", env: Mapping[str, str] | None = None
+    git: Git,
+    repository: Repository,
+    objects: Path,
+    env: Mapping[str, str],
+    prefix: bytes = b"",
+    *,
+    known: Known | None = None,
+    earlier: WorktreeSnapshot | None = None,
 ) -> WorktreeSnapshot:
-    """The tree of the current working tree. Examines only files below `prefix`; takes the others from the index. `env`
-    may redirect new objects. Raises `GitError`.
+    """Write the tree of the current working tree. Examines only files below `prefix`; takes the others from the index.
+
+    Contents are kept in the folder `objects`; `env` says where git writes trees. `earlier` is the snapshot at the begin
+    of the turn. Raises `GitError`, `OSError` or `TimeoutError`.
     """
-    written = index_mtime_ns(repository)
-    index, others, ignored = await git.outputs(
-        repository, LIST_INDEX, list_untracked(prefix), list_ignored(prefix), env=env
-    )
+    written, until = _index_mtime_ns(repository), time.monotonic() + TIME_LIMIT
+    listing = [list_untracked(prefix), *([_list_ignored(prefix)] if earlier is None else [])]
+    index, others, *ignored = await git.outputs(repository, LIST_INDEX, *listing, env=env)
     untracked = split_paths(others)
     if len(untracked) > MAX_UNTRACKED_FILES:
         raise GitError(f"there are more than {MAX_UNTRACKED_FILES} untracked files")
-    changes, added = await run_in_thread(_look_at, repository.root, index, written, untracked, prefix)
-    files = [*changes.changed, *added]
-    if sum(file.size for file in files) > MAX_HASHED_BYTES:
-        raise GitError("the changed and untracked files are too large")
     with git.scratch_folder() as folder:
-        hashed = await _hash(git, repository, files, Path(folder), env)
-        own_index = {**(env or {}), "GIT_INDEX_FILE": str(Path(folder) / "index")}
-        entries = b"".join(_index_lines(changes, hashed))
-        await git.output(repository, ["update-index", "-z", "--index-info"], entries, own_index)
-        tree = await git.output(repository, ["write-tree", "--missing-ok"], env=own_index)
-    return WorktreeSnapshot(tree.decode().strip(), tuple(untracked), tuple(_whole_names(ignored)))
+        usual = usual_bits(Path(folder))
+        reading = _Reading(git.home, repository, objects, until, known or {}, usual.st_ctime_ns)
+        await run_in_thread(reading.run, parse_index(index), written, untracked, prefix, earlier)
+        entries = b"".join(reading.lines)
+        digest = hashlib.sha256(entries).digest()
+        if earlier is not None and earlier.digest == digest:
+            tree = earlier.tree
+        else:
+            own_index = {**env, "GIT_INDEX_FILE": str(Path(folder) / "index")}
+            await git.output(repository, ["update-index", "-z", "--index-info"], entries, own_index)
+            tree = (
+                (await git.output(repository, ["write-tree", "--missing-ok"], env=own_index)).decode().strip()
+            )
+    return WorktreeSnapshot(
+        tree=tree,
+        digest=digest,
+        untracked=tuple(untracked),
+        ignored=tuple(_whole_names(b"".join(ignored))),
+        unread=tuple(reading.unread),
+        nested=(*reading.submodules, *(path for path in untracked if path.endswith(b"/"))),
+        private=tuple(reading.private) if usual.st_mode & 0o077 else (),
+        known=reading.known,
+        at_ns=usual.st_ctime_ns,
+    )
+
+
+def usual_bits(folder: Path) -> os.stat_result:
+    """Return the status of a new file in a folder of the server's own: its permission bits are the usual ones."""
+    with open(folder / "usual", "xb") as file:
+        return os.fstat(file.fileno())
+
+
+class _Reading:
+    """Reads what changed, in a thread, and collects the entries of the tree."""
+
+    def __init__(
+        self, home: Path, repository: Repository, objects: Path, until: float, known: Known, at_ns: int
+    ) -> None:
+        self._home, self._repository, self._objects, self._until = home, repository, objects, until
+        self._known, self._at_ns = known, at_ns
+        self.lines: list[bytes] = []
+        self.unread: list[bytes] = []
+        self.submodules: list[bytes] = []
+        self.private: list[bytes] = []
+        self.known: dict[bytes, tuple[Signature, str]] = {}
+
+    def run(
+        self,
+        entries: Sequence[IndexEntry],
+        written: int,
+        untracked: Sequence[bytes],
+        prefix: bytes,
+        earlier: WorktreeSnapshot | None,
+    ) -> None:
+        """Read. Raises `TimeoutError` when the time is over."""
+        sha256 = config_of(self._repository).get("extensions.objectformat", "").lower() == "sha256"
+        # What was untracked at the turn's begin may be ignored now: the agent may have changed what is.
+        others = dict.fromkeys((*untracked, *(earlier.untracked if earlier is not None else ())))
+        with Beneath(self._repository.root, self._home) as worktree, Beneath(self._objects) as objects:
+            changes = compare(worktree, entries, written, prefix, None if earlier is None else earlier.at_ns)
+            for entry in changes.kept:
+                self.lines.append(_index_line(entry.mode, entry.object_id, entry.path))
+                if entry.mode == SUBMODULE and entry.path.startswith(prefix):
+                    self.submodules.append(entry.path)
+            self.private += changes.private
+            tracked = {entry.path for entry in entries}
+            added = (look_at(worktree, path) for path in others if path not in tracked)
+            files = [
+                *changes.changed,
+                *((file, None) for file in added if file is not None and file.size <= MAX_UNTRACKED_BYTES),
+            ]
+            if sum(file.size for file, _ in files) > MAX_HASHED_BYTES:
+                raise GitError("the changed and untracked files are too large")
+            blobs = Blobs(worktree, sha256=sha256, until=self._until)
+            for file, staged in files:
+                self._read(blobs, objects, file, staged)
+
+    def _read(self, blobs: Blobs, objects: Beneath, file: WorktreeFile, staged: str | None) -> None:
+        known = self._known.get(file.path)
+        try:
+            if file.mode == UNKNOWN:
+                object_id = None
+            elif known is not None and known[0] == file.signature:
+                object_id = known[1]
+            else:
+                file, object_id = blobs.keep(file, objects, staged)
+        except OSError as error:
+            if not is_of_one_file(error):
+                raise
+            object_id = None
+        if object_id is None:
+            self.unread.append(file.path)
+            return
+        self.lines.append(_index_line(file.mode, object_id, file.path))
+        if file.ctime_ns < self._at_ns:  # later it may change again without another time
+            self.known[file.path] = file.signature, object_id
+        if not file.bits & 0o077:
+            self.private.append(file.path)
+
+
+def _index_line(mode: int, object_id: str, path: bytes) -> bytes:
+    return b"%06o %s\t%s\0" % (mode, object_id.encode(), path)
 
 
 def list_untracked(prefix: bytes) -> list[str]:
     return ["ls-files", "--others", "--exclude-standard", "-z", *pathspec(prefix)]
 
 
-def list_ignored(prefix: bytes) -> list[str]:
+def _list_ignored(prefix: bytes) -> list[str]:
     displayable = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
     return [*displayable, *pathspec(prefix)]
 
 
 def _whole_names(ignored: bytes) -> list[bytes]:
-    """Ignored files and folders, without folders that git lists only because all their files are ignored."""
+    """Return ignored files and folders, without folders that git lists only because all their files are ignored."""
     names = split_paths(ignored)
     holding = {name[: at + 1] for name in names for at in range(len(name) - 1) if name[at] == ord("/")}
     return [name for name in names if name not in holding]
@@ -144,64 +270,15 @@ def split_paths(output: bytes) -> list[bytes]:
     return [path for path in output.split(b"\0") if path]
 
 
-def _look_at(
-    root: Path, index: bytes, written: int, untracked: Iterable[bytes], prefix: bytes
-) -> tuple[Changes, list[WorktreeFile]]:
-    worktree = Worktree(root)
-    changes = compare(worktree, parse_index(index), written, prefix)
-    files = (worktree.file(path) for path in untracked)
-    return changes, [file for file in files if file is not None and file.size <= MAX_UNTRACKED_BYTES]
+def objects_in(folder: str, repository: Repository) -> dict[str, str]:
+    """Return the environment with which git writes objects to `folder`, and still finds those of the repository."""
+    path = os.fsencode(repository.objects_dir)
+    quoted = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    alternate = os.fsdecode(b'"' + quoted + b'"')
+    return {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternate}
 
 
-async def _hash(
-    git: Git, repository: Repository, files: list[WorktreeFile], folder: Path, env: Mapping[str, str] | None
-) -> list[tuple[WorktreeFile, str]]:
-    """The files with their object ids, without files that vanish meanwhile."""
-    worktree = Worktree(repository.root)
-    for _ in range(HASH_ATTEMPTS):
-        sources = list(_hash_sources(repository.root, files, folder))
-        if not sources:
-            return []
-        command = git.program.command(repository, ["hash-object", "-w", "--no-filters", "--stdin-paths"], env)
-        result = await git.run(command, b"".join(quoted(path) + b"\n" for _, path in sources))
-        ids = result.stdout.decode().split()
-        if result.exit_code == 0 and len(ids) == len(sources):
-            return [(file, object_id) for (file, _), object_id in zip(sources, ids, strict=True)]
-        files = [again for file in files if (again := worktree.file(file.path)) is not None]
-    raise GitError("the changed files could not be read")
-
-
-def _hash_sources(
-    root: Path, files: Iterable[WorktreeFile], folder: Path
-) -> Iterator[tuple[WorktreeFile, bytes]]:
-    """A path with the content of each file; for a link, a temporary file that contains its target."""
-    for number, file in enumerate(files):
-        place = os.path.join(os.fsencode(root), file.path)
-        if file.mode == SYMLINK:
-            try:
-                target = os.readlink(place)
-            except OSError:
-                continue
-            copy = folder / f"link-{number}"
-            copy.write_bytes(target)
-            place = os.fsencode(copy)
-        yield file, place
-
-
-def quoted(path: bytes) -> bytes:
-    """A path, quoted for git's line-based input, whatever bytes it contains."""
-    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    return b'"' + escaped + b'"'
-
-
-def _index_lines(changes: Changes, hashed: Iterable[tuple[WorktreeFile, str]]) -> Iterator[bytes]:
-    for entry in changes.kept:
-        yield b"%06o %s\t%s\0" % (entry.mode, entry.object_id.encode(), entry.path)
-    for file, object_id in hashed:
-        yield b"%06o %s\t%s\0" % (file.mode, object_id.encode(), file.path)
-
-
-def index_mtime_ns(repository: Repository) -> int:
+def _index_mtime_ns(repository: Repository) -> int:
     """The time of the last change of the index. Call it before reading the index."""
     try:
         return (repository.git_dir / "index").stat().st_mtime_ns

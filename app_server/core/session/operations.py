@@ -24,7 +24,7 @@ from app_server.core.session.turn_requests import (
     RunShell,
     StartTurn,
 )
-from app_server.core.session.undo import UndoTask
+from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.session.user_input import as_words
 from app_server.core.session.user_shell import OwnShellTask, UserShellTask, run_with_users_rights
 from app_server.core.turn.emitter import OperationEmitter
@@ -118,6 +118,8 @@ async def _begin_task(
     match op:
         case CompactOp():
             await actor.tasks.start(turn.emitter, CompactTask(services, state, turn))
+        case UndoOp() if actor.tasks.active is not None:
+            refuse_undo(services, submission.id)
         case UndoOp():
             await actor.tasks.start(turn.emitter, UndoTask(services, state, turn))
         case ReviewOp():

@@ -28,6 +28,9 @@ SERVERS_HEAD_START = 1.0
 """Seconds for which the first turn lets MCP servers go first, so that one which fails at once is reported before
 it. The first request waits for the rest of their time."""
 
+LAST_SNAPSHOT = 2.0
+"""Seconds for the snapshot at the end of a turn that was interrupted: the user waits for its end."""
+
 
 class RegularTask:
     """One turn with everything: tools, snapshot, compaction, notification."""
@@ -63,15 +66,17 @@ class RegularTask:
             await self._services.mcp.ready()
         if self._of_thread:
             await self._send_skills()
-        async with anyio.create_task_group() as side:
-            side.start_soon(self._snapshot.take, name="snapshot")
-            loop = self._loop = self._turn_loop(active)
-            try:
-                last = await loop.run(self._opening)
-            except CoreError:
-                await self._snapshot.record()
-                raise
-            await self._snapshot.record()
+        loop = self._loop = self._turn_loop(active)
+        try:
+            last = await loop.run(self._opening)
+        except CoreError:
+            await self._snapshot.finish()
+            raise
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
+                await self._snapshot.finish()
+            raise
+        await self._snapshot.finish()
         texts = [message_text(words.message) for words in self._words if words.is_shown]
         self._services.reports.turn_completed(self._turn.operation_id, texts, last)
         return last
@@ -84,6 +89,7 @@ class RegularTask:
 
     def change_permissions(self, settings: Settings) -> None:
         """For the commands and patches to come in this turn."""
+        self._snapshot.policy = settings.sandbox_policy
         if self._steps is not None:
             self._steps.tool_turn.settings = tool_settings(settings)
 

@@ -32,7 +32,7 @@ class RegularSteps:
         of_thread: bool,
     ) -> None:
         self._services, self._state, self._turn, self._shape = services, state, turn, shape
-        self._snapshot, self._of_thread = snapshot, of_thread
+        self._of_thread = of_thread
         self._diffs = TurnDiffTracker(
             str(services.conversation.config.home), base=turn.settings.cwd if of_thread else None
         )
@@ -42,7 +42,7 @@ class RegularSteps:
         self.tool_turn.strict_pictures = of_thread
         if of_thread and services.conversation.rollout_path is not None:
             self.tool_turn.goals = goals_for_tools(services, state)
-        self.runtime = ToolRuntime(self._tools, self.tool_turn, snapshot.taken)
+        self.runtime = ToolRuntime(self._tools, self.tool_turn, snapshot.before_call)
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         return self._shape.prompt(items, self._specs, self._turn.output_schema)
@@ -60,9 +60,6 @@ class RegularSteps:
         )
         self._tools.update(tool_set.by_name())
         self._specs.extend(tool_set.specs())
-
-    async def before_recording(self) -> None:
-        await self._snapshot.record()
 
     def after_reply(self, *, calls: bool) -> None:
         if self._of_thread:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-import anyio
 from pydantic import ValidationError
 
 from app_server.core.config.types import Config
@@ -99,9 +98,7 @@ class ReviewTask:
         tool_turn = tool_turn_of(
             services, self._state, turn, TurnDiffTracker(str(services.conversation.config.home))
         )
-        ready = anyio.Event()
-        ready.set()
-        runtime = ToolRuntime(tools.by_name(), tool_turn, ready)
+        runtime = ToolRuntime(tools.by_name(), tool_turn)
         request = self._request
         entered = EnteredReview(services.sources.new_turn_id(), request.prompt, request.user_facing_hint)
         call = visible_call(
@@ -147,9 +144,6 @@ class ReviewSteps:
 
     async def prepare(self) -> None:
         self._turn.emitter.show(self._entered)
-
-    async def before_recording(self) -> None:
-        pass
 
     def after_reply(self, *, calls: bool) -> None:
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.config.types import Config
-from app_server.core.git.snapshot import Git
+from app_server.core.git.ghost import Snapshots
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_client import ModelClient
@@ -88,5 +88,5 @@ class Services:
     messages: SharedMessages
     reports: Reports
     sources: ClockAndIds
-    git: Git
+    snapshots: Snapshots
     skills: Lazy[SkillCatalog]

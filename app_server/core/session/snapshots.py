@@ -1,33 +1,30 @@
-"""A snapshot of the working tree at the start of a turn, so that the turn can be undone.
+"""The snapshots of one turn, by which it can be undone: of the working tree ahead of its first call, and at its end.
 
-It is taken while the model thinks; tools wait for it. It is recorded ahead of the first calls, or at the turn's end
-however the turn ends: one that changed nothing still can be undone to where it began.
+A turn that calls no tool takes none, nor does one that may write nothing: under a read-only policy only what the user
+allows one by one changes files. Tools wait for the first snapshot.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 
-from app_server.core.git.ghost import SnapshotUnavailable, take_snapshot
+from app_server.core.git.ghost import SnapshotUnavailable, TakenSnapshot
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import Emits, StoredTranscript, Transcript
-from protocol.events.notices import BackgroundEventEvent
+from protocol.events.notices import BackgroundEventEvent, WarningEvent
+from protocol.policy import ReadOnly
 from protocol.responses import (
     CustomToolCall,
     FunctionCall,
-    GhostCommit,
     GhostSnapshot,
     LocalShellCall,
     ResponseItem,
 )
-
-log = logging.getLogger(__name__)
 
 FEATURE = "ghost_commit"
 
@@ -37,28 +34,34 @@ class TurnSnapshot:
 
     def __init__(self, services: Services, state: SessionState, turn: Turn, transcript: Transcript) -> None:
         self._services, self._state, self._turn, self._transcript = services, state, turn, transcript
-        self._commit: GhostCommit | None = None
-        self.taken = anyio.Event()
-        """Set once tools may change files."""
+        self.policy = turn.settings.sandbox_policy
+        self._taking = anyio.Lock(fast_acquire=True)
+        self._asked = not services.conversation.config.features.enabled(FEATURE)
+        self._taken: TakenSnapshot | None = None
+        self._recorded = False
 
-    async def take(self) -> None:
-        try:
-            if self._services.conversation.config.features.enabled(FEATURE):
+    async def before_call(self) -> None:
+        """Take the snapshot, once, before a tool may change files."""
+        if self._asked or isinstance(self.policy, ReadOnly):
+            return
+        async with self._taking:
+            if not self._asked:
                 await self._take()
-        finally:
-            self.taken.set()
-
-    async def record(self) -> None:
-        """Put the snapshot into the history, once, when it is there."""
-        if not self.taken.is_set():
-            await self.taken.wait()
-        self.record_taken()
+                self._asked = True
 
     def record_taken(self) -> None:
-        """The same at once, where it is there already. Before that no tool has run."""
-        if self._commit is not None:
-            self._transcript.record(self._turn.emitter, [GhostSnapshot(ghost_commit=self._commit)])
-            self._commit = None
+        """Put the snapshot into the history, once, if there is one."""
+        if self._taken is not None and not self._recorded:
+            self._recorded = True
+            self._record(GhostSnapshot(ghost_commit=self._taken.commit))
+
+    async def finish(self) -> None:
+        """Take the second snapshot, and put the first into the history again, with what the turn left."""
+        self.record_taken()
+        if self._taken is not None:
+            done = await self._services.snapshots.finish(self._taken, self._services.sources.now())
+            if done is not None:
+                self._record(GhostSnapshot(ghost_commit=done))
 
     def ahead_of_calls(self, transcript: StoredTranscript) -> Transcript:
         """A transcript that has the snapshot before any call: also where a reply broke off and its calls are kept for
@@ -66,19 +69,24 @@ class TurnSnapshot:
         return _SnapshotFirst(transcript, self)
 
     async def _take(self) -> None:
-        outcome = await take_snapshot(
-            self._services.git, Path(self._turn.settings.cwd), self._services.sources.now()
-        )
+        services = self._services
+        folder = Path(services.commands.roots.real(self._turn.settings.cwd))
+        outcome = await services.snapshots.take(folder, services.sources.now())
         if isinstance(outcome, SnapshotUnavailable):
-            self._emit_message(outcome.message)
+            self._tell(outcome)
         else:
-            self._commit = outcome
+            self._taken = outcome
 
-    def _emit_message(self, message: str) -> None:
+    def _tell(self, outcome: SnapshotUnavailable) -> None:
         # One word on it is enough for a conversation.
+        message = outcome.message
         if message not in self._state.shown_once:
             self._state.shown_once.add(message)
-            self._turn.emitter.emit(BackgroundEventEvent(message=message))
+            event = WarningEvent if outcome.is_warning else BackgroundEventEvent
+            self._turn.emitter.emit(event(message=message))
+
+    def _record(self, snapshot: GhostSnapshot) -> None:
+        self._transcript.record(self._turn.emitter, [snapshot])
 
 
 class _SnapshotFirst(StoredTranscript):

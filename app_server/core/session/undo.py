@@ -1,22 +1,30 @@
-"""Undo: the working tree back to where it was before the newest snapshot, and the snapshot used up."""
+"""Undo: takes back what the last turn changed in the working tree, and uses up its snapshot."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from app_server.core.errors import GitError
-from app_server.core.git.restore import restore_snapshot
+from app_server.core.git.repository import find_repository
+from app_server.core.git.restore import Undone, undo_turn
 from app_server.core.session.model_calls import shape_of
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
+from app_server.core.threads import run_in_thread
+from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.settings import Turn
 from protocol.engine.events import TurnKind
 from protocol.events.notices import UndoCompletedEvent, UndoStartedEvent
-from protocol.responses import GhostSnapshot
+from protocol.responses import GhostCommit, GhostSnapshot
 
 SHORT_ID = 7
 """Digits of a commit's id that a person is shown."""
+MOST_NAMED = 20
+"""Files that are named in one message."""
+
+STARTED = UndoStartedEvent(message="Undo in progress...")
 
 
 class UndoTask:
@@ -28,7 +36,7 @@ class UndoTask:
     async def run(self, active: ActiveTask) -> str | None:
         emitter = self._turn.emitter
         emitter.turn_started(TurnKind.UNDO, shape_of(self._services, self._turn).context_window)
-        emitter.emit(UndoStartedEvent(message="Undo in progress..."))
+        emitter.emit(STARTED)
         emitter.emit(await self._undo())
         return None
 
@@ -36,18 +44,66 @@ class UndoTask:
         self._turn.emitter.emit(UndoCompletedEvent(success=False, message="Undo cancelled."))
 
     async def _undo(self) -> UndoCompletedEvent:
-        items = list(self._state.history.items)
-        place = next((n for n in reversed(range(len(items))) if isinstance(items[n], GhostSnapshot)), None)
-        if place is None:
-            return UndoCompletedEvent(success=False, message="No ghost snapshot available to undo.")
-        snapshot = items[place]
-        assert isinstance(snapshot, GhostSnapshot)
-        commit = snapshot.ghost_commit
-        try:
-            await restore_snapshot(self._services.git, Path(self._turn.settings.cwd), commit)
-        except GitError as error:
-            message = f"Failed to restore snapshot {commit.id[:SHORT_ID]}: {error}"
-            return UndoCompletedEvent(success=False, message=message)
-        del items[place]
-        self._state.history.replace(items)
-        return UndoCompletedEvent(success=True, message=f"Undo restored snapshot {commit.id[:SHORT_ID]}.")
+        services = self._services
+        folder = Path(services.commands.roots.real(self._turn.settings.cwd))
+        if (busy := await self._busy(folder)) is not None:
+            return UndoCompletedEvent(success=False, message=busy)
+        while (commit := self._newest()) is not None:
+            try:
+                undone = await undo_turn(services.snapshots.git, folder, commit)
+            except GitError as error:
+                message = f"Failed to restore snapshot {commit.id[:SHORT_ID]}: {error}"
+                return UndoCompletedEvent(success=False, message=message)
+            if undone.restored or not undone.kept:
+                self._use_up(commit)
+            if undone.restored or undone.kept:
+                return _completed(commit, undone)
+        return UndoCompletedEvent(success=False, message="No ghost snapshot available to undo.")
+
+    async def _busy(self, folder: Path) -> str | None:
+        """Return why nothing may be undone now. The user asked, so snapshots are tried again where one was slow."""
+        repository = await run_in_thread(find_repository, folder)
+        root = folder if repository is None else repository.root
+        if self._services.snapshots.try_again(root):
+            return "Nothing was undone: the last turns had no snapshot. The next turn takes one again."
+        if self._services.commands.runner.runs_in(str(root)):
+            return f"Nothing was undone: a command runs in {root}. Undo again when it has ended."
+        return None
+
+    def _newest(self) -> GhostCommit | None:
+        items = reversed(self._state.history.items)
+        return next((item.ghost_commit for item in items if isinstance(item, GhostSnapshot)), None)
+
+    def _use_up(self, commit: GhostCommit) -> None:
+        """Forget the snapshot, as it was at the turn's begin and at its end."""
+        items = self._state.history.items
+        used = [
+            item for item in items if isinstance(item, GhostSnapshot) and item.ghost_commit.id == commit.id
+        ]
+        self._state.history.replace([item for item in items if item not in used])
+
+
+def refuse_undo(services: Services, operation_id: str) -> None:
+    """Tell the client that nothing is undone while something else runs in the conversation."""
+    emitter = OperationEmitter(services.outbox, operation_id)
+    emitter.emit(STARTED)
+    message = "Nothing was undone: a turn runs. Undo again when it has ended."
+    emitter.emit(UndoCompletedEvent(success=False, message=message))
+
+
+def _completed(commit: GhostCommit, undone: Undone) -> UndoCompletedEvent:
+    short = commit.id[:SHORT_ID]
+    said = [f"Undo restored snapshot {short}." if undone.restored else "Nothing was undone."]
+    if undone.kept:
+        said.append(f"Kept as they are, because they were changed since: {_named(undone.kept)}.")
+    if commit.turn is not None and undone.restored:
+        if commit.turn.nested_repositories:
+            said.append(f"Nested repositories are left alone: {_named(commit.turn.nested_repositories)}.")
+        if commit.turn.after is not None:
+            said.append(f"What was taken back is in commit {commit.turn.after[:SHORT_ID]}.")
+    return UndoCompletedEvent(success=bool(undone.restored), message=" ".join(said))
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

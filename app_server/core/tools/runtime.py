@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
 
-import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.context.command_output import aborted_by_user
@@ -40,6 +39,9 @@ log = logging.getLogger(__name__)
 CallItem = FunctionCall | CustomToolCall | LocalShellCall
 Finished = Callable[[Sequence[ResponseItem]], None]
 """Receives the items that the model will get for a call."""
+
+BeforeCall = Callable[[], Awaitable[None]]
+"""Called ahead of each call; calls wait for it."""
 
 COMMAND_TOOLS = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
 """Tools whose interrupt is reported as that of a command."""
@@ -76,8 +78,8 @@ def output_item(item: CallItem, output: ToolOutput) -> FunctionCallOutput | Cust
 class ToolRuntime:
     """The calls of one turn."""
 
-    def __init__(self, tools: Tools, turn: ToolTurn, ready: anyio.Event) -> None:
-        self._tools, self._turn, self._ready = tools, turn, ready
+    def __init__(self, tools: Tools, turn: ToolTurn, before_call: BeforeCall | None = None) -> None:
+        self._tools, self._turn, self._before_call = tools, turn, before_call
         self._order = CallOrder()
         self._unfinished: set[str] = set()
 
@@ -107,9 +109,8 @@ class ToolRuntime:
     async def _run_call(self, run: CallRun, tool: Tool, slot: CallSlot, finished: Finished) -> None:
         try:
             async with self._order.wait_for(slot):
-                # `wait` is a checkpoint even if the event is set, and costs time then.
-                if not self._ready.is_set():
-                    await self._ready.wait()
+                if self._before_call is not None:
+                    await self._before_call()
                 run.began = self._turn.clock()
                 output = await self._invoke(run.call, tool)
                 # No await between the end event and this: otherwise a crash could store the end without the output.

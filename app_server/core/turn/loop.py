@@ -62,10 +62,6 @@ class TurnSteps(Protocol):
         """Before the first request: what the model is offered may have to be found out first."""
         ...
 
-    async def before_recording(self) -> None:
-        """Once a reply with calls has settled, before it is recorded."""
-        ...
-
     def after_reply(self, *, calls: bool) -> None:
         """Once a reply is recorded. `calls`: it called tools."""
         ...
@@ -119,8 +115,6 @@ class TurnLoop:
             reply = await self.model_call.request(self._prompt, keeps_messages=at_begin)
             if (diff := await self.steps.diff()) is not None:
                 self.emitter.emit(TurnDiffEvent(unified_diff=diff))
-            if reply.calls:
-                await self.steps.before_recording()
             items = reply.items(self.model_call.clock())
             self.transcript.record(self.emitter, items)
             self.steps.after_reply(calls=reply.calls)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from app_server.core.git.ghost import Snapshots, TakenSnapshot
+from app_server.core.git.restore import Undone, undo_turn
 from app_server.core.git.snapshot import Git
+from protocol.responses import GhostCommit
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -35,7 +39,26 @@ class Sandpit:
 
     @property
     def git(self) -> Git:
-        return Git(scratch=self.base / "scratch")
+        return Git(self.base / "home")
+
+    @property
+    def moment(self) -> datetime:
+        return datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+    async def taken(self, folder: str = "") -> TakenSnapshot:
+        """The snapshot of a turn's begin."""
+        taken = await Snapshots(self.git).take(self.root / folder, self.moment)
+        assert isinstance(taken, TakenSnapshot), taken
+        return taken
+
+    async def finished(self, taken: TakenSnapshot) -> GhostCommit:
+        """The same at the turn's end."""
+        done = await Snapshots(self.git).finish(taken, self.moment)
+        assert done is not None
+        return done
+
+    async def undo(self, done: GhostCommit, folder: str = "") -> Undone:
+        return await undo_turn(self.git, self.root / folder, done)
 
     def run(self, *arguments: str, cwd: Path | None = None) -> str:
         done = subprocess.run(

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from app_server.core.errors import GitError
+from app_server.core.git.blobs import Blobs
 from app_server.core.git.diff_to_remote import diff_to_remote
-from app_server.core.git.ghost import SnapshotUnavailable, take_snapshot
+from app_server.core.git.ghost import LEADS_ELSEWHERE, TOO_SLOW, Snapshots, SnapshotUnavailable, TakenSnapshot
 from app_server.core.git.git_program import GitCommand
-from app_server.core.git.restore import restore_snapshot
+from app_server.core.git.index import WorktreeFile
 from app_server.core.git.run_git import GitResult, run_git
 from app_server.core.git.snapshot import Git
-from protocol.responses import GhostCommit
 from tests.unit.git.conftest import Sandpit
 
 pytestmark = pytest.mark.anyio
@@ -22,29 +25,10 @@ pytestmark = pytest.mark.anyio
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-async def snapshot(pit: Sandpit, folder: str = "") -> GhostCommit:
-    taken = await take_snapshot(pit.git, pit.root / folder, MOMENT)
-    assert isinstance(taken, GhostCommit), taken
-    return taken
-
-
 def tree(pit: Sandpit, commit: str) -> dict[str, str]:
     """The files of a commit by their mode."""
     entries = (line.split("\t") for line in pit.run("ls-tree", "-r", "-z", commit).split("\0") if line)
     return {path: head.split()[0] for head, path in entries}
-
-
-def worktree(pit: Sandpit) -> dict[str, str]:
-    """Every file below the root by its content; a link by where it leads."""
-    found = {}
-    for folder, folders, files in os.walk(pit.root):
-        if ".git" in folders:
-            folders.remove(".git")
-        for name in (*files, *(f for f in folders if Path(folder, f).is_symlink())):
-            place = Path(folder, name)
-            content = f"-> {os.readlink(place)}" if place.is_symlink() else place.read_text()
-            found[str(place.relative_to(pit.root))] = content
-    return found
 
 
 # --- taking
@@ -63,7 +47,7 @@ async def test_a_snapshot_holds_the_files_as_they_lie_there_and_changes_nothing(
     os.mkfifo(pit.root / "pipe")
     before = pit.state()
 
-    taken = await snapshot(pit)
+    taken = (await pit.taken()).commit
 
     assert pit.state() == before
     assert taken.parent == parent
@@ -88,7 +72,7 @@ async def test_a_snapshot_holds_the_files_as_they_lie_there_and_changes_nothing(
     }
     assert taken.preexisting_untracked_dirs == ("build",)
     assert pit.run("show", "-s", "--format=%an %ct %P", taken.id) == f"Codex Snapshot 1767323045 {parent}"
-    assert list((pit.base / "scratch").iterdir()) == []
+    assert list((pit.base / "home" / "tmp").iterdir()) == []
 
 
 async def test_a_snapshot_of_a_folder_looks_only_below_it(pit: Sandpit) -> None:
@@ -97,7 +81,7 @@ async def test_a_snapshot_of_a_folder_looks_only_below_it(pit: Sandpit) -> None:
     pit.write("sub/b", "changed\n")
     pit.write("sub/new")
     pit.write("new")
-    taken = await snapshot(pit, "sub")
+    taken = (await pit.taken("sub")).commit
     assert set(tree(pit, taken.id)) == {"a", "sub/b", "sub/new"}
     assert pit.run("show", f"{taken.id}:a") == "1"
     assert pit.run("show", f"{taken.id}:sub/b") == "changed"
@@ -110,18 +94,18 @@ async def test_a_change_in_the_moment_of_the_commit_is_seen(pit: Sandpit) -> Non
     pit.write("a", "two\n")
     os.utime(pit.root / "a", ns=(status.st_atime_ns, status.st_mtime_ns))
     os.utime(pit.root / ".git" / "index", ns=(status.st_atime_ns, status.st_mtime_ns))
-    taken = await snapshot(pit)
+    taken = (await pit.taken()).commit
     assert pit.run("show", f"{taken.id}:a") == "two"
 
 
 async def test_a_repository_without_a_commit_can_be_snapshot(pit: Sandpit) -> None:
     pit.write("f")
-    taken = await snapshot(pit)
+    taken = (await pit.taken()).commit
     assert (taken.parent, set(tree(pit, taken.id))) == (None, {"f"})
 
 
 async def test_an_empty_repository_can_be_snapshot(pit: Sandpit) -> None:
-    assert tree(pit, (await snapshot(pit)).id) == {}
+    assert tree(pit, (await pit.taken()).commit.id) == {}
 
 
 async def test_a_folder_that_became_a_link_is_not_read_through(pit: Sandpit) -> None:
@@ -131,7 +115,7 @@ async def test_a_folder_that_became_a_link_is_not_read_through(pit: Sandpit) -> 
     (pit.root / "sub" / "secret").unlink()
     (pit.root / "sub").rmdir()
     (pit.root / "sub").symlink_to(pit.base / "outside")
-    taken = await snapshot(pit)
+    taken = (await pit.taken()).commit
     assert tree(pit, taken.id) == {"sub": "120000"}
 
 
@@ -139,13 +123,12 @@ async def test_a_linked_worktree_can_be_snapshot(pit: Sandpit) -> None:
     pit.commit(a="1\n")
     pit.run("worktree", "add", "-q", "-b", "side", str(pit.base / "linked"))
     (pit.base / "linked" / "a").write_text("2\n")
-    taken = await take_snapshot(pit.git, pit.base / "linked", MOMENT)
-    assert isinstance(taken, GhostCommit)
-    assert pit.run("show", f"{taken.id}:a") == "2"
+    taken = await pit.taken("../linked")
+    assert pit.run("show", f"{taken.commit.id}:a") == "2"
 
 
 async def test_the_client_is_informed_outside_of_a_repository(unversioned: Path) -> None:
-    taken = await take_snapshot(Git(unversioned), unversioned, MOMENT)
+    taken = await Snapshots(Git(unversioned)).take(unversioned, MOMENT)
     assert taken == SnapshotUnavailable("Snapshots disabled: current directory is not a Git repository.")
 
 
@@ -153,79 +136,125 @@ async def test_a_git_that_fails_is_no_failure_of_the_turn(pit: Sandpit) -> None:
     async def fail(command: GitCommand, stdin: bytes) -> GitResult:
         return GitResult(128, b"", b"fatal: secret")
 
-    taken = await take_snapshot(Git(pit.base, run=fail), pit.root, MOMENT)
+    taken = await Snapshots(Git(pit.base, run=fail)).take(pit.root, MOMENT)
     assert isinstance(taken, SnapshotUnavailable)
     assert taken.message.startswith("Snapshots disabled after ghost snapshot error: git ")
     assert "secret" not in taken.message
 
 
-# --- undoing
-async def test_an_undo_brings_everything_back(pit: Sandpit) -> None:
-    pit.commit(
-        a="1\n", b="2\n", deep__er__c="3\n", **{"d.sh": "4\n", ".gitignore": "*.log\n", "was_file": "5\n"}
-    )
-    (pit.root / "d.sh").chmod(0o755)
-    pit.write("a", "changed before\n")
-    pit.write("old", "untracked before\n")
-    (pit.root / "link").symlink_to("a")
-    before = worktree(pit)
-    taken = await snapshot(pit)
-
-    pit.write("a", "changed by the turn\n")
-    (pit.root / "b").unlink()
-    (pit.root / "d.sh").chmod(0o644)
-    (pit.root / "link").unlink()
-    (pit.root / "link").symlink_to("b")
-    (pit.root / "old").unlink()
-    pit.write("new/er/file")
-    pit.write("added")
-    (pit.root / "deep" / "er" / "c").unlink()
-    (pit.root / "deep" / "er").rmdir()
-    (pit.root / "deep").rmdir()
-    pit.write("deep", "a file where a folder was\n")
-    (pit.root / "was_file").unlink()
-    pit.write("was_file/inside")
-    pit.run("add", "added", "new/er/file")
-    pit.write("made.log", "ignored\n")
-    state = pit.state()
-
-    await restore_snapshot(pit.git, pit.root, taken)
-
-    assert worktree(pit) == {**before, "made.log": "ignored\n"}
-    assert (pit.root / "d.sh").stat().st_mode & 0o777 == 0o755
-    assert not (pit.root / "new").exists()
-    assert pit.state() == state
-
-
-async def test_an_undo_of_a_folder_leaves_the_rest(pit: Sandpit) -> None:
-    pit.commit(a="1\n", sub__b="2\n")
-    taken = await snapshot(pit, "sub")
-    pit.write("a", "kept\n")
-    pit.write("new")
-    pit.write("sub/b", "undone\n")
-    pit.write("sub/new")
-    await restore_snapshot(pit.git, pit.root / "sub", taken)
-    assert worktree(pit) == {"a": "kept\n", "sub/b": "2\n", "new": "x\n"}
-
-
-async def test_an_undo_does_not_write_through_links(pit: Sandpit) -> None:
-    pit.commit(sub__file="1\n")
-    taken = await snapshot(pit)
-    (pit.base / "outside").mkdir()
-    (pit.root / "sub" / "file").unlink()
-    (pit.root / "sub").rmdir()
-    (pit.root / "sub").symlink_to(pit.base / "outside")
-    await restore_snapshot(pit.git, pit.root, taken)
-    assert list((pit.base / "outside").iterdir()) == []
-    assert worktree(pit) == {"sub/file": "1\n"}
-
-
-@pytest.mark.parametrize("commit", ["--output=x", "HEAD", "f" * 40, ""])
-async def test_an_undo_of_no_snapshot_is_refused(pit: Sandpit, commit: str) -> None:
+@pytest.mark.parametrize("kind", ["objects", "pointer", "link", "common"])
+async def test_a_repository_that_leads_elsewhere_is_not_written_to(pit: Sandpit, kind: str) -> None:
+    """A command can plant any of these in a folder of its own."""
     pit.commit(a="1\n")
-    with pytest.raises(GitError):
-        await restore_snapshot(pit.git, pit.root, GhostCommit(id=commit))
-    assert worktree(pit) == {"a": "1\n"}
+    planted = pit.base / "planted"
+    planted.mkdir()
+    pit.run("init", "-q", cwd=planted)
+    inside, victim = planted / ".git", pit.root / ".git"
+    match kind:
+        case "objects":
+            shutil.rmtree(inside / "objects")
+            (inside / "objects").symlink_to(victim / "objects")
+        case "common":
+            (inside / "commondir").write_text(str(victim))
+        case _:
+            shutil.rmtree(inside)
+            inside.symlink_to(victim) if kind == "link" else inside.write_text(f"gitdir: {victim}\n")
+    (planted / "new").write_text("new\n")
+    before = sorted((victim / "objects").rglob("*"))
+    taken = await Snapshots(pit.git).take(planted, MOMENT)
+    assert taken == SnapshotUnavailable(LEADS_ELSEWHERE)
+    assert sorted((victim / "objects").rglob("*")) == before
+
+
+async def test_a_submodule_can_be_snapshot(pit: Sandpit) -> None:
+    pit.commit(a="1\n")
+    pit.run("submodule", "-q", "add", str(pit.root), "sub")
+    taken = await pit.taken("sub")
+    assert pit.run("ls-tree", "--name-only", taken.commit.id, cwd=pit.root / "sub") == "a"
+
+
+async def test_credentials_are_in_no_snapshot(pit: Sandpit) -> None:
+    """A link to them in the place of a file, also one that is put there after the file was looked at."""
+    (pit.base / "home").mkdir()
+    (pit.base / "home" / "auth.json").write_text("sk-secret\n")
+    pit.commit(a="1\n", b="1\n")
+    os.unlink(pit.root / "a")
+    os.link(pit.base / "home" / "auth.json", pit.root / "a")
+    os.link(pit.base / "home" / "auth.json", pit.root / "untracked")
+    taken = (await pit.taken()).commit
+    assert set(tree(pit, taken.id)) == {"b"}
+    assert "sk-secret" not in pit.run("cat-file", "--batch-all-objects", "--batch")
+    assert set(taken.preexisting_untracked_files) == {"a", "untracked"}
+
+
+async def test_no_file_is_read_through_a_link_that_is_exchanged_meanwhile(pit: Sandpit) -> None:
+    names = [f"f{number}" for number in range(50)]
+    secret = pit.base / "secret"
+    secret.write_text("hush\n")
+    pit.commit(a="1\n")
+    for name in names:
+        pit.write(name, "plain\n")
+    over = threading.Event()
+
+    def swap() -> None:
+        link = pit.base / "link"
+        while not over.is_set():
+            for name in names:
+                link.symlink_to(secret)
+                os.replace(link, pit.root / name)
+                (pit.base / "plain").write_text("plain\n")
+                os.replace(pit.base / "plain", pit.root / name)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for _ in range(10):
+            await pit.taken()
+    finally:
+        over.set()
+        swapping.join()
+    assert "hush" not in pit.run("cat-file", "--batch-all-objects", "--batch")
+
+
+async def test_what_did_not_change_since_is_not_read_again(
+    pit: Sandpit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pit.commit(a="1\n")
+    old = [pit.write(f"new{number}") for number in range(3)]
+    read: list[bytes] = []
+    keep = Blobs.keep
+
+    def noted(blobs: Blobs, file: WorktreeFile, *arguments: Any) -> tuple[WorktreeFile, str]:
+        read.append(file.path)
+        return keep(blobs, file, *arguments)
+
+    monkeypatch.setattr(Blobs, "keep", noted)
+    snapshots = Snapshots(pit.git)
+    for place in old:  # what has changed in the moment of a snapshot is read again
+        while place.stat().st_ctime_ns >= pit.write("../clock").stat().st_ctime_ns:
+            pass
+    assert isinstance(taken := await snapshots.take(pit.root, MOMENT), TakenSnapshot)
+    assert sorted(read) == [b"new0", b"new1", b"new2"]
+    read.clear()
+    pit.write("a", "2\n")
+    assert await snapshots.finish(taken, MOMENT) is not None
+    assert read == [b"a"]
+
+
+async def test_a_snapshot_that_takes_too_long_is_the_last_one_there(
+    pit: Sandpit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pit.commit(a="1\n")
+    (pit.root / ".git" / "info" / "exclude").unlink(missing_ok=True)
+    os.mkfifo(pit.root / ".git" / "info" / "exclude")
+    monkeypatch.setattr("app_server.core.git.ghost.TIME_LIMIT", 0.2)
+    snapshots = Snapshots(pit.git)
+    assert await snapshots.take(pit.root, MOMENT) == SnapshotUnavailable(TOO_SLOW)
+    (pit.root / ".git" / "info" / "exclude").unlink()
+    monkeypatch.undo()
+    assert await snapshots.take(pit.root, MOMENT) == SnapshotUnavailable(TOO_SLOW)
+    assert snapshots.try_again(pit.root)
+    assert isinstance(await snapshots.take(pit.root, MOMENT), TakenSnapshot)
 
 
 # --- the diff to the remote

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from app_server.core.git.diff_to_remote import diff_to_remote
-from app_server.core.git.ghost import take_snapshot
+from app_server.core.git.ghost import Snapshots, SnapshotUnavailable
 from app_server.core.git.info import read_git_info
-from app_server.core.git.restore import restore_snapshot
-from protocol.responses import GhostCommit
 from tests.unit.git.conftest import Sandpit
 
 pytestmark = pytest.mark.anyio
-
-MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
 
 PROGRAMS = (
     "core.fsmonitor",
@@ -90,10 +85,9 @@ async def test_git_itself_executes_the_planted_programs(hostile: Sandpit) -> Non
 
 async def test_info_snapshot_undo_and_diff_execute_nothing(hostile: Sandpit) -> None:
     assert read_git_info(hostile.root) is not None
-    taken = await take_snapshot(hostile.git, hostile.root, MOMENT)
-    assert isinstance(taken, GhostCommit), taken
+    taken = await hostile.taken()
     hostile.write("a", "again\n")
-    await restore_snapshot(hostile.git, hostile.root, taken)
+    await hostile.undo(await hostile.finished(taken))
     assert (hostile.root / "a").read_text() == "changed\n"
     found = await diff_to_remote(hostile.git, hostile.root)
     assert found is not None
@@ -106,7 +100,7 @@ async def test_objects_that_are_missing_are_not_fetched(hostile: Sandpit) -> Non
     (hostile.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     hostile.write("b", "changed, so that the old one is needed\n")
     await diff_to_remote(hostile.git, hostile.root)
-    await take_snapshot(hostile.git, hostile.root, MOMENT)
+    await hostile.taken()
     assert executed(hostile) == ""
 
 
@@ -115,8 +109,7 @@ async def test_a_working_tree_elsewhere_is_not_looked_at(pit: Sandpit) -> None:
     (pit.base / "elsewhere").mkdir()
     (pit.base / "elsewhere" / "secret").write_text("hush\n")
     pit.run("config", "core.worktree", str(pit.base / "elsewhere"))
-    taken = await take_snapshot(pit.git, pit.root, MOMENT)
-    assert isinstance(taken, GhostCommit)
+    taken = (await pit.taken()).commit
     assert taken.preexisting_untracked_files == ()
     assert "secret" not in pit.run("--work-tree", ".", "ls-tree", "-r", taken.id)
 
@@ -125,4 +118,4 @@ async def test_a_planted_bare_repository_is_no_repository(unversioned: Path, pit
     planted = unversioned / "planted"
     pit.run("init", "-q", "--bare", str(planted), cwd=unversioned)
     assert await diff_to_remote(pit.git, planted) is None
-    assert not isinstance(await take_snapshot(pit.git, planted, MOMENT), GhostCommit)
+    assert isinstance(await Snapshots(pit.git).take(planted, pit.moment), SnapshotUnavailable)

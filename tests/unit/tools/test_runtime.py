@@ -54,9 +54,7 @@ def call(call_id: str, name: str = "tool") -> FunctionCall:
 
 
 def runtime(scene: MakeScene, tool: Scripted) -> ToolRuntime:
-    ready = anyio.Event()
-    ready.set()
-    return ToolRuntime({tool.name: tool}, scene().turn, ready)
+    return ToolRuntime({tool.name: tool}, scene().turn)
 
 
 async def answers(scene: MakeScene, tool: Scripted, *items: CallItem) -> list[list[ResponseItem]]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import anyio
 import pytest
 
 from app_server.core.context.history import ConversationHistory
@@ -84,9 +83,6 @@ class OnlyAPrompt:
     async def prepare(self) -> None:
         pass
 
-    async def before_recording(self) -> None:
-        pass
-
     def after_reply(self, *, calls: bool) -> None:
         pass
 
@@ -121,8 +117,6 @@ class Bench:
         self.http.outcomes.extend(answers)
 
     def model_call(self, *, retries: int = 0, window: int | None = None, tools: bool = True) -> ModelCall:
-        ready = anyio.Event()
-        ready.set()
         return ModelCall(
             emitter=self.emitter,
             model=client_for(self.http, stream_max_retries=retries),
@@ -140,7 +134,7 @@ class Bench:
                 summary=ReasoningSummary.AUTO,
             ),
             assembler=lambda: ReplyAssembler(self.emitter, self.new_id, raw_reasoning=False),
-            tools=ToolRuntime({"note": self.tool}, cast(ToolTurn, OnlyAClock()), ready) if tools else None,
+            tools=ToolRuntime({"note": self.tool}, cast(ToolTurn, OnlyAClock())) if tools else None,
             clock=lambda: 0.0,
             telemetry=NO_TELEMETRY,
         )
