@@ -6,10 +6,14 @@ reads only regular files up to a given size, and its writes are atomic, even acr
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+
+STAGED = ".staged-"
+"""Between the name of a file and random characters, in the name of its next content."""
 
 
 class UnreadableFileError(Exception):
@@ -43,22 +47,51 @@ def write_file_atomically(path: Path, data: bytes, mode: int) -> None:
 
     A symbolic link at `path` is replaced, not followed. If it raises OSError, nothing has changed.
     """
-    import tempfile  # noqa: PLC0415  most servers never write one, and it brings a lot
-
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
+    prefix = f".{path.name}{STAGED}"
+    _remove_leftovers(path.parent, prefix)
+    descriptor, temporary = _new_file(path.parent, prefix)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            os.replace(temporary, path)  # while it is locked
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
     sync_folder(path.parent)
+
+
+def _new_file(folder: Path, prefix: str) -> tuple[int, Path]:
+    """Make a file that is locked as long as it is open."""
+    import tempfile  # noqa: PLC0415  most servers never write one, and it brings a lot
+
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=prefix, dir=folder)
+        taken = False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # a file system without locks has no other server that removes it
+            taken = isinstance(error, BlockingIOError)
+        if not taken and os.fstat(descriptor).st_nlink:
+            return descriptor, Path(name)
+        os.close(descriptor)  # another server took it for a leftover
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove the files of writers that were killed: those that nobody holds locked."""
+    for name in os.listdir(folder):
+        if not name.startswith(prefix):
+            continue
+        with suppress(OSError):
+            descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(folder / name)
+            finally:
+                os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

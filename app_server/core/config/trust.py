@@ -46,10 +46,20 @@ def _level(folder: str, levels: Mapping[str, str]) -> str | None:
     exact = levels.get(folder)
     if exact is not None:
         return exact
+    place = _place(folder)
     for path, level in levels.items():
-        if os.path.isabs(path) and "\0" not in path and real_path(path) == folder:
+        # Real paths are slow, and there may be a thousand of these.
+        if os.path.isabs(path) and "\0" not in path and _place(path) == place and real_path(path) == folder:
             return level
     return None
+
+
+def _place(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _main_of_linked(marker: Path) -> str | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import tomli
+import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,55 @@ def test_comments_and_order_stay() -> None:
 )
 def test_the_last_setting_of_a_table_can_be_removed(text: str, key: str) -> None:
     assert all(line in written(text, edit(key, None)) for line in text.splitlines() if "#" in line)
+
+
+def table(n: int, level: str = "trusted") -> str:
+    return f'[projects."/p{n}"] # {n}\ntrust_level = "{level}"\n'
+
+
+MANY = 'model = "m" # kept\n\n' + "\n".join(map(table, range(200)))
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "after"),
+    [
+        (edit("model", "n"), 'model = "m" # kept', 'model = "n" # kept'),
+        (edit("review_model", "n"), "# kept\n", '# kept\nreview_model = "n"\n'),
+        (edit("model", None), 'model = "m" # kept\n', ""),
+        (edit('projects."/p7".trust_level', "untrusted"), table(7), table(7, "untrusted")),
+        (edit('projects."/p9".new', 1), table(9), table(9) + "new = 1\n"),
+        (edit('projects."/p199".new', 1), table(199), table(199) + "new = 1\n"),
+    ],
+)
+def test_an_edit_of_one_table_parses_no_other(
+    change: SettingEdit, before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+    parse = tomlkit.parse
+
+    def counted(text: str) -> tomlkit.TOMLDocument:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(tomlkit, "parse", counted)
+    assert written(MANY, change) == MANY.replace(before, after)
+    assert max(map(len, parsed)) < 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = [\n  [1],\n  [2],\n]\nx = 1 # kept\n[t]\ny = 1\n",
+        'a = """\n[t]\nx = 5\n"""\nx = 1 # kept\n[t]\ny = 1\n',
+        't.y = 1\nx = 1 # kept\n[u]\n"[t]" = 1\n',
+        '[u]\na = """\n[t]\ny = 1\n"""\n[t] # kept\ny = 1\n',
+    ],
+)
+def test_what_only_looks_like_a_header_is_none(text: str) -> None:
+    assert "# kept" in written(text, edit("x", 2))
+    changed = written(text, edit("t.y", 2))
+    assert "# kept" in changed
+    assert changed == text[::-1].replace("y = 1"[::-1], "y = 2"[::-1], 1)[::-1]
 
 
 def test_a_new_table_has_a_header_of_its_own() -> None:

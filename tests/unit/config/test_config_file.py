@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -153,3 +156,42 @@ KNOWN_KEYS = """
 @given(st.dictionaries(st.sampled_from(KNOWN_KEYS.split()) | st.text(max_size=12), JSON, max_size=4))
 def test_any_config_map_gives_a_config_or_a_config_error(tmp_path: Path, config_map: dict[str, Json]) -> None:
     assert_config_or_error(tmp_path, config_map)
+
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from app_server.core.config.safe_file import write_file_atomically
+sync = os.fsync
+def end_or_stop(descriptor):
+    os.fsync = sync
+    os.kill(os.getpid(), int(sys.argv[2]))
+os.fsync = end_or_stop
+write_file_atomically(Path(sys.argv[1]), b"of the other", 0o600)
+"""
+
+
+def test_what_a_kill_left_beside_a_file_is_removed_by_the_next_write(tmp_path: Path) -> None:
+    path, other = tmp_path / "config.toml", tmp_path / ".config.toml.swp"
+    other.touch()
+    killed = subprocess.run((sys.executable, "-c", WRITER, str(path), str(int(signal.SIGKILL))), check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    write_file_atomically(path, b"mine", 0o600)
+    assert {each.name for each in tmp_path.iterdir()} == {"config.toml", other.name}
+    assert path.read_bytes() == b"mine"
+
+
+def test_the_next_write_leaves_a_writer_alone_that_is_at_work(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    writer = subprocess.Popen((sys.executable, "-c", WRITER, str(path), str(int(signal.SIGSTOP))))
+    try:
+        assert os.WIFSTOPPED(os.waitpid(writer.pid, os.WUNTRACED)[1])
+        write_file_atomically(path, b"mine", 0o600)
+        assert len(list(tmp_path.iterdir())) == 2
+        writer.send_signal(signal.SIGCONT)
+        assert writer.wait(60) == 0
+    finally:
+        writer.kill()
+        writer.wait()
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"config.toml": b"of the other"}

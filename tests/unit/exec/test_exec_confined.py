@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from app_server.core.config.safe_file import STAGED
 from app_server.core.exec.command import ExecResult
 from app_server.core.sandbox.confine.home import MAX_ENTRIES
 from protocol.policy import ReadOnly, WorkspaceWrite
@@ -127,7 +128,8 @@ async def test_where_a_git_file_points_is_protected(bench: Bench) -> None:
 async def test_secrets_of_the_home_cannot_be_read_and_the_rest_can(bench: Bench) -> None:
     home = bench.runner.home
     assert (await bench.sh(f"cat {home}/config.toml", RO)).stdout == b"# settings\n"
-    result = await bench.sh(f"cat {home}/auth.json; ls -a {home}", RO)
+    Path(home, f".auth.json{STAGED}x").write_text("sentinel of a writer that was killed")
+    result = await bench.sh(f"cat {home}/auth.json {home}/.auth*; ls -a {home}", RO)
     assert b"sentinel" not in result.stdout
     assert b"auth.json" not in result.stdout
 

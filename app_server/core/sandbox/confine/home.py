@@ -119,7 +119,10 @@ def _show(home: bytes, secrets: list[bytes], folder: int) -> ShownHome:
 
 def _entries(home: bytes, secrets: list[bytes]) -> list[bytes]:
     try:
-        entries = sorted(set(os.listdir(home)) - set(secrets))
+        staged = tuple(
+            b"." + name + b"." for name in secrets
+        )  # the next content of one, or what a kill left of it
+        entries = sorted(name for name in set(os.listdir(home)) - set(secrets) if not name.startswith(staged))
     except OSError:
         return []
     return entries if len(entries) <= MAX_ENTRIES else []
