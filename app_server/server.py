@@ -175,8 +175,8 @@ async def _go_on(
     try:
         with conversations.expecting(begun.conversation), outgoing.without(begun.notified):
             reply = await router.call(begun.request)
-        if reply.after_response is not None:
-            await reply.after_response()
+            if reply.after_response is not None:
+                await reply.after_response()
     except Exception:  # the client finds no such conversation; what is stored of it stays
         log.exception("%s, which was answered early, cannot go on", begun.request.method)
 

@@ -16,6 +16,9 @@ NEW_CONVERSATION: Final = "newConversation"
 THREAD_START: Final = "thread/start"
 """The same over the thread API."""
 
+THREAD_STARTED: Final = "thread/started"
+"""Comes behind its answer."""
+
 NEW_SESSION: Final = "session/new"
 """The same over the Agent Client Protocol."""
 

@@ -17,6 +17,6 @@ class BegunRequest:
     conversation: Begun | None = None
     """The new conversation; None: it resumes a stored one."""
     notified: frozenset[str] = frozenset()
-    """Methods of notifications that were sent before the response."""
+    """Methods of notifications that the client was sent."""
     release: Callable[[], None] = lambda: None
     """Releases the stored conversation, right before the server opens it."""

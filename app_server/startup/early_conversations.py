@@ -39,7 +39,7 @@ class EarlyConversation:
     """One that is begun here. It is not stored yet."""
 
     def __init__(self, config: Config, client: EarlyInitialize, begun: Begun) -> None:
-        self.begun, self.config = begun, config
+        self.begun, self.config, self.client = begun, config, client
         self.originator = header_safe(client.name) or ORIGINATOR
         self.path = new_rollout_path(config.home, begun.at, begun.id)
         self.git = read_git_info(config.cwd)
@@ -84,6 +84,8 @@ class PlannedConversation:
     """What the answer says; None where it needs the full server."""
     notifications: Callable[[EarlyConversation], tuple[bytes, ...]] = lambda _: ()
     """What is sent to the client behind the answer, and not by the full server again."""
+    notified: frozenset[str] = frozenset()
+    """Methods of notifications that the full server would send again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,5 +116,5 @@ class EarlyConversations:
             conversation.store()
         except (OSError, UnicodeEncodeError):
             return None
-        notifications = planned.notifications(conversation)
-        return EarlyAnswer(answer.response, BegunRequest(request, conversation.begun), notifications)
+        begun = BegunRequest(request, conversation.begun, planned.notified)
+        return EarlyAnswer(answer.response, begun, planned.notifications(conversation))

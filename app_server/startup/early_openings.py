@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, assert_never
 from app_server import STORED_VERSION
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.startup.early_conversations import EarlyConversation, PlannedConversation
-from app_server.startup.early_thread_shape import early_thread
+from app_server.startup.early_thread_shape import early_notification, early_thread
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import settings_of_request
 from protocol.jsonrpc import Request
+from protocol.names import THREAD_STARTED
 from protocol.origins import SessionOrigin
 from protocol.paths import is_unicode
 from protocol.policy import (
@@ -52,7 +53,8 @@ def planned_thread(launch: Launch, request: Request) -> PlannedConversation | No
     overrides = plain_overrides(request.params, SETTINGS)
     if overrides is None:
         return None
-    return PlannedConversation(settings_of_request(launch, overrides), _as_thread)
+    config = settings_of_request(launch, overrides)
+    return PlannedConversation(config, _as_thread, _thread_started, frozenset((THREAD_STARTED,)))
 
 
 def _as_conversation(new: EarlyConversation) -> dict[str, Json]:
@@ -69,6 +71,10 @@ def _as_thread(new: EarlyConversation) -> dict[str, Json] | None:
     """None where it needs the full server."""
     settings = shown_settings(new.config, new.instruction_sources)
     return None if settings is None else {"thread": _thread(new), **settings}
+
+
+def _thread_started(new: EarlyConversation) -> tuple[bytes, ...]:
+    return early_notification(new.client, THREAD_STARTED, {"thread": _thread(new)})
 
 
 def shown_settings(config: Config, instruction_sources: Sequence[str]) -> dict[str, Json] | None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app_server.apis.capabilities import parse_capabilities
 from app_server.apis.v2.reopening import with_last_settings
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.context.project_docs import configured_instructions
@@ -20,7 +19,7 @@ from app_server.identity import EarlyInitialize
 from app_server.startup.early_answers import compact_json
 from app_server.startup.early_openings import SETTINGS, plain_overrides, shown_settings
 from app_server.startup.early_resumes import PlannedResume, ShownConversation
-from app_server.startup.early_thread_shape import early_thread
+from app_server.startup.early_thread_shape import early_notification, early_thread
 from app_server.startup.early_threads import shown_summary
 from app_server.startup.early_turns import early_turns
 from app_server.startup.launch import Launch
@@ -89,7 +88,10 @@ class _ThreadResume:
         )
         if len(result) > MOST_BYTES:
             return None
-        return ShownConversation(result, self._notifications(), frozenset((THREAD_STATUS_CHANGED,)))
+        changed = early_notification(
+            self.client, THREAD_STATUS_CHANGED, {"threadId": self.id, "status": IDLE}
+        )
+        return ShownConversation(result, changed, frozenset((THREAD_STATUS_CHANGED,)))
 
     def _thread(self, config: Config, turns: list[Json]) -> dict[str, Json]:
         """As of a loaded thread: with what it works with now."""
@@ -105,13 +107,6 @@ class _ThreadResume:
             "turns": turns,
         }
         return early_thread(summary.id, summary.updated_at, summary.origin.git_info, fields)
-
-    def _notifications(self) -> tuple[bytes, ...]:
-        if THREAD_STATUS_CHANGED in parse_capabilities(self.client.capabilities).opted_out:
-            return ()
-        params: Json = {"threadId": self.id, "status": IDLE}
-        line = {"method": THREAD_STATUS_CHANGED, "params": params, "emittedAtMs": int(time.time() * 1000)}
-        return (compact_json(line),)
 
 
 def _default_mode(config: Config) -> Json:

@@ -1,13 +1,18 @@
-"""A thread as the thread API shows it, without the models of that API. Fast to import."""
+"""A thread as the thread API shows it, and notifications about it, without the models of that API. Fast to import."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
+
+from app_server.apis.capabilities import parse_capabilities
+from app_server.startup.early_answers import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from app_server.core.git.revision import Revision
+    from app_server.identity import EarlyInitialize
     from protocol.base import Json
 
 FIELDS: Final[Mapping[str, Json]] = {
@@ -54,3 +59,10 @@ def early_thread(
         "recencyAt": updated_at,
         "gitInfo": git and {"sha": git.commit_hash, "branch": git.branch, "originUrl": git.repository_url},
     }
+
+
+def early_notification(client: EarlyInitialize, method: str, params: Json) -> tuple[bytes, ...]:
+    """The line without its end; none for a client that opted out of it."""
+    if method in parse_capabilities(client.capabilities).opted_out:
+        return ()
+    return (compact_json({"method": method, "params": params, "emittedAtMs": int(time.time() * 1000)}),)
