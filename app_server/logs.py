@@ -46,7 +46,8 @@ class NonBlockingHandler(logging.Handler):
             self._dropped += not self._line(line)
 
     def _line(self, text: str) -> bool:
-        data = text.encode("utf-8", "backslashreplace")[:LONGEST_LINE] + b"\n"
+        plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # stderr may be a terminal
+        data = plain.encode()[:LONGEST_LINE] + b"\n"
         try:
             self._write(data)
         except OSError:

@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
 from rich.console import Console
 
 from app_server.chat.chat_setup import ChatSetup
 from app_server.chat.conversation import ChatConversation
 from app_server.chat.event_view import EventView
 from app_server.client.app_server import AppServer
+from app_server.client.events import ServerEvent
 from app_server.client.link import Connector
 
 Frontend = Callable[[ChatConversation, TaskGroup, ChatSetup], Awaitable[None]]
 """Takes what is typed until the user leaves."""
 
+MOST_WARNINGS: Final = 100
+"""That wait to be shown."""
+
 
 async def chat_session(connector: Connector, setup: ChatSetup, console: Console, frontend: Frontend) -> None:
     """Raises AppServerError, also in exception groups."""
-    async with AppServer.connect(connector) as server, anyio.create_task_group() as group:
-        view = EventView(console)
+    view = EventView(console)
+    warn, warnings = anyio.create_memory_object_stream[str](MOST_WARNINGS)
+
+    def keep(text: str, event: ServerEvent) -> None:
+        """Warnings beyond those that wait say nothing new."""
+        with suppress(anyio.WouldBlock, anyio.BrokenResourceError):
+            warn.send_nowait(text)
+
+    async with (
+        AppServer.connect(connector, on_warning=keep) as server,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(_show_warnings, warnings, view, name="warnings")
         chat = ChatConversation(server, view, group, time.monotonic)
         await (chat.start(setup.cwd) if setup.resume is None else chat.resume(setup.resume))
         view.line(f"{chat.model} in {chat.cwd}; /help lists what can be typed", "dim")
         await frontend(chat, group, setup)
         group.cancel_scope.cancel()
+
+
+async def _show_warnings(warnings: MemoryObjectReceiveStream[str], view: EventView) -> None:
+    async with warnings:
+        async for text in warnings:
+            view.warning(text)

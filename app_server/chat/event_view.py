@@ -14,8 +14,8 @@ from app_server.chat.cell_text import BAR, guttered, last_rows, question_rows
 from app_server.chat.markdown_blocks import MarkdownBlocks, ShownMarkdown, blocks_of
 from app_server.chat.open_questions import PendingQuestion
 from app_server.client.command_line import printable
-from app_server.client.events import DeltasDropped, ServerEvent
-from protocol.v2.errors import ErrorNotification, WarningNotification
+from app_server.client.events import DeltasDropped, ServerEvent, warning_text
+from protocol.v2.errors import ErrorNotification
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
@@ -72,6 +72,8 @@ class EventView:
         """Of the messages that stream, by their items."""
         self._proposed: set[str] = set()
         """Patches that were shown and have not ended."""
+        self._error = ""
+        """The last one that was shown; the end of its turn says it again."""
 
     def unfinished(self, columns: int, rows: int) -> str:
         """The last rows of what streams and is no whole block yet, without markup."""
@@ -82,6 +84,9 @@ class EventView:
         """A line; what follows a line end in it is set apart."""
         first, *others = printable(text).split("\n")
         self._print("\n".join([first, *guttered("\n".join(others))]), style)
+
+    def warning(self, text: str) -> None:
+        self.line(f"warning: {text}", "yellow")
 
     def question(self, question: PendingQuestion, rows: int | None = None) -> None:
         """What is asked: whole, and again in so many rows where it has more."""
@@ -113,12 +118,13 @@ class EventView:
                 self._plan(plan)
             case ErrorNotification(error=error, will_retry=retries):
                 self.line(f"{'retrying: ' if retries else ''}{error.message}", "yellow" if retries else "red")
-            case WarningNotification(message=message):
-                self.line(f"warning: {message}", "yellow")
+                self._error = error.message
             case TurnCompletedNotification(turn=turn):
                 self._ended(turn)
             case DeltasDropped(count=count):
                 self.line(f"({count} pieces of text were skipped; the whole text follows)", "dim")
+            case _ if (warning := warning_text(event)) is not None:
+                self.warning(warning)
             case _:
                 pass
 
@@ -213,8 +219,9 @@ class EventView:
     def _ended(self, turn: Turn) -> None:
         if turn.status is TurnStatus.INTERRUPTED:
             self.line("interrupted", "yellow")
-        elif turn.error is not None:
+        elif turn.error is not None and turn.error.message != self._error:
             self.line(turn.error.message, "red")
+        self._error = ""
 
 
 def user_text(item: UserMessageThreadItem) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from app_server.chat.conversation import ChatConversation
@@ -134,7 +135,7 @@ class SlashCommands:
             ("approvals", chat.approval_policy),
             ("sandbox", chat.sandbox),
             ("tokens", str(chat.tokens)),
-            ("stored in", opened.thread.path or "nowhere"),
+            ("stored in", _place(opened.thread.path)),
         ):
             self._print(f"  {name:<10}{value}")
 
@@ -211,6 +212,13 @@ class SlashCommands:
 
     async def quit(self, argument: str) -> None:
         raise Leave
+
+
+def _place(path: str | None) -> str:
+    """A transcript is written with the first turn, if it can be."""
+    if path is None:
+        return "nowhere"
+    return path if Path(path).is_file() else f"{path} (nothing is stored there)"
 
 
 COMMANDS: Final[Mapping[str, SlashCommand]] = {

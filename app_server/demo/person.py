@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import termios
 from typing import Protocol, TextIO
 
 import anyio
@@ -36,6 +37,7 @@ class AtTerminal:
     stdin: TextIO
 
     async def decide(self, question: str) -> bool:
+        termios.tcflush(self.stdin, termios.TCIFLUSH)  # typed before there was a question
         self.screen.question(f"{question} [y/n] ")
         await anyio.wait_readable(self.stdin)  # rather than a thread: it can be interrupted
         typed = self.stdin.readline()

@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from app_server.client.command_line import printable
+
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 LABEL = 9
 """Columns that the label of a line takes."""
@@ -46,7 +48,7 @@ class Screen:
         if not self._mid_line:
             self._write(self._paint("model".ljust(LABEL), BOLD))
             self._mid_line = True
-        self._write(text)
+        self._write(self._paint(text))
 
     def command(self, argv: Sequence[str]) -> None:
         self._labelled("command", shlex.join(argv), BOLD)
@@ -54,12 +56,12 @@ class Screen:
     def output(self, text: str, ending: str) -> None:
         for line in text.splitlines():
             self._labelled("", f"│ {line}")
-        self._labelled("", self._paint(f"└ {ending}", DIM))
+        self._labelled("", f"└ {ending}", text_style=DIM)
 
     def diff(self, text: str) -> None:
         colours = {"+": GREEN, "-": RED, "@": CYAN}
         for line in text.splitlines():
-            self._labelled("", "│ " + self._paint(line, colours.get(line[:1], "")))
+            self._labelled("", f"│ {line}", text_style=colours.get(line[:1], ""))
 
     def note(self, label: str, text: str) -> None:
         self._labelled(label, text, DIM)
@@ -82,16 +84,16 @@ class Screen:
         self._end_line()
 
     def check(self, what: str) -> None:
-        self._labelled("", self._paint(f"✓ {what}", GREEN))
+        self._labelled("", f"✓ {what}", text_style=GREEN)
 
     def failure(self, what: str) -> None:
-        self._labelled("", self._paint(f"✗ {what}", RED))
+        self._labelled("", f"✗ {what}", text_style=RED)
 
     def line(self, text: str = "") -> None:
         self._line(text)
 
-    def _labelled(self, label: str, text: str, style: str = "") -> None:
-        self._line(self._paint(label.ljust(LABEL), style) + text)
+    def _labelled(self, label: str, text: str, style: str = "", text_style: str = "") -> None:
+        self._line(self._paint(label.ljust(LABEL), style) + self._paint(text, text_style))
 
     def _line(self, text: str) -> None:
         self._end_line()
@@ -102,8 +104,10 @@ class Screen:
             self._mid_line = False
             self._write("\n")
 
-    def _paint(self, text: str, style: str) -> str:
-        return f"\x1b[{style}m{text}\x1b[0m" if self._colour and style else text
+    def _paint(self, text: str, style: str = "") -> str:
+        """Without control characters of others."""
+        shown = printable(text)
+        return f"\x1b[{style}m{shown}\x1b[0m" if self._colour and style else shown
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

@@ -12,7 +12,7 @@ import pytest
 from app_server.chat.chat_command import MISSING_EXTRA, run_chat
 from protocol.base import Json
 from tests.support.chat_worlds import chat_of_lines
-from tests.support.scripted_model import reply, runs, says
+from tests.support.scripted_model import Reply, reply, runs, says
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +34,23 @@ async def test_at_the_end_of_the_lines_a_question_is_declined(tmp_path: Path) ->
     shown = await chat_of_lines(tmp_path, "make it", reply(runs("touch", "made")), reply(says("Then not.")))
     assert not (tmp_path / "workspace" / "made").exists()
     assert shown.endswith("Then not.\n\n")
+
+
+async def test_warnings_are_shown_and_an_error_once(tmp_path: Path) -> None:
+    config: Json = {"modle": "x", "mcp_servers": {"absent": {"command": "/nonexistent"}}}
+    refused = Reply(status=400, body=b'{"error": {"message": "not today"}}')
+    shown = await chat_of_lines(tmp_path, "begin\n", refused, config=config)
+    assert "unknown setting `modle` is ignored" in shown
+    assert "warning: the MCP server absent did not start: " in shown
+    assert shown.count("not today") == 1
+
+
+async def test_the_status_says_where_nothing_is_stored(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "sessions").write_text("in the way")
+    shown = await chat_of_lines(tmp_path, "begin\n/status\n", reply(says("One.")))
+    assert "warning: This conversation cannot be stored at the moment" in shown
+    assert shown.rstrip().endswith(".jsonl (nothing is stored there)")
 
 
 async def test_threads_are_listed_with_numbers(tmp_path: Path) -> None:

@@ -9,15 +9,29 @@ from rich.cells import cell_len
 
 from app_server.chat.cell_text import cut_to
 from app_server.chat.thread_choices import ThreadChoices, title_of
-from protocol.base import Json
-from protocol.v2.thread import Thread
+from protocol.v2.thread import IdleThreadStatus, SessionOriginWord, Thread
 
 
 def threads(*names: str) -> list[Thread]:
-    given: list[dict[str, Json]] = [
-        {"id": f"t{n}", "name": name, "preview": "", "cwd": "/w"} for n, name in enumerate(names)
+    return [
+        Thread(
+            id=f"t{n}",
+            session_id=f"t{n}",
+            name=name,
+            preview="",
+            cwd="/w",
+            ephemeral=False,
+            project_id=None,
+            model_provider="p",
+            created_at=0,
+            updated_at=0,
+            status=IdleThreadStatus(),
+            cli_version="1",
+            source=SessionOriginWord.CLI,
+            turns=(),
+        )
+        for n, name in enumerate(names)
     ]
-    return [Thread(**each) for each in given]
 
 
 def names(choices: ThreadChoices) -> list[str]:

@@ -80,7 +80,7 @@ def chats_in(root: Path) -> PlayChat:
     return played
 
 
-async def chat_of_lines(root: Path, lines: str, *replies: Reply) -> str:
+async def chat_of_lines(root: Path, lines: str, *replies: Reply, config: Json = None) -> str:
     """What a chat shows that is no terminal, and whose input are these lines."""
     typed = root / "typed"
     typed.write_text(lines)
@@ -90,19 +90,19 @@ async def chat_of_lines(root: Path, lines: str, *replies: Reply) -> str:
             await PlainChat(chat, TypedLines(stdin), time.monotonic).run()
 
     output = io.StringIO()
-    async with _world(root, replies) as (_, connector, setup):
+    async with _world(root, replies, config) as (_, connector, setup):
         await chat_session(connector, setup, Console(file=output), frontend)
     return output.getvalue()
 
 
 @asynccontextmanager
 async def _world(
-    root: Path, replies: Sequence[Reply]
+    root: Path, replies: Sequence[Reply], more: Json = None
 ) -> AsyncIterator[tuple[ChatWorld, RecordingConnector, ChatSetup]]:
     for folder in ("home", "workspace", "user"):
         (root / folder).mkdir(exist_ok=True)
     world = ChatWorld(root, ScriptedModel(list(replies)))
-    config: dict[str, Json] = {"approval_policy": "untrusted"}
+    config: dict[str, Json] = {"approval_policy": "untrusted", **(more or {})}
     with anyio.fail_after(PATIENCE):
         async with serving_model(world.model, root, config) as environment:
             connector = RecordingConnector(connector_to("in_process", root, environment))

@@ -46,6 +46,7 @@ def run(*command: str, cwd: Path, environment: Mapping[str, str]) -> None:
         command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "traceback" not in done.stderr, done.stderr
 
 
 async def play(w: World, *command: str) -> Json:

@@ -53,6 +53,8 @@ local function play()
   local stopped = app.current.client.job
   app.current:stop()
   seen.exit = vim.fn.jobwait({ stopped }, 60000)[1]
+  vim.cmd("AppServer") -- runs while Neovim is left
+  wait("a thread", opened)
   vim.fn.writefile({ vim.json.encode(seen) }, vim.env.RESULT)
 end
 

@@ -55,18 +55,44 @@ def test_a_line_after_streamed_words_begins_a_new_one() -> None:
     assert stream.getvalue() == "model    Hello\ncommand  echo 'a b'\n"
 
 
+def test_nothing_of_others_drives_the_terminal() -> None:
+    evil, stream = "\x1b[2J\x9b2J\u202e\rx", Terminal()
+    screen = Screen.on(stream, {"NO_COLOR": "1"})
+    for show in (screen.word, screen.diff, screen.user, screen.warning, screen.check, screen.failure):
+        show(evil)
+    screen.command([evil])
+    screen.output(evil, evil)
+    screen.note(evil, evil)
+    screen.exchange(evil, evil)
+    assert not set(stream.getvalue()) & set("\x1b\x9b\u202e\r")
+
+
+class Answered(io.StringIO):
+    """A screen whose reader types when there is a question."""
+
+    def __init__(self, keys: int, typed: str) -> None:
+        super().__init__()
+        self._keys, self._typed = keys, typed
+
+    def write(self, text: str) -> int:
+        if "[y/n]" in text:
+            os.write(self._keys, self._typed.encode())
+        return super().write(text)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("typed", "yes"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("yeah\n", False)]
 )
-async def test_a_person_is_asked_at_a_terminal(typed: str, yes: bool) -> None:
-    screen, stream = plain()
+@pytest.mark.parametrize("before", ["", "y\n", "n", "yes"])
+async def test_a_person_is_asked_at_a_terminal(before: str, typed: str, yes: bool) -> None:
     keyboard, terminal = pty.openpty()
     with os.fdopen(terminal, encoding="utf-8") as stdin, os.fdopen(keyboard, "wb", buffering=0) as keys:
-        person = who_decides(screen, stdin, yes=False)
+        stream = Answered(keys.fileno(), typed)
+        person = who_decides(Screen.on(stream, {}), stdin, yes=False)
         assert isinstance(person, AtTerminal)
-        keys.write(typed.encode())
-        with anyio.fail_after(5):
+        keys.write(before.encode())  # which answers nothing
+        with anyio.fail_after(60):
             assert await person.decide("May it?") is yes
     assert stream.getvalue().startswith("asked    May it? [y/n]")
 

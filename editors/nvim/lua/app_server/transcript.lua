@@ -15,7 +15,7 @@ end
 
 --- Text of an item. Text of another item begins a paragraph of its own.
 function Transcript:add(item_id, text)
-  if not vim.api.nvim_buf_is_valid(self.buffer) then
+  if not vim.api.nvim_buf_is_loaded(self.buffer) then -- it was closed, or Neovim is being left
     return
   end
   if item_id ~= self.item then
