@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-
-from app_server import standard_streams
 
 
 def main() -> None:
-    standard_streams.end_at_once_on_interrupt()
-    standard_streams.replace_closed()
-    from app_server.cli import main as run  # noqa: PLC0415  Ctrl-C is possible meanwhile
+    """Let Ctrl-C end the process without a traceback until a command handles it: until then nothing has to be ended."""
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # a background job of a script ignores it
+        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+    from app_server.cli import main as run  # noqa: PLC0415  takes a while
 
     sys.exit(run())
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app_server.logs import set_up_logging
-from app_server.standard_streams import ended_in_order, prepare_for_text
+from app_server.standard_streams import cancel_on_interrupt, ended_in_order, prepare_for_text, replace_closed
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +24,7 @@ To talk to it yourself, end it with Ctrl-D and type: app-server chat (or app-ser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    replace_closed()
     words = _without_alias(sys.argv[1:] if argv is None else argv)
     if not words:
         set_up_logging(os.environ)
@@ -93,6 +94,7 @@ def _doctor(args: argparse.Namespace) -> int:
     launch = parse_launch(vars(args), os.environ)
     if "APP_SERVER_LOG" not in os.environ:
         logging.disable(logging.WARNING)  # the checks say what the log would say
+    cancel_on_interrupt()
     return run_doctor(settings_of(launch), online=args.online, json=args.json)
 
 

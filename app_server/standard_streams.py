@@ -75,12 +75,10 @@ def check_stdout() -> None:
         raise StdoutFailed(error.errno, error.strerror) from error
 
 
-def end_at_once_on_interrupt() -> None:
-    """Let Ctrl-C end the process without a traceback, until a command handles it: nothing has begun that has an end."""
-    if (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ):  # a background job of a script ignores it
-        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+def cancel_on_interrupt() -> None:
+    """Let Ctrl-C cancel what runs in the event loop, so that it cleans up, and not end the process at once."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def ended_in_order(name: str, run: Callable[[], int]) -> int:

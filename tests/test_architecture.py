@@ -163,7 +163,7 @@ PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODUL
 
 LATE_IMPORTS = {
     "app_server.assembly": "the engine, with the first conversation or when nobody waits",
-    "app_server.cli": "Ctrl-C is possible meanwhile",
+    "app_server.cli": "when Ctrl-C is handled",
     "app_server.command_line": "argparse, which a server that is started without arguments does without",
     "app_server.core.auth.device_login": "only where somebody logs in",
     "app_server.core.auth.login": "the same",

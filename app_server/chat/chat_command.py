@@ -23,6 +23,7 @@ from app_server.client.command_line import (
 from app_server.client.failures import AppServerError
 from app_server.client.subprocess_link import SubprocessConnector
 from app_server.demo.workspace import DemoSetupError
+from app_server.standard_streams import cancel_on_interrupt
 
 if TYPE_CHECKING:
     from app_server.chat.chat_session import Frontend
@@ -34,6 +35,7 @@ MISSING_EXTRA = (
 
 def run_chat(args: argparse.Namespace) -> int:
     status = FAILED
+    cancel_on_interrupt()
     try:
         status = anyio.run(_chat, args)
     except* (AppServerError, DemoSetupError) as errors:

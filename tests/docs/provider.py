@@ -31,7 +31,8 @@ class LocalProvider(LoopbackServer):
             listed = {"data": [{"id": model} for model in self.models]}
             await stream.send(whole_response(200, json.dumps(listed).encode()))
             return True
-        said = {"choices": [{"delta": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}]}
+        answer = json.dumps(ANSWER) if b'"response_format"' in request.body else ANSWER
+        said = {"choices": [{"delta": {"role": "assistant", "content": answer}, "finish_reason": "stop"}]}
         await stream.send(response_head(200, EVENT_STREAM))
         for data in (json.dumps(said), "[DONE]"):
             await stream.send(chunk(f"data: {data}\n\n".encode()))

@@ -2,7 +2,8 @@
 
 - `toml`: a configuration, loaded without errors and warnings.
 - `sh`: commands, run in an empty folder with a home of their own, the page's configuration before them in it, and a
-  provider on loopback in the place of Ollama. Each has to end with status 0; `app-server doctor` may find something
+  provider on loopback in the place of Ollama. The folder is a repository with a change, and has what the commands
+  name. Each has to end with status 0; `app-server doctor` may find something
   broken on the machine.
 - `json`, and messages after `→` and `←`: parsed, and held against the types of their methods.
 - Everything else, and what cannot run, has a mark before it: `<!-- not run: REASON -->` or `<!-- run by tests/… -->`.
@@ -41,6 +42,8 @@ OPEN = [block for block in ALL if block.mark is None]
 COMMANDS = sorted({block.page for block in OPEN if block.language == "sh"})
 FOUND_BROKEN = (0, 1)
 BIN = Path(sys.executable).parent
+USABLE = 'model_provider = "ollama"\nmodel = "qwen3-coder"\n'
+"""The configuration of a page that shows none."""
 OWN_WORDS = ("text", "")
 """Languages of blocks that are diagrams, lists or messages."""
 
@@ -116,6 +119,8 @@ async def surroundings(root: Path) -> AsyncIterator[Mapping[str, str]]:
     (root / "user" / ".codex").mkdir(parents=True)
     (root / "work").mkdir()
     (root / "work" / "client.py").write_text(documented_client())
+    (root / "work" / "schema.json").write_text('{"type": "string"}')
+    await run("git init -q; git add client.py; echo >> client.py", root, os.environ)
     async with provider.serving() as url:
         kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
         environment = kept | {
@@ -165,7 +170,7 @@ async def test_commands_run_as_they_stand(page: Path, tmp_path: Path) -> None:
 
 def commands_of(page: Path) -> Iterator[tuple[Block, str, str]]:
     """The commands of a page that are run, each with the configuration that the page has shown before it."""
-    config = ""
+    config = USABLE
     for block in blocks(page):
         if block.language == "toml":
             config = block.text
