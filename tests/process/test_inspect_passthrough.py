@@ -234,13 +234,13 @@ def test_a_file_that_is_no_session_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_page_without_its_extra_is_refused_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(inspect_command, "page_is_installed", lambda: False)
     assert main(["inspect", "--", "server"]) == 2
-    assert "pip install '.[inspect]' in a clone" in capsys.readouterr().err
+    assert "pip install '.[inspect]' in a clone" in capfd.readouterr().err
     assert main(["inspect"]) == 2
-    assert "no server was named" in capsys.readouterr().err
+    assert "no server was named" in capfd.readouterr().err
 
 
 def write_until_it_fails(pipe: IO[bytes]) -> None:
