@@ -19,12 +19,14 @@ from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, Tu
 from app_server.client.prompt import image
 from app_server.client.turn_progress import TurnResult
 from app_server.core.session.schema_problem import schema_problem
-from app_server.headless.message_file import MessageFile
+from app_server.headless.message_file import MessageFile, message_file
 from protocol.base import Json
 from protocol.records import dataclass
 from protocol.v2.input import UserInput
 
 FROM_STDIN = "-"
+MOST_PIPED = 4 << 20
+"""Bytes; a server takes fewer characters in a turn than this can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
     cwd = working_folder(args.cd)
     images = [_image(path) for path in args.image or ()]
     schema = None if args.output_schema is None else _schema(Path(args.output_schema))
-    last_message = None if args.output_last_message is None else _message_file(args.output_last_message)
+    last_message = None if args.output_last_message is None else message_file(args.output_last_message)
     return ExecOptions(
         prompt=(_words(args.prompt, stdin, stderr), *images),
         command=server_command({**given, "ask_for_approval": approval}),
@@ -125,8 +127,11 @@ def _piped(stdin: TextIO, stderr: TextIO) -> str:
         print(
             "app-server exec: reading stdin until it ends; </dev/null says that there is nothing", file=stderr
         )
+    piped = stdin.buffer.read(MOST_PIPED + 1)
+    if len(piped) > MOST_PIPED:
+        raise InvalidCommandLine(f"stdin has more than {MOST_PIPED} bytes; name a file in the prompt instead")
     try:
-        return stdin.buffer.read().decode("utf-8")
+        return piped.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidCommandLine(f"stdin is not UTF-8 at byte {error.start}") from None
 
@@ -136,13 +141,6 @@ def _image(path: str) -> UserInput:
         return image(path)
     except InvalidArgument as error:
         raise InvalidCommandLine(f"--image: {error}") from None
-
-
-def _message_file(path: str) -> MessageFile:
-    try:
-        return MessageFile(Path(path))
-    except OSError as error:
-        raise InvalidCommandLine(f"--output-last-message: {path}: {error.strerror or error}") from None
 
 
 def _schema(path: Path) -> Mapping[str, Json]:

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from app_server.beneath import Beneath
+from app_server.client.command_line import InvalidCommandLine
 
 DEVICES = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 """What is in there is written to as it is: `/dev/stdout`, or what a shell makes of `>(command)`."""
@@ -48,6 +49,14 @@ class MessageFile:
             return
         with open(self._device, "wb") as file:
             file.write(content)
+
+
+def message_file(named: str) -> MessageFile:
+    """The file that `-o` names. Raises InvalidCommandLine where it cannot be written."""
+    try:
+        return MessageFile(Path(named))
+    except OSError as error:
+        raise InvalidCommandLine(f"--output-last-message: {named}: {error.strerror or error}") from None
 
 
 def _umask() -> int:

@@ -207,6 +207,11 @@ def test_what_is_piped_is_added_to_the_words(tmp_path: Path) -> None:
         assert options_of(tmp_path, *arguments, stdin=piped).prompt == (expected,)
     with pytest.raises(InvalidCommandLine, match="stdin is not UTF-8 at byte 3"):
         options_of(tmp_path, words, stdin="caf\udce9")
+    with (
+        open("/dev/zero") as endless,
+        pytest.raises(InvalidCommandLine, match="stdin has more than 4194304 bytes"),
+    ):
+        exec_options(parser().parse_args(["exec", "--cd", str(tmp_path), words]), endless, io.StringIO())
 
 
 async def test_a_stored_thread_gives_no_rights(root: Path) -> None:
