@@ -4,8 +4,10 @@ The values are spelled as configuration files and stored conversations have them
 read before pydantic is loaded; `policy_fields` has the types for fields of models.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
+from posixpath import normpath
 from typing import Final, Literal, Self
 
 from protocol.paths import AbsolutePath
@@ -158,6 +160,21 @@ class WorkspaceWrite:
 
 
 SandboxPolicy = DangerFullAccess | ReadOnly | WorkspaceWrite
+
+
+def with_roots(
+    policy: SandboxPolicy, roots: Iterable[str], instead_of: Collection[str] = ()
+) -> SandboxPolicy:
+    """`policy` with more writable roots, if it has any at all; `instead_of` are those that it was given so before."""
+    if not isinstance(policy, WorkspaceWrite):
+        return policy
+    kept = (root for root in policy.writable_roots if root not in instead_of)
+    return replace(policy, writable_roots=tuple(dict.fromkeys((*kept, *roots))))
+
+
+def roots_beside(cwd: str, roots: Iterable[str]) -> tuple[str, ...]:
+    """The other folders of a workspace, each once."""
+    return tuple(root for root in dict.fromkeys(map(normpath, roots)) if root != normpath(cwd))
 
 
 def snake(name: str) -> str:

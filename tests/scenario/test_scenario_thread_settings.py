@@ -146,3 +146,59 @@ async def test_an_effort_reaches_the_provider_in_the_clients_word(world: MakeWor
     async with world(config=config) as w:
         resumed = await w.client.call("thread/resume", {"threadId": thread})
         assert resumed["reasoningEffort"] == "hyper"
+
+
+async def test_the_roots_of_a_clients_workspace_are_writable(world: MakeWorld) -> None:
+    """Until a turn names others, also under a policy that a turn brings, and in a thread that is resumed."""
+    inside = {"exclude_slash_tmp": True, "exclude_tmpdir_env_var": True}
+    config = {
+        "sandbox_mode": "workspace-write",
+        "sandbox_workspace_write": inside,
+        "approval_policy": "never",
+    }
+    touch = "for d in . ../more ../third; do touch $d/made; done; true"
+    replies = [each for _ in range(5) for each in (reply(script(touch)), reply(says("ok")))]
+    async with world(*replies, config=config, initialize=False) as w:
+        more, third = w.root / "more", w.root / "third"
+        more.mkdir()
+        third.mkdir()
+
+        async def written(thread: str, **params: Json) -> list[str]:
+            asked_for = {"threadId": thread, "input": words("hi"), **params}
+            await ended(w.client, (await w.client.call("turn/start", asked_for))["turn"]["id"])
+            made = [folder / "made" for folder in (w.workspace, more, third)]
+            found = [each.parent.name for each in made if each.exists()]
+            for each in made:
+                each.unlink(missing_ok=True)
+            return found
+
+        await w.client.initialize(capabilities=EXPERIMENTAL)
+        roots = [str(w.workspace), str(more), f"{more}/"]
+        opened = await w.client.call("thread/start", {"runtimeWorkspaceRoots": roots})
+        thread = opened["thread"]["id"]
+        assert opened["runtimeWorkspaceRoots"] == [str(w.workspace), str(more)]
+        assert opened["sandbox"]["writableRoots"] == [str(more)]
+        assert await written(thread) == ["workspace", "more"]
+        own = {"type": "workspaceWrite", "excludeTmpdirEnvVar": True, "excludeSlashTmp": True}
+        assert await written(thread, sandboxPolicy=own) == ["workspace", "more"]
+        others = [str(w.workspace), str(third)]
+        assert await written(thread, runtimeWorkspaceRoots=others) == ["workspace", "third"]
+        assert await written(thread, sandboxPolicy={"type": "readOnly"}) == []
+        await w.client.call("thread/archive", {"threadId": thread})
+        await w.client.call("thread/unarchive", {"threadId": thread})
+        resume = {"threadId": thread, "sandbox": "workspace-write", "runtimeWorkspaceRoots": others}
+        assert (await w.client.call("thread/resume", resume))["runtimeWorkspaceRoots"] == others
+        assert await written(thread) == ["workspace", "third"]
+
+
+@pytest.mark.parametrize("roots", [[], ["/elsewhere"]])
+async def test_the_roots_of_a_workspace_have_its_working_directory(world: MakeWorld, roots: Json) -> None:
+    async with world(initialize=False) as w:
+        await w.client.initialize(capabilities=EXPERIMENTAL)
+        refused = "the workspace roots must have the working directory among them"
+        with pytest.raises(Refused, match=refused):
+            await w.client.call("thread/start", {"runtimeWorkspaceRoots": roots})
+        thread = await start(w.client)
+        given = {"threadId": thread, "input": words("hi"), "runtimeWorkspaceRoots": roots}
+        with pytest.raises(Refused, match=refused):
+            await w.client.call("turn/start", given)

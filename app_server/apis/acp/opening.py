@@ -24,7 +24,7 @@ from app_server.core.config.fence import check_permissions
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.model.catalogue import KNOWN_MODELS
-from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
+from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite, with_roots
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -160,11 +160,7 @@ def _stored_permissions(
 
 
 def _with_roots(permissions: Permissions, roots: Sequence[str]) -> Permissions:
-    policy: SandboxPolicy = permissions.sandbox_policy
-    if not roots or not isinstance(policy, WorkspaceWrite):
-        return permissions
-    every = tuple(dict.fromkeys((*policy.writable_roots, *roots)))
-    return replace(permissions, sandbox_policy=replace(policy, writable_roots=every))
+    return replace(permissions, sandbox_policy=with_roots(permissions.sandbox_policy, roots))
 
 
 def _models(config: Config) -> tuple[str, ...]:

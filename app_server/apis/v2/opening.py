@@ -37,6 +37,7 @@ def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkPara
         granular=kinds,
         sandbox=sandbox,
         permission_profile=params.permissions,
+        workspace_roots=params.runtime_workspace_roots,
         base_instructions=params.base_instructions,
         developer_instructions=params.developer_instructions,
     )
@@ -69,5 +70,5 @@ def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence
         "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
         "reasoning_effort": settings.effort,
         "instruction_sources": tuple(instruction_sources),
-        "runtime_workspace_roots": (settings.cwd,),
+        "runtime_workspace_roots": (settings.cwd, *settings.workspace_roots),
     }

@@ -7,6 +7,7 @@ from typing import Final, Literal, Protocol
 from app_server.apis.v2 import spelling
 from app_server.apis.v2.permissions import active_profile, profile_mode, profile_policy
 from app_server.core.config.fence import check_permissions
+from app_server.core.config.load import require_working_directory
 from app_server.core.config.types import Config
 from app_server.core.turn.settings import UNSET, ModeSettings, Settings, SettingsChange, Unset, or_unset
 from app_server.rpc.errors import invalid_request
@@ -42,7 +43,7 @@ class SettingsInForce(Protocol):
 def settings_change(
     params: TurnStartParams | ThreadSettingsUpdateParams, facts: SettingsInForce
 ) -> SettingsChange:
-    """Raises RpcError, and BeyondClientRights."""
+    """Raises RpcError, and ConfigError for rights that are not given."""
     sandbox, policy, kinds = params.sandbox_policy, None, None
     if params.approval_policy is not None:
         policy, kinds = spelling.approval_policy(params.approval_policy)
@@ -64,12 +65,16 @@ def settings_change(
         granular=kinds,
         sandbox_policy=or_unset(chosen),
         permission_profile=params.permissions,
+        workspace_roots=or_unset(
+            params.runtime_workspace_roots if isinstance(params, TurnStartParams) else None
+        ),
         model=or_unset(model),
         effort=set_effort,
         summary=or_unset(params.summary),
         mode=UNSET if way is None else _mode(way),
     )
     after = facts.settings.changed(change)
+    require_working_directory(after.cwd, None if change.workspace_roots is UNSET else change.workspace_roots)
     check_permissions(facts.config.fence, after, after.cwd)
     return change
 

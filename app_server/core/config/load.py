@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from os.path import normpath
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from app_server.core.config.resolve import ResolveInputs, resolve
 from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import place_in_file, places_in_file, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsWarning
+from protocol.policy import roots_beside, with_roots
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
@@ -84,9 +86,25 @@ def _load(source: _UsersSettings, where: Path, request: RequestOverrides) -> Con
         raise derive_error("the settings are nested too deeply") from error
     notices = replace(config.notices, warnings=_placed(home, config, file, cli, request))
     granular = config.permissions.granular if request.approval_policy is None else request.granular
-    chosen = replace(config.permissions, granular=granular, profile=request.permission_profile)
+    require_working_directory(str(where), request.workspace_roots)
+    roots = roots_beside(str(where), request.workspace_roots or ())
+    chosen = replace(
+        config.permissions,
+        granular=granular,
+        profile=request.permission_profile,
+        sandbox_policy=with_roots(config.permissions.sandbox_policy, roots),
+        workspace_roots=roots,
+    )
     instructions = replace(config.instructions, mode=request.mode, of_mode=request.mode_instructions)
     return replace(config, permissions=chosen, instructions=instructions, notices=notices, request=request)
+
+
+def require_working_directory(cwd: str, roots: tuple[str, ...] | None) -> None:
+    """Raises ConfigError where folders of a workspace are named without the working directory: commands may write to
+    that in every workspace.
+    """
+    if roots is not None and normpath(cwd) not in map(normpath, roots):
+        raise derive_error("the workspace roots must have the working directory among them")
 
 
 def _placed(

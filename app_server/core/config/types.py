@@ -198,6 +198,8 @@ class PermissionSettings:
     sandbox_policy: SandboxPolicy = field(default_factory=ReadOnly)
     profile: str | None = None
     """The name under which a client chose the sandbox policy, if it chose it by a name."""
+    workspace_roots: tuple[str, ...] = ()
+    """Folders beside the working directory that a client named; they are among the policy's writable roots."""
     environment: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     editor_files: bool = True
     """Whether patches take unsaved text of the client's editor into account."""
@@ -341,6 +343,8 @@ class RequestOverrides:
     """A sandbox mode by its wire name."""
     permission_profile: str | None = None
     """The name that the client used for it."""
+    workspace_roots: tuple[str, ...] | None = None
+    """Folders of the client's workspace, the working directory among them."""
     base_instructions: str | None = None
     developer_instructions: str | None = None
     compact_prompt: str | None = None

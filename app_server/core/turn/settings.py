@@ -18,6 +18,8 @@ from protocol.policy import (
     ReasoningSummary,
     SandboxPolicy,
     TurnMode,
+    roots_beside,
+    with_roots,
 )
 from protocol.records import dataclass
 
@@ -54,6 +56,8 @@ class SettingsChange:
     granular: QuestionKinds | None = None
     """Comes with an approval policy; another policy without it asks all its questions."""
     sandbox_policy: SandboxPolicy | Literal[Unset.UNSET] = UNSET
+    workspace_roots: tuple[str, ...] | Literal[Unset.UNSET] = UNSET
+    """All folders of the client's workspace."""
     permission_profile: str | None = None
     """Comes with a sandbox policy that was chosen by this name."""
     mode: ModeSettings | Literal[Unset.UNSET] = UNSET
@@ -85,6 +89,8 @@ class Settings:
     granular: QuestionKinds | None = None
     permission_profile: str | None = None
     mode: ModeSettings = DEFAULT_MODE
+    workspace_roots: tuple[str, ...] = ()
+    """Folders beside the working directory that the client named; a policy with writable roots has them too."""
 
     @classmethod
     def of(cls, config: Config) -> Settings:
@@ -98,14 +104,20 @@ class Settings:
             granular=config.permissions.granular,
             permission_profile=config.permissions.profile,
             mode=ModeSettings(config.instructions.mode, config.instructions.of_mode),
+            workspace_roots=config.permissions.workspace_roots,
         )
 
     def changed(self, change: SettingsChange) -> Settings:
+        cwd = self.cwd if change.cwd is UNSET else normpath(join(self.cwd, change.cwd))
+        roots, before = self.workspace_roots, self.workspace_roots if change.sandbox_policy is UNSET else ()
+        if change.workspace_roots is not UNSET:
+            roots = roots_beside(cwd, change.workspace_roots)
         return replace(
             self,
-            cwd=self.cwd if change.cwd is UNSET else normpath(join(self.cwd, change.cwd)),
+            cwd=cwd,
+            workspace_roots=roots,
             approval_policy=_chosen(change.approval_policy, self.approval_policy),
-            sandbox_policy=_chosen(change.sandbox_policy, self.sandbox_policy),
+            sandbox_policy=with_roots(_chosen(change.sandbox_policy, self.sandbox_policy), roots, before),
             model=_chosen(change.model, self.model),
             effort=_chosen(change.effort, self.effort),
             summary=_chosen(change.summary, self.summary),
