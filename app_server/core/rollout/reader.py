@@ -28,7 +28,7 @@ from app_server.core.rollout.objects import is_blank, parse_object, parse_record
 from app_server.core.rollout.persistence_policy import is_persisted
 from app_server.core.rollout.reverts import REVERTED, TakenBack
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_lines import cut_line, read_lines
+from app_server.core.rollout.rollout_lines import TOO_LONG, cut_line, read_lines
 from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.stored_goal import GOAL_LINES, goal_of
 from app_server.core.rollout.stored_lines import parse_line
@@ -127,6 +127,8 @@ def _collected(fd: int, most: int | None, without: TakenBack) -> _Collector:
     """Of so many lines, without some of them."""
     found = _Collector()
     for number, line in enumerate(islice(read_lines(fd), most)):
+        if line is TOO_LONG and found.meta is None:
+            break  # no rollout begins so, and what follows may be a gigabyte of nothing
         found.lines = number + 1
         if number not in without:
             found.add_line(number, line)

@@ -37,21 +37,25 @@ def cut_line(line: bytes) -> tuple[bytes, bytes, bytes | None]:
 
 
 def read_lines(fd: int) -> Iterator[bytes]:
-    """The lines of the file without line ends; TOO_LONG replaces a line over the limit."""
+    """The lines of the file without line ends; TOO_LONG replaces one over the limit, before its end is looked for."""
     carry: list[bytes] = []
     carried = 0
     while chunk := os.read(fd, CHUNK_BYTES):
         head, *rest = chunk.split(b"\n")
+        before, carried = carried, carried + len(head)
         if carried <= MAX_LINE_BYTES:
             carry.append(head)
-        carried += len(head)
+        elif before <= MAX_LINE_BYTES:
+            carry = []
+            yield TOO_LONG
         if not rest:
             continue
-        yield b"".join(carry) if carried <= MAX_LINE_BYTES else TOO_LONG
+        if carried <= MAX_LINE_BYTES:
+            yield b"".join(carry)
         yield from rest[:-1]
         carry, carried = [rest[-1]], len(rest[-1])
-    if carried:
-        yield b"".join(carry) if carried <= MAX_LINE_BYTES else TOO_LONG
+    if 0 < carried <= MAX_LINE_BYTES:
+        yield b"".join(carry)
 
 
 TOO_LONG: Final = b"(too long)"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -331,3 +332,23 @@ def test_only_stored_kinds_of_events_are_messages() -> None:
     assert not is_persisted(BackgroundEventEvent(message="x"))
     assert array_of([b"1", b"2"]) == b"[1,2]"
     assert array_of([]) == b"[]"
+
+
+def test_a_file_that_begins_with_an_endless_line_is_given_up(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout_lines, "MAX_LINE_BYTES", 4 * rollout_lines.CHUNK_BYTES)
+    stored.write_bytes(b"")
+    os.truncate(stored, disk.MAX_ROLLOUT_BYTES)
+    tracemalloc.start()
+    try:
+        fd = os.open(stored, os.O_RDONLY)
+        lines = read_lines(fd)
+        assert next(lines) is rollout_lines.TOO_LONG
+        assert os.lseek(fd, 0, os.SEEK_CUR) <= 6 * rollout_lines.CHUNK_BYTES, "its end is not looked for"
+        os.close(fd)
+        with pytest.raises(RolloutUnreadable, match="no session metadata"):
+            read_rollout(stored)
+        assert tracemalloc.get_traced_memory()[1] < 10 * rollout_lines.CHUNK_BYTES
+    finally:
+        tracemalloc.stop()
