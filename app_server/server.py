@@ -13,7 +13,7 @@ import pwd
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,6 @@ from app_server.apis.route import Route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import AccountServices, ConfigSource, HostServices, ServerServices
 from app_server.apis.warm_up import WarmUp
-from app_server.conversations.begun import BegunRequest
 from app_server.conversations.manager import ConversationManager
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
@@ -81,12 +80,10 @@ async def serve(
     transport: Transport,
     settings: ServerSettings,
     early: EarlyInitialize | None = None,
-    begun: Sequence[BegunRequest] = (),
 ) -> None:
     """Serve one client until it closes the connection. Returns once everything is stored and every child has ended.
 
-    `early` is an `initialize` that was answered before this server was loaded, and `begun` are requests for
-    conversations that were.
+    `early` is an `initialize` that was answered before this server was loaded.
     """
     memory = FreeMemoryReturn()
     outgoing = Outgoing(
@@ -99,7 +96,7 @@ async def serve(
         process.start_soon(_write, outgoing, process, name="writer")
         process.start_soon(memory.return_again, name="memory")
         try:
-            await _serve_client(transport, outgoing, settings, early, begun)
+            await _serve_client(transport, outgoing, settings, early)
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
                 await outgoing.finish()
@@ -111,15 +108,12 @@ async def _serve_client(
     outgoing: Outgoing,
     settings: ServerSettings,
     early: EarlyInitialize | None,
-    begun: Sequence[BegunRequest],
 ) -> None:
     async with command_runner(settings) as runner, anyio.create_task_group() as background:
         services, engine = _compose(settings, outgoing, runner, background)
 
         try:
             router = _router(services, settings, early)
-            for each in begun:
-                await _go_on(each, services.conversations, outgoing, router)
             await Connection(transport, outgoing, router, settings.limits.requests).serve()
         finally:
             with anyio.move_on_after(GRACE_SECONDS, shield=True):
@@ -153,32 +147,20 @@ def _router(services: ServerServices, settings: ServerSettings, early: EarlyInit
         from app_server.apis.acp.routes import open_router  # noqa: PLC0415 - only for its own command
 
         return open_router(services, None if early is None else early.params)
-    from app_server.apis.v1.handlers.handshake import adopt_early_initialize  # noqa: PLC0415 - as above
-    from app_server.apis.v1.routes import routes as conversations  # noqa: PLC0415
+
+    def conversations() -> Iterable[Route]:
+        from app_server.apis.v1.routes import routes  # noqa: PLC0415 - only for clients that speak it
+
+        return routes(services)
 
     def threads() -> Iterable[Route]:
         from app_server.apis.v2.routes import routes  # noqa: PLC0415 - only for clients that speak it
 
         return routes(services)
 
-    router = MethodRouter(conversations(services), services.handshake.client, threads, IN_BOTH_APIS)
     if early is not None:
-        adopt_early_initialize(services.handshake, early)
-    return router
-
-
-async def _go_on(
-    begun: BegunRequest, conversations: ConversationManager, outgoing: Outgoing, router: Router
-) -> None:
-    """Serve a request whose response was written: all of it but what the client was sent."""
-    begun.release()
-    try:
-        with conversations.expecting(begun.conversation), outgoing.without(begun.notified):
-            reply = await router.call(begun.request)
-            if reply.after_response is not None:
-                await reply.after_response()
-    except Exception:  # the client finds no such conversation; what is stored of it stays
-        log.exception("%s, which was answered early, cannot go on", begun.request.method)
+        services.handshake.accept_capabilities(early.name, early.version, early.capabilities)
+    return MethodRouter(conversations, threads, IN_BOTH_APIS, services.handshake.client)
 
 
 def _compose(

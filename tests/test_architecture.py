@@ -61,7 +61,7 @@ CORE = (
         "threads",
         "yielding",
     },
-    {"begun", "bounds", "pictures", "remedies"},
+    {"bounds", "pictures", "remedies"},
 )
 
 FRONTENDS = {"chat", "demo", "headless"}
@@ -663,10 +663,8 @@ def test_a_conversation_is_opened_without_what_only_turns_need() -> None:
 
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
-    """Each of these takes memory for as long as the server runs. pydantic would import those of packages' metadata to
-    look for plugins (`disable_pydantic_plugins`).
-    """
-    libraries = "argparse difflib email html httpx importlib.metadata jsonschema tomlkit zipfile"
+    """Each of these takes memory for as long as the server runs."""
+    libraries = "argparse difflib html httpx jsonschema tomlkit"
     rare = {
         *libraries.split(),
         *(f"app_server.core.auth.{name}" for name in ("login", "mcp_login", "mcp_tokens", "oauth_http")),
@@ -675,8 +673,6 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     assert {name for name in rare if find_spec(name) is None} == set()
     code = """
 import app_server.cli
-from app_server.startup.process import disable_pydantic_plugins
-disable_pydantic_plugins()
 import app_server.startup.full_server, app_server.apis.v1.routes, app_server.apis.v2.routes
 import app_server.assembly, app_server.core.session.operations, app_server.core.http.transport
 from protocol.v1.methods import NEW_CONVERSATION
@@ -685,22 +681,19 @@ NEW_CONVERSATION.params.model_rebuild()
     assert modules_loaded_by(code) & rare == set()
 
 
-def test_pydantic_looks_for_plugins_where_the_server_has_none() -> None:
-    """It is a private module: this says where it is gone, and then nothing is disabled but by pydantic's own switch."""
-    assert callable(import_module("pydantic.plugin._loader").get_plugins)
-
-
-@pytest.mark.parametrize(
-    "answered",
-    [
-        *("early_acp", "early_list", "early_threads", "early_conversations"),
-        *("early_resumed_conversations", "early_resumed_threads"),
-    ],
-)
-def test_what_is_answered_early_does_without_pydantic(answered: str) -> None:
+def test_what_answers_initialize_does_without_pydantic() -> None:
     """It takes as long to load as all that comes before the answer."""
-    code = f"import app_server.startup.process, app_server.startup.{answered}"
+    code = "import app_server.startup.process, app_server.startup.acp_handshake"
     assert "pydantic" not in modules_loaded_by(code)
+
+
+def test_a_client_of_threads_does_not_load_conversations() -> None:
+    loaded = modules_loaded_by(
+        "import app_server.startup.full_server, app_server.apis.v2.routes, app_server.assembly"
+    )
+    assert {
+        name for name in loaded if inside(name, "app_server.apis.v1") or inside(name, "protocol.v1")
+    } == set()
 
 
 def test_the_reference_of_settings_is_a_tool() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from app_server.apis.capabilities import parse_capabilities
 from app_server.apis.warm_up import WarmUp
 from app_server.identity import ClientProfile, UserAgent
 from app_server.rpc.errors import invalid_request
+from protocol.base import Json
 from protocol.records import dataclass
 
 
@@ -36,3 +38,15 @@ class Handshake:
         self.client.opted_out = frozenset(opted_out)
         self.user_agent.set_client(name, version)
         self.warm_up.start()
+
+    def accept_capabilities(self, name: str, version: str, raw: Json) -> None:
+        """Accept an `initialize` with the capabilities that the client sent, None for none. Raises as `accept` does."""
+        announced = parse_capabilities(raw)
+        self.accept(
+            name,
+            version,
+            elicitation=announced.elicitation,
+            experimental_api=announced.experimental_api,
+            names_capabilities=raw is not None,
+            opted_out=announced.opted_out,
+        )

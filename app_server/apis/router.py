@@ -30,18 +30,18 @@ class MethodRouter:
 
     def __init__(
         self,
-        routes: Iterable[Route],
+        conversations: Callable[[], Iterable[Route]],
+        threads: Callable[[], Iterable[Route]],
+        in_both: Collection[str],
         client: ClientProfile,
-        more: Callable[[], Iterable[Route]] = lambda: (),
-        in_both: Collection[str] = (),
     ) -> None:
-        """`more` gives the routes of APIs that are loaded when a client first speaks one of them. Clients that name
-        capabilities are served methods `in_both` by those.
+        """The routes of an API are loaded when the client first speaks it. Clients that name capabilities are served
+        methods `in_both` by the thread API.
         """
-        self._routes = by_method(routes)
-        self._client = client
-        self._more = Lazy(lambda: by_method(more()))
+        self._conversations = Lazy(lambda: by_method(conversations()))
+        self._threads = Lazy(lambda: by_method(threads()))
         self._in_both = in_both
+        self._client = client
 
     def lane(self, request: Request) -> str | None:
         """The id of the conversation whose requests are served in order with this one; each API names the parameter."""
@@ -69,11 +69,8 @@ class MethodRouter:
         return RpcReply(handled.to_json())
 
     def _route(self, method: str) -> Route | None:
-        route = self._routes.get(method)
-        elsewhere = (
-            "/" in method if route is None else method in self._in_both and self._client.names_capabilities
-        )
-        return self._more.get().get(method, route) if elsewhere else route
+        threads = "/" in method or (method in self._in_both and self._client.names_capabilities)
+        return (self._threads if threads else self._conversations).get().get(method)
 
     async def receive_notification(self, method: str, params: Json) -> None:
         """Nothing depends on `initialized`, and notifications of newer clients are ignored."""

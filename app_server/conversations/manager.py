@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 import anyio
@@ -13,9 +11,8 @@ from anyio.abc import TaskGroup
 
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
-from app_server.core.begun import Begun
 from app_server.core.config.types import Config
-from app_server.core.opening import NewConversation, Opened, Origin, StoredRollout
+from app_server.core.opening import Opened, Origin, StoredRollout
 from app_server.core.real_path import real_path
 from app_server.rpc.errors import not_found, overloaded
 from app_server.rpc.outgoing import Outgoing
@@ -43,21 +40,6 @@ class ConversationManager:
         self._subscriptions: dict[str, LiveConversation] = {}
         self._ended_subscriptions: dict[str, None] = {}
         """Of conversations that ended first, oldest first; ending one of these is no mistake of the client's."""
-        self._begun: Begun | None = None
-
-    @contextmanager
-    def expecting(self, begun: Begun | None) -> Iterator[None]:
-        """What is opened new inside is `begun`, if any, whose client was answered before the server was loaded."""
-        self._begun = begun
-        try:
-            yield
-        finally:
-            self._begun = None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether what is opened now was begun, and its client answered, before the server was loaded."""
-        return self._begun is not None
 
     async def open(
         self, config: Config, origin: Origin, new_operation_id: Callable[[], str]
@@ -73,8 +55,6 @@ class ConversationManager:
         if isinstance(origin, StoredRollout) and (before := self._of_rollout(origin.path)):
             # Its file has one writer; the new session takes over where the old one ends.
             await before.hand_over()
-        if isinstance(origin, NewConversation) and self._begun is not None:
-            origin = replace(origin, begun=self._begun)
         opened = await self._open(config, origin)
         id = opened.conversation_id
         live = self._live[id] = LiveConversation(

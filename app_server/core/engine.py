@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 from app_server.core.approvals.broker import ApprovalBroker
 from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
-from app_server.core.begun import Begun
 from app_server.core.config.types import Config
 from app_server.core.context.compacted_history import (
     build_compacted_history,
@@ -131,7 +130,7 @@ class Engine:
             case NewConversation(ephemeral=ephemeral):
                 given = origin.client_tools
                 tools = checked_tools(given, tool_names.RESERVED.get()) if given else ()
-                return await self._begin(config, None, tools, ephemeral=ephemeral, begun=origin.begun)
+                return await self._begin(config, None, tools, ephemeral=ephemeral)
             case GivenHistory():
                 return await self._begin(config, origin.items)
             case Fork():
@@ -151,11 +150,8 @@ class Engine:
         client_tools: tuple[ClientTool, ...] = (),
         *,
         ephemeral: bool = False,
-        begun: Begun | None = None,
     ) -> Opened:
-        conversation_id, instructions, writer = self._new_rollout(
-            config, client_tools, ephemeral=ephemeral, begun=begun
-        )
+        conversation_id, instructions, writer = self._new_rollout(config, client_tools, ephemeral=ephemeral)
         telemetry = await self._ports.telemetry(config, conversation_id)
         opened = self._session(
             config, conversation_id, writer, instructions, (), telemetry, client_tools=client_tools
@@ -211,12 +207,8 @@ class Engine:
         *,
         ephemeral: bool = False,
         forked_from: str | None = None,
-        begun: Begun | None = None,
     ) -> tuple[ConversationId, Instructions, RolloutWriter | NoRollout]:
         instructions = self._instructions(config)
-        if begun is not None:
-            path = new_rollout_path(self._process.home, begun.at, begun.id)
-            return begun.id, instructions, RolloutWriter.create(path, self._process.now, ())
         conversation_id = self._process.new_conversation_id()
         if ephemeral:
             return conversation_id, instructions, NoRollout()

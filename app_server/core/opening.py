@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app_server.core.begun import Begun
 from protocol.engine.client_tools import ClientTool
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
@@ -31,8 +30,6 @@ class NewConversation:
     """What the client brings for the model."""
     ephemeral: bool = False
     """It is not stored."""
-    begun: Begun | None = None
-    """It is this one, which was begun before the engine was loaded."""
 
 
 @dataclass(frozen=True, slots=True)

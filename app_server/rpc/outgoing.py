@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -53,7 +52,6 @@ class Outgoing:
         """Tasks that wait for capacity, in order of arrival."""
         self._ended = anyio.Event()
         self._closed = False
-        self._left_out: frozenset[str] = frozenset()
         self.pending = PendingRequests()
 
     # --- sending
@@ -64,21 +62,7 @@ class Outgoing:
         self.send(dump_error(id, error.code, error.message, error.data))
 
     def notify(self, method: str, params: bytes) -> None:
-        self.send_notification(method, dump_notification(method, params))
-
-    def send_notification(self, method: str, line: bytes) -> None:
-        """Queue a notification of this method, unless those are left out: see `without`."""
-        if method not in self._left_out:
-            self.send(line)
-
-    @contextmanager
-    def without(self, methods: frozenset[str]) -> Iterator[None]:
-        """Inside, notifications of these methods are not sent: the client has them."""
-        self._left_out = methods
-        try:
-            yield
-        finally:
-            self._left_out = frozenset()
+        self.send(dump_notification(method, params))
 
     async def request(self, method: str, params: bytes) -> ClientReply:
         """Send a request to the client; returns its response, or an error at the end of the connection."""

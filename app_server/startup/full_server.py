@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.server import ServerSettings, serve
-from app_server.startup.early_handshake import Handover
+from app_server.startup.handshake import Handover
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import cli_overrides
 from app_server.transport.stdio import StdioTransport
@@ -42,7 +42,7 @@ async def _run(write_fd: int, launch: Launch, handover: Handover) -> None:
     transport = StdioTransport(0, write_fd, launch.limits.line_bytes, unread=handover.unread)
     async with anyio.create_task_group() as process:
         process.start_soon(_cancel_on_signal, process, name="signals")
-        await serve(transport, settings_of(launch), handover.initialize, handover.begun)
+        await serve(transport, settings_of(launch), handover.initialize)
         process.cancel_scope.cancel()
 
 

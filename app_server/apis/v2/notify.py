@@ -26,4 +26,4 @@ class ThreadNotifier:
             return
         head = f'{{"method":{json.dumps(row.method)},"params":'.encode()
         line = head + params.to_json() + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode()
-        self.outgoing.send_notification(row.method, line)
+        self.outgoing.send(line)

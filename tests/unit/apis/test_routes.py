@@ -59,7 +59,7 @@ async def serve_another(context: list[str], params: Params) -> NoParams:
 
 
 def router(*given: Route, client: ClientProfile | None = None) -> MethodRouter:
-    return MethodRouter(given, client or ClientProfile(initialized=True))
+    return MethodRouter(lambda: given, lambda: given, (), client or ClientProfile(initialized=True))
 
 
 def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
@@ -88,7 +88,7 @@ class Anything:
 
 def test_two_routes_for_a_method_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="plain"):
-        router(route(PLAIN, serve, []), route(PLAIN, serve_and_go_on, []))
+        router(route(PLAIN, serve, []), route(PLAIN, serve_and_go_on, [])).lane(Request(1, PLAIN.method))
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,8 @@ async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     )
     own = {each.method: each for each in setup_routes(services, cast(Any, None), AccountLimits())}
     others = {each.method: each for each in conversation_routes(cast(Any, Anything()))}
-    router = MethodRouter({**others, **own}.values(), ClientProfile(initialized=True, experimental_api=True))
+    client = ClientProfile(initialized=True, experimental_api=True)
+    router = MethodRouter(others.values, own.values, (), client)
     for method in own:
         if method.endswith(("/list", "/installed", "/readiness")) or method == "config/read":
             reply = await router.call(Request(1, method))

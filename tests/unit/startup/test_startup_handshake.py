@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,20 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.apis.capabilities import parse_capabilities
-from app_server.conversations.begun import BegunRequest
-from app_server.core.begun import Begun
 from app_server.core.lazy import Lazy
-from app_server.startup.early_answers import EarlyAnswer, EarlyResponder
-from app_server.startup.early_handshake import (
-    MAX_EARLY,
+from app_server.startup.handshake import (
     Handover,
     early_handshake,
     initialize_responder,
     plain_initialize,
+    spoken_method,
 )
+from app_server.startup.inbox import Inbox
 from protocol.base import Json
-from protocol.ids import ConversationId
-from protocol.jsonrpc import Request, dump_response
+from protocol.jsonrpc import Request
 from protocol.v1.initialize import InitializeParams
 
 HOME = Path("/home/user/.codex")
@@ -59,11 +55,8 @@ class Pipes:
         os.close(self.to_stdin)
         self.to_stdin = -1
 
-    def handshake(self, early: EarlyResponder | None = None) -> Handover | None:
-        server: Lazy[object] = Lazy(object)
-        return early_handshake(
-            self.stdin, self.stdout, GREET, server, None if early is None else Lazy(lambda: lambda _: early)
-        )
+    def handshake(self, load: Callable[[], object] = object) -> Handover | None:
+        return early_handshake(Inbox(self.stdin), self.stdout, GREET, Lazy(load))
 
     def answers(self) -> list[Json]:
         os.close(self.stdout)
@@ -82,10 +75,6 @@ def pipes() -> Iterator[Pipes]:
     for fd in (made.stdin, made.to_stdin, made.stdout, made.from_stdout):
         if fd >= 0:
             os.close(fd)
-
-
-def answer(request: Request) -> EarlyAnswer:
-    return EarlyAnswer(dump_response(request.id, b'"early"'))
 
 
 def initialize(**params: Json) -> Json:
@@ -142,143 +131,25 @@ def test_a_first_request_that_introduces_nobody_is_refused(pipes: Pipes, first: 
     assert (refusal["id"], refusal["error"]["code"], refusal["error"]["data"]["kind"]) == (5, -32600, kind)
 
 
-def test_requests_that_follow_at_once_may_be_answered_early(pipes: Pipes) -> None:
-    asked: list[Request] = []
-
-    def early(request: Request) -> EarlyAnswer | None:
-        asked.append(request)
-        return answer(request) if request.method == "list" else None
-
-    ready, other, next_ = {"method": "initialized"}, {"id": 4, "method": "other"}, {"id": 5, "method": "list"}
-    lists = [{"id": 2, "method": "list"}, {"id": 3, "method": "list"}]
-    pipes.send(initialize(clientInfo=CLIENT), ready, *lists, other, next_)
-    handover = pipes.handshake(early)
-    assert handover is not None
-    assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, other, next_]
-    assert [request.id for request in asked] == [2, 3, 4]
-    assert [answer["id"] for answer in pipes.answers()] == [1, 2, 3]
-
-
-def test_only_so_many_requests_are_answered_early(pipes: Pipes) -> None:
-    lists = [{"id": n, "method": "list"} for n in range(2, MAX_EARLY + 5)]
-    pipes.send(initialize(clientInfo=CLIENT), *lists)
-    handover = pipes.handshake(answer)
-    assert handover is not None
-    assert [json.loads(line) for line in handover.unread.splitlines()] == lists[MAX_EARLY:]
-
-
-def test_a_begun_conversation_is_the_last_early_answer(pipes: Pipes) -> None:
-    begun = Begun(ConversationId("c"), datetime(2025, 1, 1, tzinfo=UTC))
-
-    def begin(request: Request) -> EarlyAnswer:
-        return EarlyAnswer(answer(request).response, BegunRequest(request, begun))
-
-    ready, after = {"method": "initialized"}, {"id": 3, "method": "new"}
-    pipes.send(initialize(clientInfo=CLIENT), ready, {"id": 2, "method": "new"}, after)
-    handover = pipes.handshake(begin)
-    assert handover is not None
-    assert [(each.request.id, each.conversation) for each in handover.begun] == [(2, begun)]
-    assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, after]
-    assert [each["id"] for each in pipes.answers()] == [1, 2]
-
-
-def test_a_begun_conversation_is_gone_on_with_though_the_client_has_left(pipes: Pipes) -> None:
-    begun = Begun(ConversationId("c"), datetime(2025, 1, 1, tzinfo=UTC))
-    pipes.send(initialize(clientInfo=CLIENT), {"id": 2, "method": "new"})
-    pipes.close()
-    handover = pipes.handshake(
-        lambda request: EarlyAnswer(answer(request).response, BegunRequest(request, begun))
-    )
-    assert handover is not None
-    assert len(handover.begun) == 1
-
-
-def test_requests_that_come_one_upon_another_have_the_processor_to_themselves(pipes: Pipes) -> None:
-    loaded: list[bool] = []
-    answered_before: list[bool] = []
-
-    def early(request: Request) -> EarlyAnswer | None:
-        answered_before.append(not loaded)
-        return answer(request)
-
-    ids = list(range(2, 12))
-    pipes.send(initialize(clientInfo=CLIENT), *({"id": n, "method": "list"} for n in ids))
-    handover = early_handshake(
-        pipes.stdin, pipes.stdout, GREET, Lazy(lambda: loaded.append(True)), Lazy(lambda: lambda _: early)
-    )
-    assert handover == Handover(handover.initialize if handover else None, b"")
-    assert answered_before == [True] * len(ids)
-    assert loaded
-
-
-def test_a_long_answer_does_not_wait_for_a_client_that_sends_more_first(pipes: Pipes) -> None:
-    """A client may fill its end before it reads."""
-    long = "x" * (1 << 21)
-    request, after = {"id": 2, "method": "resume"}, {"id": 3, "method": "x", "params": "y" * (1 << 17)}
-
-    def resume(request: Request) -> EarlyAnswer:
-        return EarlyAnswer(dump_response(request.id, json.dumps(long).encode()), BegunRequest(request))
-
-    handovers: list[Handover | None] = []
-    server = threading.Thread(target=lambda: handovers.append(pipes.handshake(resume)))
-    pipes.send(initialize(clientInfo=CLIENT), request)
-    server.start()
-    pipes.send(after)
-    data = b""
-    while data.count(b"\n") < 2:
-        data += os.read(pipes.from_stdout, 1 << 16)
-    server.join()
-    assert json.loads(data.splitlines()[1])["result"] == long
-    [handover] = handovers
-    assert handover is not None
-    assert len(handover.begun) == 1
-
-
-def test_the_server_is_loaded_though_a_client_does_not_read_a_long_answer(pipes: Pipes) -> None:
-    loaded = threading.Event()
-
-    def resume(request: Request) -> EarlyAnswer:
-        long = dump_response(request.id, json.dumps("x" * (1 << 20)).encode())
-        return EarlyAnswer(long, BegunRequest(request))
-
-    handovers: list[Handover | None] = []
-
-    def serve() -> None:
-        server = Lazy(loaded.set)
-        handovers.append(
-            early_handshake(pipes.stdin, pipes.stdout, GREET, server, Lazy(lambda: lambda _: resume))
-        )
-
-    pipes.send(initialize(clientInfo=CLIENT), {"id": 2, "method": "resume"})
-    thread = threading.Thread(target=serve)
-    thread.start()
-    assert loaded.wait(10)
-    data = b""
-    while data.count(b"\n") < 2:
-        data += os.read(pipes.from_stdout, 1 << 16)
-    thread.join()
-    assert handovers[0] is not None
-
-
-def test_lines_before_an_answer_are_sent_before_it(pipes: Pipes) -> None:
-    told = {"method": "configured", "params": {}}
-
-    def resume(request: Request) -> EarlyAnswer:
-        return EarlyAnswer(
-            answer(request).response, BegunRequest(request), before=(json.dumps(told).encode(),)
-        )
-
-    pipes.send(initialize(clientInfo=CLIENT), {"id": 2, "method": "resume"})
-    assert pipes.handshake(resume) is not None
-    assert pipes.answers()[1:] == [told, {"id": 2, "result": "early"}]
-
-
-def test_what_has_no_early_answer_is_left_in_its_order(pipes: Pipes) -> None:
+def test_requests_that_follow_are_left_in_their_order(pipes: Pipes) -> None:
     ready, list_ = {"method": "initialized"}, {"id": 2, "method": "list"}
     pipes.send(initialize(clientInfo=CLIENT), ready, list_)
-    handover = pipes.handshake(lambda request: None)
+    handover = pipes.handshake()
     assert handover is not None
     assert [json.loads(line) for line in handover.unread.splitlines()] == [ready, list_]
+
+
+@pytest.mark.parametrize(
+    ("unread", "method"),
+    [
+        (b"", None),
+        (b'{"method":"initialized"}\nno JSON\n{"id":2,"method":"thread/start"}\n', "thread/start"),
+        (b'{"id":2,"method":"newConversation"}\n{"id":3,"method":"thread/start"}\n', "newConversation"),
+        (b'{"id":2,"method":"newConversation"}', None),
+    ],
+)
+def test_the_first_request_tells_what_the_client_speaks(unread: bytes, method: str | None) -> None:
+    assert spoken_method(unread) == method
 
 
 @pytest.mark.parametrize("messages", [[], [initialize(clientInfo=CLIENT)]])
@@ -286,7 +157,7 @@ def test_a_client_that_leaves_at_once_is_not_served(pipes: Pipes, messages: list
     held = threading.Event()
     pipes.send(*messages)
     pipes.close()
-    assert early_handshake(pipes.stdin, pipes.stdout, GREET, Lazy(held.wait)) is None
+    assert pipes.handshake(held.wait) is None
     held.set()
     assert len(pipes.answers()) == len(messages)
 
@@ -312,7 +183,7 @@ def test_a_client_that_takes_its_time_finds_the_server_loading(pipes: Pipes) -> 
 
     client = threading.Thread(target=write_then)
     client.start()
-    handover = early_handshake(pipes.stdin, pipes.stdout, GREET, Lazy(load))
+    handover = pipes.handshake(load)
     client.join()
     assert handover is not None
     assert handover.initialize is not None

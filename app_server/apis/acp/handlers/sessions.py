@@ -93,10 +93,9 @@ async def new_session(
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await context.login.require()
-    sent_commands = context.conversations.goes_on
     session = await _open(context, plan, NewConversation(), ItemIds())
     response = read(NewSessionResponse, {"sessionId": session.id, **session.options.shown()})
-    return HandlerResult(response, lambda: _follow(context, session, sent_commands=sent_commands))
+    return HandlerResult(response, lambda: _follow(context, session))
 
 
 async def load_session(
@@ -201,9 +200,8 @@ async def _reopen(
     return session, stored
 
 
-async def _follow(context: SessionContext, session: AcpSession, *, sent_commands: bool = False) -> None:
-    if not sent_commands or session.commands.prompts:
-        session.send(session.commands.update())
+async def _follow(context: SessionContext, session: AcpSession) -> None:
+    session.send(session.commands.update())
     context.sessions.follow(session)
     if session.lists_models is not None:
         context.sessions.background.start_soon(_offer_models, context, session, session.lists_models)

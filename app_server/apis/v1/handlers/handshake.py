@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app_server.apis.capabilities import parse_capabilities, platform_os
+from app_server.apis.capabilities import platform_os
 from app_server.apis.handshake import Handshake
-from app_server.identity import EarlyInitialize
-from protocol.base import Json
 from protocol.records import dataclass
 from protocol.table import NoParams
 from protocol.v1.initialize import (
@@ -29,7 +27,7 @@ async def initialize(context: InitializeContext, params: InitializeParams) -> In
     raw = (
         None if announced is None else {**(announced.model_extra or {}), "elicitation": announced.elicitation}
     )
-    _accept(context.handshake, params.client_info.name, params.client_info.version, raw)
+    context.handshake.accept_capabilities(params.client_info.name, params.client_info.version, raw)
     user_agent = context.handshake.user_agent.text()
     if announced is None:
         return InitializeResponse(user_agent=user_agent)
@@ -41,22 +39,5 @@ async def initialize(context: InitializeContext, params: InitializeParams) -> In
     )
 
 
-def adopt_early_initialize(handshake: Handshake, early: EarlyInitialize) -> None:
-    """Adopt an `initialize` that the early handshake has answered."""
-    _accept(handshake, early.name, early.version, early.capabilities)
-
-
 async def get_user_agent(context: InitializeContext, params: NoParams) -> GetUserAgentResponse:
     return GetUserAgentResponse(user_agent=context.handshake.user_agent.text())
-
-
-def _accept(handshake: Handshake, name: str, version: str, raw: Json) -> None:
-    announced = parse_capabilities(raw)
-    handshake.accept(
-        name,
-        version,
-        elicitation=announced.elicitation,
-        experimental_api=announced.experimental_api,
-        names_capabilities=raw is not None,
-        opted_out=announced.opted_out,
-    )

@@ -12,7 +12,7 @@ from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import ConfigError
 from app_server.identity import EarlyInitialize
 from app_server.rpc.version import with_version
-from app_server.startup.early_handshake import AnsweredInitialize, InitializeResponder
+from app_server.startup.handshake import AnsweredInitialize, InitializeResponder
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import settings_of_request
 from protocol.jsonrpc import Message, Request, dump_response

@@ -1,0 +1,153 @@
+"""Answers `initialize` while the server is being loaded. Fast to import.
+
+It answers the forms of that request that need no further validation, and a first request that fails because the client
+has not initialized. The full server serves everything else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from app_server.apis.capabilities import initialize_result
+from app_server.core.lazy import Lazy
+from app_server.identity import EarlyInitialize, own_user_agent
+from app_server.startup.inbox import Inbox, readable, write_all
+from protocol.jsonrpc import (
+    INVALID_REQUEST,
+    Message,
+    ParseError,
+    Request,
+    dump_error,
+    dump_response,
+    parse_message,
+)
+from protocol.names import INITIALIZE
+from protocol.records import dataclass
+
+MAX_FIRST_LINE = 1 << 16
+"""A longer first line is left for the full server."""
+
+MAX_UNREAD = 1 << 20
+"""Bytes read while the server is loaded; the rest stays in the pipe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What the early handshake passes to the full server."""
+
+    initialize: EarlyInitialize | None
+    """The answered `initialize`, if any."""
+    unread: bytes
+    """Bytes that were read but not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredInitialize:
+    """The answer to a first request."""
+
+    response: bytes
+    initialize: EarlyInitialize | None = None
+    """None: it was refused, or nothing came of it."""
+
+
+InitializeResponder = Callable[[Message | None], AnsweredInitialize | None]
+"""Answers the first message, None being an invalid one, or returns None to leave it to the full server."""
+
+
+def early_handshake(
+    inbox: Inbox, write_fd: int, respond: InitializeResponder, server: Lazy[object]
+) -> Handover | None:
+    """Load `server` in a thread; meanwhile wait for the first line and answer it if possible.
+
+    Returns once the server is loaded or the input buffer is full. Returns None if the client has closed its end and
+    there is nothing to serve.
+    """
+    ended, ends = os.pipe()
+    waits = inbox.ready(0)
+    if not waits:
+        server.start(lambda: os.close(ends))
+    early = _answer_first_line(inbox, write_fd, respond)
+    if waits:
+        server.start(lambda: os.close(ends))
+    while (
+        not inbox.ended and len(inbox.unread) < MAX_UNREAD and readable([inbox.fd, ended], None) == [inbox.fd]
+    ):
+        inbox.read()
+    os.close(ended)
+    return None if inbox.exhausted else Handover(early, inbox.unread)
+
+
+def spoken_method(unread: bytes) -> str | None:
+    """Return the method of the first request that waits, None while there is none."""
+    for line in unread.split(b"\n")[:-1]:
+        message = _message(line)
+        if isinstance(message, Request):
+            return message.method
+    return None
+
+
+def _answer_first_line(inbox: Inbox, write_fd: int, respond: InitializeResponder) -> EarlyInitialize | None:
+    """The client's `initialize`, if its first line is one that can be answered here."""
+    line = inbox.take_line(MAX_FIRST_LINE)
+    if line is None:
+        return None
+    answered = respond(_message(line))
+    if answered is None:
+        inbox.put_back(line)
+        return None
+    # Smaller than the capacity of a pipe, so this does not block.
+    inbox.ended |= not write_all(write_fd, answered.response + b"\n")
+    return answered.initialize
+
+
+def initialize_responder(environment: Mapping[str, str], home: Path) -> InitializeResponder:
+    """For clients of the conversation and the thread API."""
+    agent = own_user_agent(environment)
+
+    def respond(first: Message | None) -> AnsweredInitialize | None:
+        if isinstance(first, Request) and (early := plain_initialize(first)) is not None:
+            agent.set_client(early.name, early.version)
+            result = initialize_result(agent.text(), home, capabilities=early.capabilities is not None)
+            return AnsweredInitialize(dump_response(first.id, result), early)
+        error = _error_response(first)
+        return None if error is None else AnsweredInitialize(error)
+
+    return respond
+
+
+def _message(line: bytes) -> Message | None:
+    """The parsed line; None if it is invalid, which the full server reports."""
+    try:
+        return parse_message(line)
+    except ParseError:
+        return None
+
+
+def plain_initialize(request: Request) -> EarlyInitialize | None:
+    """An `initialize` that needs no further validation: the full server would accept it as well."""
+    match request:
+        case Request(
+            method=method,
+            params={"clientInfo": {"name": str(name), "version": str(version)} as client} as params,
+        ) if method == INITIALIZE and params.keys() <= {"clientInfo", "capabilities"}:
+            title, capabilities = client.get("title"), params.get("capabilities")
+            if title is None or isinstance(title, str):
+                return EarlyInitialize(
+                    name, version, capabilities if isinstance(capabilities, dict) else None
+                )
+    return None
+
+
+def _error_response(message: Message | None) -> bytes | None:
+    """The error for a first request before `initialize`, or for one without `clientInfo`; otherwise None."""
+    match message:
+        case Request(id=id, method=method, params=dict() as params) if method == INITIALIZE:
+            if "clientInfo" in params or "client_info" in params or "protocolVersion" in params:
+                return None  # the full server explains what another protocol lacks
+            data = {"kind": "invalid_params", "field": "clientInfo"}
+            return dump_error(id, INVALID_REQUEST, "Invalid request: missing field `clientInfo`", data)
+        case Request(id=id, method=method) if method != INITIALIZE:
+            return dump_error(id, INVALID_REQUEST, "Not initialized", {"kind": "not_initialized"})
+    return None
