@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -34,7 +34,7 @@ LOGOUT: Final = ClientRequest(
     "logout", initialize.LogoutRequest, initialize.LogoutResponse, "Deletes the stored login."
 )
 NEW_SESSION: Final = ClientRequest(
-    names.NEW_SESSION, session.NewSessionRequest, session.NewSessionResponse, "Opens a session in a folder."
+    "session/new", session.NewSessionRequest, session.NewSessionResponse, "Opens a session in a folder."
 )
 LOAD_SESSION: Final = ClientRequest(
     "session/load",

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from protocol import names
 from protocol.table import AnyClientRequest, ClientRequest
 from protocol.v2 import settings, thread_edit, thread_open, thread_store, thread_work
 
@@ -55,7 +54,7 @@ THREAD_ITEMS_LIST: Final = ClientRequest(
     "The items of a thread or of one turn, by pages.",
 )
 THREAD_LIST: Final = ClientRequest(
-    names.THREAD_LIST,
+    "thread/list",
     thread_store.ThreadListParams,
     thread_store.ThreadListResponse,
     "Stored threads, by pages.",
