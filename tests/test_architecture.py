@@ -99,6 +99,7 @@ PURE_MODULES = {
         *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
         *("client_tools", "permissions", "tool_questions"),
     },
+    "app_server.chat": {"mcp_form", "thread_choices"},
     "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -84,7 +85,12 @@ async def cancel_on_signal(
 
 def printable(text: str) -> str:
     """Without control characters, by which a model or a command could drive the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text.replace("\r\n", "\n"))
+    return "".join(c if c.isprintable() or _is_blank(c) else "\ufffd" for c in text.replace("\r\n", "\n"))
+
+
+def _is_blank(character: str) -> bool:
+    """Whether it is a space of any script, or begins a line or a column."""
+    return character in "\n\t" or unicodedata.category(character) == "Zs"
 
 
 def single_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

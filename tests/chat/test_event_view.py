@@ -173,6 +173,11 @@ def test_a_table_that_does_not_fit_comes_as_it_was_written() -> None:
     assert all(written.count(f"cell{n} ") == 2 for n in range(30))
 
 
+def test_spaces_of_every_script_are_shown() -> None:
+    words = "10\u00a0000 日本\u3000語 « oui\u202f»"
+    assert words in shown(completed(type="agentMessage", text=words))
+
+
 def test_whole_files_are_shown_as_added_and_deleted() -> None:
     changes = [
         {"path": "new.txt", "kind": {"type": "add"}, "diff": "hello\n"},

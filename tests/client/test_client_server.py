@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -103,12 +104,12 @@ class KnownProcess:
     """A connector that tells the process of its server."""
 
     def __init__(self, connector: SubprocessConnector) -> None:
-        self._connector = connector
+        self.subprocess = connector
         self.pid = 0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ServerLink]:
-        async with self._connector.open() as link:
+        async with self.subprocess.open() as link:
             assert isinstance(link, ProcessLink)
             self.pid = link.pid
             yield link
@@ -157,6 +158,29 @@ async def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPa
     async with AppServer.spawn(command, on_stderr=lines.append, on_exit=statuses.append):
         pass
     assert statuses == [-signal.SIGKILL]
+
+
+@pytest.mark.process
+async def test_a_client_that_is_cancelled_waits_for_no_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server cannot end before its input has, so the wait would be the whole of its limit."""
+    asked: list[str] = []
+    cause_of_end = ProcessLink.cause_of_end
+
+    async def recorded(link: ProcessLink) -> str:
+        asked.append("why?")
+        return await cause_of_end(link)
+
+    monkeypatch.setattr(ProcessLink, "cause_of_end", recorded)
+    statuses: list[int] = []
+    async with in_home(tmp_path) as connector, anyio.create_task_group() as group:
+        link = replace(connector.subprocess, on_exit=statuses.append)
+        async with AppServer.connect(link) as server:
+            await server.start_thread()
+            group.cancel_scope.cancel()
+            await anyio.sleep_forever()
+    assert (asked, statuses) == ([], [0])
 
 
 async def test_a_command_that_cannot_be_started_says_so(tmp_path: Path) -> None:
