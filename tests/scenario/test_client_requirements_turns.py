@@ -218,6 +218,8 @@ async def test_texts_that_clients_match(world: MakeWorld) -> None:
             await w.client.call("turn/start", {"threadId": absent, "input": words("a")})
         with pytest.raises(Refused, match="no active turn to interrupt"):
             await w.client.call("turn/interrupt", {"threadId": thread, "turnId": absent})
+        with pytest.raises(Refused, match="no active turn to interrupt"):
+            await w.client.call("turn/interrupt", {"threadId": thread})
         assert await w.client.call("turn/interrupt", {"threadId": thread, "turnId": ""}) == {}
         id = await turn(w.client, thread)
         await w.client.expect("item/agentMessage/delta")

@@ -72,14 +72,15 @@ async def turn_steer(context: ThreadContext, params: TurnSteerParams) -> TurnSte
 
 
 async def turn_interrupt(context: ThreadContext, params: TurnInterruptParams) -> TurnInterruptResponse:
-    """Answered at once: `turn/completed` reports the end of the turn. Whoever names no turn wants the thread to rest,
+    """Answered at once: `turn/completed` reports the end of the turn. An empty id asks for the thread to rest,
     also where it does already.
     """
     live = loaded(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
         live.session.turns.interrupt(live.new_operation(), params.turn_id)
     except CoreError as error:
-        if params.turn_id or not isinstance(error, NoActiveTurn):
+        wants_rest = params.turn_id == "" and "turn_id" in params.model_fields_set
+        if not wants_rest or not isinstance(error, NoActiveTurn):
             raise _refused(error) from error
     return TurnInterruptResponse()
 
