@@ -81,25 +81,12 @@ PURE_MODULES = {
     "app_server.apis": {"answers", "open_items", "other_protocols", "result", "route"},
     "app_server.apis.v1": {"approvals", "inbound", "outbound"},
     "app_server.apis.acp": {
-        *("approvals", "calls", "changes", "client", "commands", "diffs", "inbound", "mcp_servers"),
-        *("options", "outbound", "review", "session_view", "text", "updates"),
+        *("approvals", "calls", "changes", "client", "commands", "inbound", "options", "outbound"),
+        *("session_view", "updates"),
     },
     "app_server.apis.v2": {
-        *(
-            "approvals",
-            "errors",
-            "gate",
-            "goals",
-            "inbound",
-            "item_lines",
-            "items",
-            "lines",
-            "news",
-        ),
-        *("outbound", "positions", "spelling", "thread_ids", "thread_view", "turns", "usage"),
-        *("client_tools", "permissions", "tool_questions"),
+        *("errors", "inbound", "item_lines", "items", "news", "outbound", "questions", "settings", "turns"),
     },
-    "app_server.chat": {"mcp_form", "thread_choices"},
     "app_server.client": {"approval_requests", "events", "failures", "options"},
     "app_server.conversations": {"adapter"},
     "app_server.inspector": {

@@ -11,9 +11,16 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from app_server.apis.acp.calls import command_title
-from app_server.apis.acp.changes import DiffPart, Part, ShownCall, TextPart
-from app_server.apis.acp.diffs import diff_parts
-from app_server.apis.acp.text import CALL_TITLE, fenced, one_line
+from app_server.apis.acp.changes import (
+    CALL_TITLE,
+    DiffPart,
+    Part,
+    ShownCall,
+    TextPart,
+    diff_parts,
+    fenced,
+    one_line,
+)
 from app_server.apis.acp.updates import call_fields
 from app_server.apis.answers import approval_op, elicitation_op
 from app_server.conversations.adapter import ClientQuestion, QuestionKind

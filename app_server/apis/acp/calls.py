@@ -9,9 +9,19 @@ import os.path
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
-from app_server.apis.acp.changes import BlockPart, FilePlace, OutputPart, Part, ShownCall, TextPart
-from app_server.apis.acp.diffs import changed_places, diff_parts
-from app_server.apis.acp.text import CALL_TITLE, one_line, plain_output
+from app_server.apis.acp.changes import (
+    CALL_TITLE,
+    BlockPart,
+    FilePlace,
+    OutputPart,
+    Part,
+    ShownCall,
+    TextPart,
+    changed_places,
+    diff_parts,
+    one_line,
+    plain_output,
+)
 from app_server.core.rollout.stored_events import capped
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of

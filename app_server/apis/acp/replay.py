@@ -20,8 +20,7 @@ from app_server.apis.acp.changes import (
     ShownCall,
     Speaker,
 )
-from app_server.apis.acp.review import review_text
-from app_server.apis.acp.session_view import plan_made, reasoning_text, usage_changed
+from app_server.apis.acp.session_view import plan_made, reasoning_text, review_text, usage_changed
 from app_server.core.rollout.stored_items import StoredItems
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import items

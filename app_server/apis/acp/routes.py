@@ -1,19 +1,118 @@
-"""The methods of this protocol with what serves them, and the router of a connection that speaks it."""
+"""The methods of this protocol with what serves them, and the router of a connection that speaks it, with its
+own error codes.
+
+A request can be cancelled by the client; a prompt that is cancelled ends its turn and is answered like any
+other.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from app_server.apis.acp.handlers import handshake, listing, options, prompts, sessions
-from app_server.apis.acp.router import AcpRouter
-from app_server.apis.acp.sessions import Sessions
+import anyio
+from pydantic import ValidationError
+
+from app_server.apis.acp.errors import (
+    invalid_params,
+    not_initialized,
+    request_cancelled,
+    to_acp_error,
+    unknown_method,
+)
+from app_server.apis.acp.handlers import handshake, prompts, sessions
+from app_server.apis.acp.session import Sessions
+from app_server.apis.other_protocols import initialize_of_another_protocol
+from app_server.apis.result import HandlerResult
 from app_server.apis.route import Route, route
 from app_server.apis.services import ServerServices
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.rpc.connection import RpcReply
+from app_server.rpc.errors import RpcError
 from protocol.acp import methods
+from protocol.acp.methods import CANCEL, CANCEL_REQUEST, INITIALIZE, PROMPT
 from protocol.base import Json
+from protocol.jsonrpc import Request, RequestId
+from protocol.records import dataclass
+from protocol.table import by_method
+from protocol.validation import describe_validation_error
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRequest:
+    scope: anyio.CancelScope
+    prompt_of: str | None
+    """The session, where it is a prompt."""
+
+
+class AcpRouter:
+    """Serves one connection."""
+
+    def __init__(
+        self, routes: Iterable[Route], initialized: Callable[[], bool], cancel: Callable[[str], None]
+    ) -> None:
+        """`cancel` ends the turn that runs in a session."""
+        self._routes = by_method(routes)
+        self._initialized, self._cancel = initialized, cancel
+        self._running: dict[RequestId, RunningRequest] = {}
+
+    def lane(self, request: Request) -> str | None:
+        route = self._routes.get(request.method)
+        if route is None or route.row.ordered_by is None or not isinstance(request.params, dict):
+            return None
+        id = request.params.get(route.row.ordered_by)
+        return id.lower() if isinstance(id, str) else None
+
+    async def call(self, request: Request) -> RpcReply:
+        route = self._routes.get(request.method)
+        if route is None:
+            raise unknown_method(request.method)
+        params = _parse(route, request.params)
+        if not self._initialized() and request.method != INITIALIZE.method:
+            raise not_initialized()
+        session = params.session_id if request.method == PROMPT.method else None
+        running = RunningRequest(anyio.CancelScope(), session)
+        self._running[request.id] = running
+        try:
+            with running.scope:
+                handled = await route.handle(params)
+                if isinstance(handled, HandlerResult):
+                    return RpcReply(handled.result.to_json(), handled.after_response)
+                return RpcReply(handled.to_json())
+        finally:
+            if self._running.get(request.id) is running:
+                del self._running[request.id]
+        raise request_cancelled()
+
+    async def receive_notification(self, method: str, params: Json) -> None:
+        """Those that are not known are ignored."""
+        match method, params:
+            case CANCEL.method, {"sessionId": str(session_id)}:
+                self._cancel(session_id)
+            case CANCEL_REQUEST.method, {"requestId": int() | str() as id}:
+                running = self._running.get(id)
+                if running is None:
+                    return
+                if running.prompt_of is not None:
+                    self._cancel(running.prompt_of)
+                else:
+                    running.scope.cancel()
+            case _:
+                pass
+
+    def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
+        return to_acp_error(error, method)
+
+
+def _parse(route: Route, raw: Json) -> Json:
+    try:
+        return route.row.parse(raw)
+    except ValidationError as error:
+        message, field = describe_validation_error(error)
+        if route.row.method == INITIALIZE.method:
+            message += initialize_of_another_protocol(raw, acp=True)
+        raise invalid_params(message, field or None) from None
 
 
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
@@ -47,7 +146,7 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         services.engine,
     )
     prompting = prompts.PromptContext(opened, services.accounts.auth, services.config.home)
-    listed = listing.ListContext(ThreadLists(services.config.home, notes, time.time))
+    listed = sessions.ListContext(ThreadLists(services.config.home, notes, time.time))
     return (
         route(methods.INITIALIZE, handshake.initialize, login),
         route(methods.AUTHENTICATE, handshake.authenticate, login),
@@ -55,11 +154,11 @@ def routes(services: ServerServices, opened: Sessions, login: handshake.LoginCon
         route(methods.NEW_SESSION, sessions.new_session, session),
         route(methods.LOAD_SESSION, sessions.load_session, session),
         route(methods.RESUME_SESSION, sessions.resume_session, session),
-        route(methods.LIST_SESSIONS, listing.list_sessions, listed),
+        route(methods.LIST_SESSIONS, sessions.list_sessions, listed),
         route(methods.CLOSE_SESSION, sessions.close_session, session),
         route(methods.DELETE_SESSION, sessions.delete_session, session),
-        route(methods.SET_MODE, options.set_mode, opened),
-        route(methods.SET_CONFIG_OPTION, options.set_config_option, opened),
+        route(methods.SET_MODE, sessions.set_mode, opened),
+        route(methods.SET_CONFIG_OPTION, sessions.set_config_option, opened),
         route(methods.PROMPT, prompts.prompt, prompting),
         route(methods.STEERING, prompts.steering, prompting),
     )

@@ -27,18 +27,29 @@ from app_server.apis.acp.changes import (
     Speaker,
     TextPart,
     UsageChanged,
+    plain_output,
 )
-from app_server.apis.acp.review import review_text
-from app_server.apis.acp.text import plain_output
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.core.rollout.turn_fold import ItemIds
+from app_server.core.session.review_format import findings_block
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import events, items
 from protocol.engine.events import SessionEvent
 from protocol.events import notices
+from protocol.events.review import ReviewOutputEvent
 from protocol.events.tokens import TokenCountEvent, TokenUsageInfo
 from protocol.events.tools import PlanUpdateEvent, StepStatus
 from protocol.records import dataclass
+
+NO_FINDINGS: Final = "The review found nothing."
+
+
+def review_text(output: ReviewOutputEvent) -> str:
+    text = output.overall_explanation.strip()
+    if output.findings:
+        text = f"{text}\n{findings_block(output.findings)}".strip()
+    return text or NO_FINDINGS
+
 
 KEPT_OUTPUT: Final = 32 * 1024
 """Characters of a running command's output that are kept: its end."""

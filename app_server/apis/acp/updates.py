@@ -32,10 +32,10 @@ from app_server.apis.acp.changes import (
     TextPart,
     Titled,
     UsageChanged,
+    fenced,
 )
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.session_view import running_output
-from app_server.apis.acp.text import fenced
 from protocol.acp import tool_calls as wire
 from protocol.acp import updates
 from protocol.acp.tool_calls import ToolCallStatus, ToolKind

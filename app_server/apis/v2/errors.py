@@ -1,11 +1,17 @@
-"""Failures of the engine as errors of the thread API: a text for a person, and a class for programs. Pure."""
+"""Failures as errors of the thread API: of turns, with a class for programs; of requests that name threads that
+are not there, or cursors that are none; and of what needs an account. Clients match some of these texts. Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
+from app_server.core.auth.home_login import AuthMethod
+from app_server.rpc.errors import RpcError, invalid_request
 from protocol.engine.errors import ErrorClass, TurnError
+from protocol.ids import ConversationId, parse_conversation_id
 from protocol.v2 import errors as wire
 from protocol.v2.errors import CodexErrorInfo, CodexErrorKind, HttpErrorStatus
 
@@ -67,3 +73,66 @@ def codex_error_info(error: TurnError) -> CodexErrorInfo | None:  # noqa: C901 -
             return CodexErrorKind.OTHER
         case _:
             assert_never(error.error_class)
+
+
+def account_error(message: str) -> RpcError:
+    return invalid_request(message, "account")
+
+
+def login_required(purpose: str, method: AuthMethod | None) -> RpcError:
+    """For what only an account of the provider has: no login is not enough, and neither is a key."""
+    wanted = "codex account" if method is None else "chatgpt"
+    return invalid_request(f"{wanted} authentication required to {purpose}", "login_required")
+
+
+def parse_thread_id(text: str, field: str = "threadId") -> ConversationId:
+    """Raises RpcError."""
+    parsed = parse_conversation_id(text)
+    if parsed is None:
+        raise invalid_request(f"invalid thread id: {text[:100]!r} is no UUID", "invalid_params", field)
+    return parsed
+
+
+def thread_not_found(id: str) -> RpcError:
+    """Where a thread has to be loaded."""
+    return invalid_request(f"thread not found: {id}", "thread_not_found")
+
+
+def rollout_not_found(id: str) -> RpcError:
+    """Where a thread has to be stored."""
+    return invalid_request(f"no rollout found for thread id {id}", "rollout_not_found")
+
+
+def thread_archived(id: str) -> RpcError:
+    """Where a thread has to be stored outside of the archive."""
+    return invalid_request(f"session {id} is archived; bring it back with thread/unarchive first", "archived")
+
+
+def archived_not_found(id: str) -> RpcError:
+    """Where a thread has to be in the archive."""
+    return invalid_request(f"no archived rollout found for thread id {id}", "rollout_not_found")
+
+
+def thread_not_loaded(id: str) -> RpcError:
+    """Where it has to be either."""
+    return invalid_request(f"thread not loaded: {id}", "thread_not_found")
+
+
+Entry = TypeVar("Entry")
+
+
+def page_by_position(
+    entries: Sequence[Entry], cursor: str | None, limit: int | None
+) -> tuple[tuple[Entry, ...], str | None]:
+    """The entries of the page, and the cursor of the next one. Without a limit, all. Raises RpcError."""
+    start = 0
+    if cursor is not None:
+        if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9 or int(cursor) > len(entries):
+            raise invalid_cursor(cursor)
+        start = int(cursor)
+    end = len(entries) if limit is None else min(start + max(limit, 1), len(entries))
+    return tuple(entries[start:end]), str(end) if end < len(entries) else None
+
+
+def invalid_cursor(cursor: str) -> RpcError:
+    return invalid_request(f"invalid cursor: {cursor[:100]}", "invalid_params", "cursor")

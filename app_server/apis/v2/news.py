@@ -1,43 +1,138 @@
-"""What belongs to no item: usage, limits, the diff and the plan of a turn, warnings, raw entries of the history."""
+"""What belongs to no item: usage, limits, goals, the diff and the plan of a turn, warnings, raw entries of the
+history. What every thread has, but the client is sent once, is known here too.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import assert_never
+import math
+from collections.abc import Callable
+from dataclasses import field
+from typing import Final, assert_never
 
-from app_server.apis.v2.goals import shown_goal
-from app_server.apis.v2.lines import NotificationLines
-from app_server.apis.v2.sent_once import SentOnce
+from app_server.apis.v2.item_lines import NotificationLines
 from app_server.apis.v2.settings import shown_settings
-from app_server.apis.v2.usage import rate_limits, token_usage
+from protocol.engine import goals as engine
 from protocol.engine.events import GoalCleared, GoalUpdated, McpServerStateChanged, Notice, SettingsChanged
-from protocol.events import notices
+from protocol.events import notices, tokens
 from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.events.patches import TurnDiffEvent
 from protocol.events.tokens import TokenCountEvent, TokenUsageInfo
 from protocol.events.tools import PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent
+from protocol.records import dataclass
 from protocol.v2 import notifications as methods
 from protocol.v2.errors import DeprecationNoticeNotification, WarningNotification
-from protocol.v2.limits import AccountRateLimitsUpdatedNotification
+from protocol.v2.limits import AccountRateLimitsUpdatedNotification, RateLimitSnapshot, RateLimitWindow
 from protocol.v2.mcp import (
     McpServerStartupFailureReason,
     McpServerStartupState,
     McpServerStatusUpdatedNotification,
 )
 from protocol.v2.settings import ThreadSettingsUpdatedNotification
+from protocol.v2.thread import ThreadTokenUsage, TokenUsageBreakdown
 from protocol.v2.thread_events import (
     ThreadGoalClearedNotification,
     ThreadGoalUpdatedNotification,
     ThreadTokenUsageUpdatedNotification,
 )
+from protocol.v2.thread_work import ThreadGoal, ThreadGoalStatus
 from protocol.v2.turn import (
     TurnDiffUpdatedNotification,
     TurnPlanStep,
     TurnPlanStepStatus,
     TurnPlanUpdatedNotification,
 )
+
+_SHOWN: Final = {
+    engine.GoalStatus.ACTIVE: ThreadGoalStatus.ACTIVE,
+    engine.GoalStatus.PAUSED: ThreadGoalStatus.PAUSED,
+    engine.GoalStatus.BLOCKED: ThreadGoalStatus.BLOCKED,
+    engine.GoalStatus.USAGE_LIMITED: ThreadGoalStatus.USAGE_LIMITED,
+    engine.GoalStatus.BUDGET_LIMITED: ThreadGoalStatus.BUDGET_LIMITED,
+    engine.GoalStatus.COMPLETE: ThreadGoalStatus.COMPLETE,
+}
+_READ: Final = {shown: status for status, shown in _SHOWN.items()}
+
+
+def shown_goal(thread_id: str, goal: engine.Goal) -> ThreadGoal:
+    return ThreadGoal(
+        thread_id=thread_id,
+        objective=goal.objective,
+        status=_SHOWN[goal.status],
+        token_budget=goal.token_budget,
+        tokens_used=goal.tokens_used,
+        time_used_seconds=int(goal.seconds_used),
+        created_at=goal.created_at,
+        updated_at=goal.updated_at,
+    )
+
+
+def goal_status(shown: ThreadGoalStatus | None) -> engine.GoalStatus | None:
+    return None if shown is None else _READ[shown]
+
+
+class AccountLimits:
+    """Of one connection."""
+
+    def __init__(self) -> None:
+        self.latest = RateLimitSnapshot()
+        self._sent = RateLimitSnapshot()
+
+    def learn(self, limits: RateLimitSnapshot, *, subscribed: bool) -> bool:
+        """Whether they are to be sent. `subscribed`: whether the client follows the thread that they came with."""
+        self.latest = limits
+        if not subscribed or limits == self._sent:
+            return False
+        self._sent = limits
+        return True
+
+
+def _nothing_sent(warning: str) -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class SentOnce:
+    """Of one connection."""
+
+    limits: AccountLimits = field(default_factory=AccountLimits)
+    warned: Callable[[str], bool] = _nothing_sent
+    """Whether the client has been sent this warning."""
+
+
+def token_usage(info: tokens.TokenUsageInfo) -> ThreadTokenUsage:
+    return ThreadTokenUsage(
+        total=_breakdown(info.total_token_usage),
+        last=_breakdown(info.last_token_usage),
+        model_context_window=info.model_context_window,
+    )
+
+
+def rate_limits(snapshot: tokens.RateLimitSnapshot) -> RateLimitSnapshot:
+    return RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
+
+
+def _breakdown(usage: tokens.TokenUsage) -> TokenUsageBreakdown:
+    return TokenUsageBreakdown(
+        total_tokens=usage.total_tokens,
+        input_tokens=usage.input_tokens,
+        cached_input_tokens=usage.cached_input_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_output_tokens=usage.reasoning_output_tokens,
+    )
+
+
+def _window(window: tokens.RateLimitWindow | None) -> RateLimitWindow | None:
+    if window is None or not math.isfinite(window.used_percent):
+        return None
+    return RateLimitWindow(
+        used_percent=round(window.used_percent),
+        window_duration_mins=window.window_minutes,
+        resets_at=window.resets_at,
+    )
+
 
 RAW_ITEM_COMPLETED = "rawResponseItem/completed"
 """Only for clients that asked for raw items."""

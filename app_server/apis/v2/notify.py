@@ -1,4 +1,6 @@
-"""Notifications about threads that handlers send: those of the thread itself, not of its turns and items."""
+"""Notifications that handlers send: those of a thread itself, not of its turns and items; and, when a client
+first speaks this API, what the user should know about the settings, which threads then do not repeat.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,16 @@ import json
 from collections.abc import Callable
 from dataclasses import field
 
+from app_server.apis.services import ConfigSource
+from app_server.core.config.types import SettingsWarning
+from app_server.core.errors import ConfigError, FilePosition
 from app_server.identity import ClientProfile
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyServerNotification
+from protocol.v2 import notifications
+from protocol.v2.errors import ConfigWarningNotification, TextPosition, TextRange
 
 
 @dataclass(slots=True)
@@ -27,3 +34,50 @@ class ThreadNotifier:
         head = f'{{"method":{json.dumps(row.method)},"params":'.encode()
         line = head + params.to_json() + f',"emittedAtMs":{int(self.now() * 1000)}}}'.encode()
         self.outgoing.send(line)
+
+
+class ConfigWarnings:
+    """Of one connection."""
+
+    def __init__(self, notifier: ThreadNotifier) -> None:
+        self._notifier = notifier
+        self._sent: set[str] = set()
+
+    def send(self, source: ConfigSource) -> None:
+        """Settings with which no thread can begin are reported here too: a client may ask for no thread for long."""
+        try:
+            warnings = source.load().notices.warnings
+        except ConfigError as error:
+            self._notifier.notify(notifications.CONFIG_WARNING, _of_error(error))
+            return
+        for warning in warnings:
+            self._sent.add(str(warning))
+            self._notifier.notify(notifications.CONFIG_WARNING, _of_warning(warning))
+
+    def sent(self, warning: str) -> bool:
+        return warning in self._sent
+
+
+def _of_warning(warning: SettingsWarning) -> ConfigWarningNotification:
+    place = warning.place
+    return ConfigWarningNotification(
+        summary=warning.text,
+        path=None if place is None else place.path,
+        range=None if place is None else _range(place),
+    )
+
+
+def _of_error(error: ConfigError) -> ConfigWarningNotification:
+    position = error.position
+    return ConfigWarningNotification(
+        summary="The configuration cannot be used; threads cannot begin until it is corrected.",
+        details=str(error),
+        path=None if position is None else position.path,
+        range=None if position is None else _range(position),
+    )
+
+
+def _range(position: FilePosition) -> TextRange:
+    """Where the value begins; nothing here knows where it ends."""
+    at = TextPosition(line=position.line, column=position.column)
+    return TextRange(start=at, end=at)

@@ -1,24 +1,118 @@
-"""With which settings a thread is opened: what a request names, what a stored thread had, and what is then in force."""
+"""With what a thread is opened: settings that a request names or a stored thread had, tools that the client
+brings, and which settings are then in force.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from app_server.apis.services import ConfigSource
-from app_server.apis.v2 import spelling
-from app_server.apis.v2.permissions import active_profile, profile_mode
-from app_server.apis.v2.reopening import with_last_settings
+from app_server.apis.v2.settings import (
+    active_profile,
+    approval_policy,
+    profile_mode,
+    shown_approval_policy,
+    shown_sandbox_policy,
+)
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.real_path import real_path
 from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.turn.settings import Settings
+from app_server.rpc.errors import invalid_request
 from protocol.base import Json
+from protocol.engine.client_tools import ClientTool
+from protocol.policy import (
+    MAX_EFFORT_LENGTH,
+    AskForApproval,
+    QuestionKinds,
+    SandboxPolicy,
+    TurnMode,
+    WorkspaceWrite,
+)
 from protocol.v2.policy import ApprovalsReviewer
-from protocol.v2.thread_open import ThreadForkParams, ThreadResumeParams, ThreadStartParams
+from protocol.v2.thread_open import (
+    DynamicToolSpec,
+    FunctionDynamicToolNamespaceTool,
+    FunctionDynamicToolSpec,
+    NamespaceDynamicToolSpec,
+    ThreadForkParams,
+    ThreadResumeParams,
+    ThreadStartParams,
+)
+
+ASKS = "approval_policy"
+"""The setting, and the beginning of its parts."""
+
+
+class LastSettings(Protocol):
+    """Those of a stored turn, as `TurnContextItem` has them."""
+
+    @property
+    def cwd(self) -> str: ...
+    @property
+    def approval_policy(self) -> AskForApproval: ...
+    @property
+    def granular(self) -> QuestionKinds | None: ...
+    @property
+    def sandbox_policy(self) -> SandboxPolicy: ...
+    @property
+    def permission_profile(self) -> str | None: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def chosen_effort(self) -> str | None: ...
+    @property
+    def mode(self) -> TurnMode | None: ...
+    @property
+    def mode_instructions(self) -> str | None: ...
+
+
+def with_last_settings(
+    given: RequestOverrides, last: LastSettings | None, *, rights: bool = True
+) -> RequestOverrides:
+    """What the request leaves open is as it was in the thread's last turn; None: there was none. Without `rights` what
+    the thread may do is as the user has configured it.
+    """
+    if last is None:
+        return given
+    sandbox, profile = given.sandbox, given.permission_profile
+    settings = dict(given.settings)
+    if rights and sandbox is None and "sandbox_mode" not in settings:
+        sandbox, profile = last.sandbox_policy.mode, last.permission_profile
+        settings |= _workspace_settings(last.sandbox_policy)
+    if given.model is None and 0 < len(last.chosen_effort or "") <= MAX_EFFORT_LENGTH:
+        settings.setdefault("model_reasoning_effort", last.chosen_effort)
+    asks = given.approval_policy is not None or any(key.startswith(ASKS) for key in settings)
+    asks_as_before = rights and not asks
+    return replace(
+        given,
+        settings=settings,
+        sandbox=sandbox,
+        permission_profile=profile,
+        cwd=given.cwd or (last.cwd if last.cwd.startswith("/") else None),
+        approval_policy=last.approval_policy if asks_as_before else given.approval_policy,
+        granular=last.granular if asks_as_before else given.granular,
+        model=given.model or last.model,
+        mode=last.mode or given.mode,
+        mode_instructions=last.mode_instructions,
+    )
+
+
+def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
+    if not isinstance(policy, WorkspaceWrite):
+        return {}
+    table = "sandbox_workspace_write"
+    return {
+        f"{table}.writable_roots": list(policy.writable_roots),
+        f"{table}.network_access": policy.network_access,
+        f"{table}.exclude_tmpdir_env_var": policy.exclude_tmpdir_env_var,
+        f"{table}.exclude_slash_tmp": policy.exclude_slash_tmp,
+    }
 
 
 def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkParams) -> RequestOverrides:
@@ -27,7 +121,7 @@ def overrides_of(params: ThreadStartParams | ThreadResumeParams | ThreadForkPara
         sandbox = profile_mode(params.permissions, beside="sandbox", given=sandbox).value
     policy, kinds = None, None
     if params.approval_policy is not None:
-        policy, kinds = spelling.approval_policy(params.approval_policy)
+        policy, kinds = approval_policy(params.approval_policy)
     return RequestOverrides(
         settings=params.config or {},
         model=params.model,
@@ -64,11 +158,38 @@ def in_force(settings: Settings, provider_id: str, instruction_sources: Sequence
         "model": settings.model,
         "model_provider": provider_id,
         "cwd": settings.cwd,
-        "approval_policy": spelling.shown_approval_policy(settings.approval_policy, settings.granular),
+        "approval_policy": shown_approval_policy(settings.approval_policy, settings.granular),
         "active_permission_profile": active_profile(settings.permission_profile),
         "approvals_reviewer": ApprovalsReviewer.USER,
-        "sandbox": spelling.shown_sandbox_policy(settings.sandbox_policy),
+        "sandbox": shown_sandbox_policy(settings.sandbox_policy),
         "reasoning_effort": settings.effort,
         "instruction_sources": tuple(instruction_sources),
         "runtime_workspace_roots": (settings.cwd, *settings.workspace_roots),
     }
+
+
+def client_tools(specs: Sequence[DynamicToolSpec]) -> tuple[ClientTool, ...]:
+    """All of them, without the groups. Every tool is offered from the beginning, also one that may be loaded later.
+    Raises RpcError for an empty group.
+    """
+    return tuple(tool for spec in specs for tool in _tools(spec))
+
+
+def _tools(spec: DynamicToolSpec) -> Iterator[ClientTool]:
+    match spec:
+        case FunctionDynamicToolSpec():
+            yield _tool(spec, None)
+        case NamespaceDynamicToolSpec():
+            if not spec.tools:
+                text = f"dynamic tool namespace must contain at least one tool: {spec.name[:128]}"
+                raise invalid_request(text, "invalid_params", "dynamicTools")
+            for tool in spec.tools:
+                yield _tool(tool, spec.name)
+
+
+def _tool(
+    spec: FunctionDynamicToolSpec | FunctionDynamicToolNamespaceTool, namespace: str | None
+) -> ClientTool:
+    return ClientTool(
+        name=spec.name, namespace=namespace, description=spec.description, input_schema=spec.input_schema
+    )

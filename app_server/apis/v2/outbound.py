@@ -12,14 +12,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from app_server.apis.v2 import approvals
+from app_server.apis.v2 import questions
 from app_server.apis.v2.errors import retried_error, turn_error
-from app_server.apis.v2.item_lines import Ended, ItemLines, ThreadItems
+from app_server.apis.v2.item_lines import Ended, ItemLines, NotificationLines, ThreadItems
 from app_server.apis.v2.items import thread_item
-from app_server.apis.v2.lines import NotificationLines
-from app_server.apis.v2.news import ThreadNews
-from app_server.apis.v2.sent_once import SentOnce
-from app_server.apis.v2.spelling import thread_status
+from app_server.apis.v2.news import SentOnce, ThreadNews
+from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
 from app_server.conversations.adapter import ClientQuestion
 from app_server.conversations.status import ConversationStatus
@@ -126,7 +124,7 @@ class ThreadAdapter:
             case _:
                 return None
         item = None if opened is None else opened.item
-        return approvals.question(self._thread_id, event, item, self._lines.now_ms())
+        return questions.question(self._thread_id, event, item, self._lines.now_ms())
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         resolved = ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)

@@ -7,37 +7,77 @@ from functools import partial
 
 import anyio
 
+from app_server.apis.result import HandlerResult
 from app_server.apis.route import Route, route
 from app_server.apis.services import ServerServices
-from app_server.apis.v2 import spelling
-from app_server.apis.v2.config_warnings import ConfigWarnings
-from app_server.apis.v2.gate import gated
-from app_server.apis.v2.goal_routes import goal_routes
 from app_server.apis.v2.handlers import reading, threads, turns
-from app_server.apis.v2.handlers.stored_threads import StoredThreadContext
-from app_server.apis.v2.handlers.thread_work import WorkContext
-from app_server.apis.v2.host_routes import host_routes
-from app_server.apis.v2.item_id_seeds import ItemIdSeeds
-from app_server.apis.v2.loaded_threads import LoadedThreads
-from app_server.apis.v2.mcp_routes import mcp_routes
-from app_server.apis.v2.notify import ThreadNotifier
+from app_server.apis.v2.handlers.account import account_routes, refusals
+from app_server.apis.v2.handlers.client_commands import command_routes
+from app_server.apis.v2.handlers.client_files import file_routes, search_routes
+from app_server.apis.v2.handlers.configuration import config_routes
+from app_server.apis.v2.handlers.mcp_servers import mcp_routes
+from app_server.apis.v2.handlers.models import model_routes
+from app_server.apis.v2.handlers.skills import extension_routes, skills_routes
+from app_server.apis.v2.handlers.stored_threads import StoredThreadContext, stored_routes
+from app_server.apis.v2.handlers.thread_list import reading_routes
+from app_server.apis.v2.handlers.thread_work import WorkContext, work_routes
+from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads
+from app_server.apis.v2.news import AccountLimits, SentOnce
+from app_server.apis.v2.notify import ConfigWarnings, ThreadNotifier
 from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.apis.v2.reading_routes import reading_routes
-from app_server.apis.v2.sent_once import SentOnce
-from app_server.apis.v2.setup_routes import setup_routes
-from app_server.apis.v2.skills_routes import skills_routes
-from app_server.apis.v2.stored_routes import stored_routes
+from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import shown_items, shown_turn
-from app_server.apis.v2.work_routes import work_routes
 from app_server.conversations.manager import ConversationManager
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.identity import ClientProfile
+from app_server.rpc.errors import invalid_request
+from protocol.base import Json, WireModel
+from protocol.structs import Written
 from protocol.v2 import thread_methods, turn_methods
+from protocol.v2.fields import experimental_fields_in_use
 from protocol.v2.notifications import THREAD_CLOSED, THREAD_STATUS_CHANGED
+from protocol.v2.policy import GranularAskForApproval
 from protocol.v2.thread import NotLoadedThreadStatus
 from protocol.v2.thread_events import ThreadClosedNotification, ThreadStatusChangedNotification
+
+
+def needed_capability(method: str, params: WireModel) -> str | None:
+    """What in these parameters is experimental, as the refusal names it; None where nothing is."""
+    fields = experimental_fields_in_use(params)
+    if fields:
+        return f"{method}.{fields[0]}"
+    if any(isinstance(value, GranularAskForApproval) for value in vars(params).values()):
+        return "askForApproval.granular"
+    return None
+
+
+def gated(route: Route, client: ClientProfile) -> Route:
+    """The route, closed to parameters that this client has not opted in to."""
+
+    async def handle(params: Json) -> Written | HandlerResult[Written]:
+        needed = None if client.experimental_api else needed_capability(route.method, params)
+        if needed is not None:
+            raise invalid_request(
+                f"{needed} requires experimentalApi capability", "experimental_api_required"
+            )
+        return await route.handle(params)
+
+    return Route(route.row, handle)
+
+
+def setup_routes(
+    services: ServerServices, notifier: ThreadNotifier, limits: AccountLimits
+) -> tuple[Route, ...]:
+    return (
+        *model_routes(services),
+        *account_routes(services, notifier, limits),
+        *config_routes(services),
+        *extension_routes(services),
+        *refusals(services.accounts.auth),
+    )
 
 
 def routes(services: ServerServices) -> tuple[Route, ...]:
@@ -59,7 +99,7 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         config,
         loaded,
         indexes,
-        reading.Rendering(shown_turn, shown_items, spelling.thread_status),
+        reading.Rendering(shown_turn, shown_items, thread_status),
         notes,
         ThreadLists(config.home, notes, time.time),
     )
@@ -84,14 +124,15 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
         route(turn_methods.TURN_START, turns.turn_start, thread),
         route(turn_methods.TURN_STEER, turns.turn_steer, thread),
         route(turn_methods.TURN_INTERRUPT, turns.turn_interrupt, thread),
-        *goal_routes(thread),
         *reading_routes(read),
         *work_routes(WorkContext(thread, services.host.git)),
         *stored_routes(StoredThreadContext(read, services.conversations, notifier, notes)),
         *setup_routes(services, notifier, once.limits),
         *mcp_routes(services, notifier),
         *skills_routes(services, notifier),
-        *host_routes(services, notifier, thread),
+        *file_routes(services, notifier),
+        *search_routes(services, notifier),
+        *command_routes(services, notifier),
     )
     warnings.send(config)
     return tuple(gated(row, client) for row in rows)

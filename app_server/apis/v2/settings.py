@@ -1,11 +1,17 @@
-"""Settings of a thread: what a request changes, and what is in force. Pure."""
+"""Settings and states of a thread in the words of the thread API, and back: what a request changes, and what is
+in force. Pure.
+
+What the engine cannot do is read as the nearest thing that gives the agent no more than was asked for; answers
+and notifications show what is in force.
+"""
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final, Literal, Protocol, TypeVar, assert_never
 
-from app_server.apis.v2 import spelling
-from app_server.apis.v2.permissions import active_profile, profile_mode, profile_policy
+from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.config.fence import check_permissions
 from app_server.core.config.load import require_working_directory
 from app_server.core.config.types import Config
@@ -13,7 +19,9 @@ from app_server.core.turn.settings import UNSET, ModeSettings, Settings, Setting
 from app_server.rpc.errors import invalid_request
 from protocol import policy as engine
 from protocol.engine.events import SettingsChanged
-from protocol.v2.policy import ApprovalsReviewer
+from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
+from protocol.v2 import policy as wire
+from protocol.v2.policy import ActivePermissionProfile, ApprovalsReviewer
 from protocol.v2.settings import (
     CollaborationMode,
     CollaborationSettings,
@@ -21,7 +29,141 @@ from protocol.v2.settings import (
     ThreadSettings,
     ThreadSettingsUpdateParams,
 )
+from protocol.v2.thread import (
+    ActiveThreadStatus,
+    IdleThreadStatus,
+    NotLoadedThreadStatus,
+    SystemErrorThreadStatus,
+    ThreadActiveFlag,
+    ThreadStatus,
+)
 from protocol.v2.turn import TurnStartParams
+
+PERMISSION_PROFILES: Final[Mapping[str, SandboxMode]] = {
+    ":read-only": SandboxMode.READ_ONLY,
+    ":workspace": SandboxMode.WORKSPACE_WRITE,
+    ":danger-full-access": SandboxMode.DANGER_FULL_ACCESS,
+}
+
+
+def profile_mode(name: str, *, beside: str, given: object) -> SandboxMode:
+    """The sandbox of a profile. `beside` is the parameter that says the same in other words, `given` its value.
+    Raises RpcError where both are given, or the name is unknown.
+    """
+    if given is not None:
+        raise invalid_request(
+            f"`permissions` cannot be combined with `{beside}`", "invalid_params", "permissions"
+        )
+    mode = PERMISSION_PROFILES.get(name)
+    if mode is None:
+        names = ", ".join(PERMISSION_PROFILES)
+        raise invalid_request(
+            f"unknown permission profile `{name[:100]}`, expected one of {names}",
+            "invalid_params",
+            "permissions",
+        )
+    return mode
+
+
+def profile_policy(mode: SandboxMode, configured: SandboxPolicy) -> SandboxPolicy:
+    """The policy of that kind; a writable workspace has the settings that the thread was opened with."""
+    match mode:
+        case SandboxMode.READ_ONLY:
+            return ReadOnly()
+        case SandboxMode.WORKSPACE_WRITE:
+            return configured if isinstance(configured, WorkspaceWrite) else WorkspaceWrite()
+        case SandboxMode.DANGER_FULL_ACCESS:
+            return DangerFullAccess()
+        case _:
+            assert_never(mode)
+
+
+def active_profile(name: str | None) -> ActivePermissionProfile | None:
+    return None if name is None else ActivePermissionProfile(id=name)
+
+
+_APPROVAL: Final = {
+    wire.ApprovalMode.UNTRUSTED: engine.AskForApproval.UNTRUSTED,
+    wire.ApprovalMode.ON_REQUEST: engine.AskForApproval.ON_REQUEST,
+    wire.ApprovalMode.NEVER: engine.AskForApproval.NEVER,
+}
+_APPROVAL_MODES: Final = {
+    **{theirs: ours for ours, theirs in _APPROVAL.items()},
+    engine.AskForApproval.ON_FAILURE: wire.ApprovalMode.ON_REQUEST,
+}
+
+
+def approval_policy(policy: wire.AskForApproval) -> tuple[engine.AskForApproval, engine.QuestionKinds | None]:
+    """The policy, and the kinds of questions that reach the user if not all do."""
+    if isinstance(policy, wire.GranularAskForApproval):
+        return engine.AskForApproval.ON_REQUEST, engine.QuestionKinds(**dict(policy.granular))
+    return _APPROVAL[policy], None
+
+
+def shown_approval_policy(
+    policy: engine.AskForApproval, kinds: engine.QuestionKinds | None
+) -> wire.AskForApproval:
+    if kinds is not None:
+        return wire.GranularAskForApproval(granular=wire.GranularApproval(**asdict(kinds)))
+    return _APPROVAL_MODES[policy]
+
+
+def sandbox_policy(policy: wire.SandboxPolicy) -> engine.SandboxPolicy:
+    """Read-only with network is read-only without. An external sandbox is none of ours."""
+    match policy:
+        case wire.DangerFullAccessSandboxPolicy() | wire.ExternalSandboxSandboxPolicy():
+            return engine.DangerFullAccess()
+        case wire.ReadOnlySandboxPolicy():
+            return engine.ReadOnly()
+        case wire.WorkspaceWriteSandboxPolicy():
+            return _copied(policy, engine.WorkspaceWrite)
+        case _:
+            assert_never(policy)
+
+
+def shown_sandbox_policy(policy: engine.SandboxPolicy) -> wire.SandboxPolicy:
+    match policy:
+        case engine.DangerFullAccess():
+            return wire.DangerFullAccessSandboxPolicy()
+        case engine.ReadOnly():
+            return wire.ReadOnlySandboxPolicy()
+        case engine.WorkspaceWrite():
+            return _copied(policy, wire.WorkspaceWriteSandboxPolicy)
+        case _:
+            assert_never(policy)
+
+
+Workspace = TypeVar("Workspace", engine.WorkspaceWrite, wire.WorkspaceWriteSandboxPolicy)
+
+
+def _copied(
+    policy: engine.WorkspaceWrite | wire.WorkspaceWriteSandboxPolicy, kind: type[Workspace]
+) -> Workspace:
+    """The same settings, which both have under the same names."""
+    return kind(
+        writable_roots=policy.writable_roots,
+        network_access=policy.network_access,
+        exclude_tmpdir_env_var=policy.exclude_tmpdir_env_var,
+        exclude_slash_tmp=policy.exclude_slash_tmp,
+    )
+
+
+def thread_status(status: ConversationStatus) -> ThreadStatus:
+    match status.activity:
+        case Activity.IDLE:
+            return IdleThreadStatus()
+        case Activity.ACTIVE:
+            flags = [ThreadActiveFlag.WAITING_ON_APPROVAL] if status.waiting_on_approval else []
+            if status.waiting_on_input:
+                flags.append(ThreadActiveFlag.WAITING_ON_USER_INPUT)
+            return ActiveThreadStatus(active_flags=tuple(flags))
+        case Activity.SYSTEM_ERROR:
+            return SystemErrorThreadStatus()
+        case Activity.NOT_LOADED:
+            return NotLoadedThreadStatus()
+        case _:
+            assert_never(status.activity)
+
 
 _MODES: Final = {
     ModeKind.DEFAULT: engine.TurnMode.DEFAULT,
@@ -46,8 +188,8 @@ def settings_change(
     """Raises RpcError, and ConfigError for rights that are not given."""
     sandbox, policy, kinds = params.sandbox_policy, None, None
     if params.approval_policy is not None:
-        policy, kinds = spelling.approval_policy(params.approval_policy)
-    chosen = None if sandbox is None else spelling.sandbox_policy(sandbox)
+        policy, kinds = approval_policy(params.approval_policy)
+    chosen = None if sandbox is None else sandbox_policy(sandbox)
     if params.permissions is not None:
         mode = profile_mode(params.permissions, beside="sandboxPolicy", given=sandbox)
         chosen = profile_policy(mode, facts.config.permissions.sandbox_policy)
@@ -110,9 +252,9 @@ def _shown_mode(
 def shown_settings(now: SettingsChanged) -> ThreadSettings:
     return ThreadSettings(
         cwd=now.cwd,
-        approval_policy=spelling.shown_approval_policy(now.approval_policy, now.granular),
+        approval_policy=shown_approval_policy(now.approval_policy, now.granular),
         approvals_reviewer=ApprovalsReviewer.USER,
-        sandbox_policy=spelling.shown_sandbox_policy(now.sandbox_policy),
+        sandbox_policy=shown_sandbox_policy(now.sandbox_policy),
         active_permission_profile=active_profile(now.permission_profile),
         model=now.model,
         model_provider=now.model_provider,

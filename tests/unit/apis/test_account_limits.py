@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.apis.v2.account_limits import AccountLimits
+from app_server.apis.v2.news import AccountLimits
 from protocol.v2.limits import RateLimitSnapshot, RateLimitWindow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app_server.apis.route import route
-from app_server.apis.v2.gate import gated, needed_capability
+from app_server.apis.v2.routes import gated, needed_capability
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.base import Json, WireModel

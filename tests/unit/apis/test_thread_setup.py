@@ -15,9 +15,9 @@ from app_server.apis.offered_models import ModelContext
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import AccountServices, ConfigSource
 from app_server.apis.v1.routes import routes as conversation_routes
-from app_server.apis.v2.account_limits import AccountLimits
-from app_server.apis.v2.handlers import account, configuration, features, models, providers
-from app_server.apis.v2.setup_routes import setup_routes
+from app_server.apis.v2.handlers import account, configuration, models
+from app_server.apis.v2.news import AccountLimits
+from app_server.apis.v2.routes import setup_routes
 from app_server.apis.warm_up import ProviderModels
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.issuer import Issuer
@@ -129,11 +129,11 @@ async def test_small_lists(tmp_path: Path) -> None:
 
 async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None:
     config = source(tmp_path, "[features]\nunified_exec = true\n")
-    context = features.FeatureContext(config, cast(Any, None))
+    context = models.FeatureContext(config, cast(Any, None))
 
     async def listed(**params: Json) -> Json:
         row = methods.EXPERIMENTAL_FEATURE_LIST
-        return (await features.experimental_feature_list(context, row.parse(params))).to_value()
+        return (await models.experimental_feature_list(context, row.parse(params))).to_value()
 
     everything = await listed()
     [unified] = [each for each in everything["data"] if each["name"] == "unified_exec"]
@@ -146,7 +146,7 @@ async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None
         await listed(cursor="zzz")
     asked = {"unified_exec": False, "web_search": True, "of_another_server": True}
     row = methods.EXPERIMENTAL_FEATURE_ENABLEMENT_SET
-    response = await features.experimental_feature_enablement_set(context, row.parse({"enablement": asked}))
+    response = await models.experimental_feature_enablement_set(context, row.parse({"enablement": asked}))
     assert response.enablement == {"unified_exec": False, "web_search_request": True}
     on = {each["name"] for each in (await listed())["data"] if each["enabled"]}
     assert {"unified_exec", "web_search_request"} <= on  # the file counts before the switch
@@ -160,7 +160,7 @@ async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
         '[model_providers.c]\nname = "C"\nexperimental_bearer_token = "s3cr3t"\n'
     )
     row = methods.MODEL_PROVIDER_LIST
-    answer = await listed(providers.model_provider_list, row, source(tmp_path, text))
+    answer = await listed(models.model_provider_list, row, source(tmp_path, text))
     shown = {each["id"]: (each["baseUrl"], each["settings"]) for each in answer["data"]}
     assert answer["defaultProviderId"] == "b"
     gateway = {"type": "customGateway"}
@@ -175,7 +175,7 @@ async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
 async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: bool) -> None:
     text = f'model_provider = "p"\n[model_providers.p]\nname = "P"\nwire_api = "{wire_api}"\n'
     row = methods.MODEL_PROVIDER_CAPABILITIES_READ
-    answer = await listed(providers.model_provider_capabilities_read, row, source(tmp_path, text))
+    answer = await listed(models.model_provider_capabilities_read, row, source(tmp_path, text))
     assert answer == {"imageGeneration": False, "webSearch": searches}
 
 

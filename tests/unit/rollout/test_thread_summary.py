@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from app_server.apis.v2.thread_view import session_source, thread_view
+from app_server.apis.v2.turns import session_source, thread_view
 from app_server.core.errors import RolloutNotFound
 from app_server.core.git.revision import Revision
 from app_server.core.rollout import thread_summary

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Mapping
 from dataclasses import field
 
 import anyio
 
-from app_server.apis.acp.browser import open_browser
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields, parse_client
 from app_server.apis.acp.errors import invalid_params, login_needed
-from app_server.apis.acp.sessions import Sessions
+from app_server.apis.acp.session import Sessions
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.services import ConfigSource
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.errors import ConfigError
+from app_server.core.threads import run_in_thread
 from protocol.acp.initialize import (
     AgentInitializeRequest,
     AgentInitializeResponse,
@@ -27,6 +28,12 @@ from protocol.acp.initialize import (
 )
 from protocol.base import Json
 from protocol.records import dataclass
+
+
+async def open_browser(url: str) -> bool:
+    """False where there is none."""
+    return await run_in_thread(webbrowser.open, url, abandon_on_cancel=True)
+
 
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 

@@ -7,19 +7,18 @@ from pathlib import Path
 
 import anyio
 
-from app_server.apis.acp.builtin_commands import Builtin
+from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.commands import (
     INIT_PROMPT,
     BadArguments,
+    Builtin,
     BuiltinCommand,
     PromptCommand,
     review_request,
 )
 from app_server.apis.acp.errors import invalid_params
 from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_inputs, first_text
-from app_server.apis.acp.session import AcpSession
-from app_server.apis.acp.sessions import Sessions
-from app_server.apis.acp.status import servers_text, status_text
+from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.custom_prompts.discover import discover_prompts
@@ -36,8 +35,44 @@ from protocol.acp.prompt import (
     SteeringResponse,
     StopReason,
 )
+from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.ops import CompactOp, ListMcpToolsOp, Op, ReviewOp, UndoOp
 from protocol.records import dataclass
+
+
+def status_text(session: AcpSession) -> str:
+    options, usage = session.options, session.adapter.view.usage
+    effort = f" ({options.effort} effort)" if options.effort else ""
+    tokens = "none yet" if usage is None else f"{usage.used} of {usage.size}"
+    lines = (
+        ("Model", f"{options.model}{effort}"),
+        ("Mode", options.mode),
+        ("Working directory", session.cwd),
+        ("Tokens in context", tokens),
+        ("Session", session.id),
+        ("Stored in", str(session.live.rollout_path)),
+    )
+    return "\n".join(f"- {name}: {value}" for name, value in lines) + "\n"
+
+
+def servers_text(answer: McpListToolsResponseEvent) -> str:
+    """Servers that answered, with their tools; one that did not start has none."""
+    servers: dict[str, list[str]] = {name: [] for name in answer.auth_statuses}
+    for qualified, tool in answer.tools.items():
+        parts = qualified.split("__")
+        name = parts[1] if len(parts) > 2 else qualified
+        description = one_line(tool.description or "")
+        line = f"  - {tool.name}" + (f": {description}" if description else "")
+        servers.setdefault(name, []).append(line)
+    if not servers:
+        return "No MCP servers are configured.\n"
+    out: list[str] = []
+    for name, tools in servers.items():
+        status = answer.auth_statuses.get(name)
+        login = f" (login: {status.value})" if status is not None and status.value != "unsupported" else ""
+        out += [f"- {name}{login}", *(tools or ["  - no tools"])]
+    return "\n".join(out) + "\n"
+
 
 MOST_CHARACTERS = 16 * 1024 * 1024
 

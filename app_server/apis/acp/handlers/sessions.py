@@ -1,21 +1,25 @@
-"""Sessions: begin one, go on with a stored one, end one."""
+"""Sessions: begin one, go on with a stored one, list and end them, set their modes and options. The client's
+editor is what patches in a session see: the text of a file with what is not saved, and a way to write it.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import os.path
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 
+from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.commands import CommandList
-from app_server.apis.acp.editor import ClientEditor
 from app_server.apis.acp.errors import invalid_params, session_not_found
 from app_server.apis.acp.handlers.handshake import LoginContext
-from app_server.apis.acp.mcp_servers import UnsupportedServer, merged_servers
+from app_server.apis.acp.inbound import UnsupportedServer, merged_servers
 from app_server.apis.acp.opening import (
     LOCAL_PROVIDERS,
     SessionFolders,
@@ -23,10 +27,9 @@ from app_server.apis.acp.opening import (
     UnfitFolder,
     plan_session,
 )
+from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
-from app_server.apis.acp.session import AcpSession
-from app_server.apis.acp.sessions import Sessions
-from app_server.apis.acp.stored import StoredSession, read_stored
+from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.updates import UpdateLines
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
@@ -39,29 +42,82 @@ from app_server.core.custom_prompts.folder import FOLDER
 from app_server.core.errors import BeyondClientRights, CoreError, RolloutNotFound
 from app_server.core.opening import NewConversation, Origin, StoredRollout
 from app_server.core.rollout.archive import archive_rollout
+from app_server.core.rollout.head import read_summary
+from app_server.core.rollout.last_settings import last_turn_context
 from app_server.core.rollout.listing import find_rollout
+from app_server.core.rollout.stored_items import StoredItems, read_stored_items
+from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
+from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
+from app_server.core.rollout.thread_summary import ThreadSummary
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess
 from app_server.rpc.outgoing import Outgoing
+from protocol.acp.methods import READ_TEXT_FILE, WRITE_TEXT_FILE
 from protocol.acp.session import (
     CloseSessionRequest,
     CloseSessionResponse,
     DeleteSessionRequest,
     DeleteSessionResponse,
+    ListSessionsRequest,
+    ListSessionsResponse,
     LoadSessionRequest,
     LoadSessionResponse,
     NewSessionRequest,
     NewSessionResponse,
     ResumeSessionRequest,
     ResumeSessionResponse,
+    SessionInfo,
+    SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse,
+    SetSessionModeRequest,
+    SetSessionModeResponse,
 )
+from protocol.acp.tool_calls import ReadTextFileRequest, WriteTextFileRequest
 from protocol.acp.updates import SessionInfoUpdate
 from protocol.ids import ConversationId, parse_conversation_id
+from protocol.origins import SessionOrigin
 from protocol.records import dataclass
 from protocol.rollout import TurnContextItem
 from protocol.structs import read
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEditor:
+    session_id: str
+    outgoing: Outgoing
+
+    async def read(self, path: str) -> str | None:
+        """None for an error and for an answer that is none."""
+        request = ReadTextFileRequest(session_id=self.session_id, path=path)
+        reply = await self.outgoing.request(READ_TEXT_FILE.method, request.to_json())
+        match reply.error, reply.result:
+            case None, {"content": str(text)}:
+                return text
+            case _:
+                return None
+
+    async def write(self, path: str, text: str) -> bool:
+        request = WriteTextFileRequest(session_id=self.session_id, path=path, content=text)
+        reply = await self.outgoing.request(WRITE_TEXT_FILE.method, request.to_json())
+        return reply.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    stored: StoredItems
+    title: str
+    """The name that the user gave it, else its first words."""
+    settings: TurnContextItem | None
+    """None: no turn was stored."""
+
+
+def read_stored(path: Path, id: ConversationId, notes: ThreadNotes) -> StoredSession:
+    """Blocks. Raises RolloutUnreadable and OSError."""
+    title = notes.read().name(id) or read_summary(path, "").preview
+    return StoredSession(read_stored_items(path, id), title, last_turn_context(path))
+
 
 log = logging.getLogger(__name__)
 
@@ -229,3 +285,63 @@ def _archive(home: Path, id: ConversationId) -> None:
     except RolloutNotFound:
         return
     archive_rollout(home, id, path)
+
+
+PAGE = 50
+SOURCES = frozenset(SessionOrigin)
+"""A part of another session, as the one of a sub-agent, is none of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListContext:
+    lists: ThreadLists
+
+
+async def list_sessions(context: ListContext, params: ListSessionsRequest) -> ListSessionsResponse:
+    request = ListRequest(
+        filter=ThreadFilter(
+            sources=SOURCES,
+            default_provider="",
+            cwds=None if params.cwd is None else frozenset((os.path.normpath(params.cwd),)),
+        ),
+        by_change=True,
+        limit=PAGE,
+        cursor=params.cursor,
+    )
+    try:
+        page = await run_in_thread(context.lists.page, request, abandon_on_cancel=True)
+    except InvalidListCursor as error:
+        raise invalid_params(str(error), "cursor") from None
+    return ListSessionsResponse(
+        sessions=tuple(_info(each) for each in page.threads), next_cursor=page.next_cursor
+    )
+
+
+def _info(summary: ThreadSummary) -> SessionInfo:
+    changed = datetime.fromtimestamp(summary.updated_at, UTC)
+    return SessionInfo(
+        session_id=summary.id,
+        cwd=summary.origin.cwd,
+        title=one_line(summary.name or summary.preview) or None,
+        updated_at=changed.isoformat().replace("+00:00", "Z"),
+    )
+
+
+async def set_mode(sessions: Sessions, params: SetSessionModeRequest) -> SetSessionModeResponse:
+    session = sessions.get(params.session_id)
+    try:
+        session.choose(session.options.with_mode(params.mode_id))
+    except UnknownChoice as error:
+        raise invalid_params(str(error), "modeId") from None
+    return SetSessionModeResponse()
+
+
+async def set_config_option(
+    sessions: Sessions, params: SetSessionConfigOptionRequest
+) -> SetSessionConfigOptionResponse:
+    session = sessions.get(params.session_id)
+    try:
+        session.choose(session.options.with_option(params.config_id, params.value))
+    except UnknownChoice as error:
+        raise invalid_params(str(error), "value") from None
+    return read(SetSessionConfigOptionResponse, {"configOptions": session.options.config_options()})

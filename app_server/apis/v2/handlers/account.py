@@ -1,24 +1,57 @@
-"""Who is logged in, and how much of the account is used up."""
+"""Who is logged in, how much of the account is used up, and logging in and out. Each login ends with
+`account/login/completed`; where it changed who is logged in, `account/updated` follows.
+
+Methods that clients call although only the provider's own service could serve them are refused here. They are in
+no table: what is not listed here is refused as any unknown method is.
+"""
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Awaitable, Callable
+from typing import Final, assert_never
+from uuid import UUID
 
-from app_server.apis.services import ConfigSource
-from app_server.apis.v2.account_errors import login_required
-from app_server.apis.v2.account_limits import AccountLimits
+from app_server.apis.logins import Logins
+from app_server.apis.result import HandlerResult
+from app_server.apis.route import Route, route
+from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.v2.errors import account_error, login_required
+from app_server.apis.v2.news import AccountLimits
+from app_server.apis.v2.notify import ThreadNotifier
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import AuthMethod
+from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.errors import AuthError
+from app_server.rpc.errors import RpcError, invalid_request
+from protocol.base import WireModel
 from protocol.records import dataclass
+from protocol.table import ClientRequest, NoParams
+from protocol.v2 import notifications, setup_methods
 from protocol.v2.account import (
     Account,
+    AccountLoginCompletedNotification,
+    AccountUpdatedNotification,
     ApiKeyAccount,
+    ApiKeyLoginAccountParams,
+    ApiKeyLoginAccountResponse,
+    AuthMode,
+    CancelLoginAccountParams,
+    CancelLoginAccountResponse,
+    CancelLoginAccountStatus,
     ChatgptAccount,
+    ChatgptDeviceCodeLoginAccountParams,
+    ChatgptDeviceCodeLoginAccountResponse,
+    ChatgptLoginAccountParams,
+    ChatgptLoginAccountResponse,
     GetAccountParams,
     GetAccountResponse,
+    LoginAccountParams,
+    LoginAccountResponse,
+    LogoutAccountResponse,
     PlanType,
 )
 from protocol.v2.limits import GetAccountRateLimitsParams, GetAccountRateLimitsResponse
+from protocol.validation import unknown_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +108,166 @@ def plan_type(word: str | None) -> PlanType:
         return PlanType((word or "").lower())
     except ValueError:
         return PlanType.UNKNOWN
+
+
+MODES = {AuthMethod.API_KEY: AuthMode.APIKEY, AuthMethod.CHATGPT: AuthMode.CHATGPT}
+
+
+@dataclass(frozen=True, slots=True)
+class LoginContext:
+    config: ConfigSource
+    auth: AuthManager
+    logins: Logins
+    notifier: ThreadNotifier
+
+    def completed(self, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None) -> None:
+        ended = AccountLoginCompletedNotification(
+            login_id=login_id, success=outcome.success, error=outcome.error
+        )
+        self.notifier.notify(notifications.ACCOUNT_LOGIN_COMPLETED, ended)
+        if outcome.success:
+            self.updated(method)
+
+    def updated(self, method: AuthMethod | None) -> None:
+        """Sends how the user is logged in now."""
+        claims = self.auth.identity() if method is AuthMethod.CHATGPT else None
+        changed = AccountUpdatedNotification(
+            auth_mode=None if method is None else MODES[method],
+            plan_type=None if claims is None else plan_type(claims.plan_type),
+        )
+        self.notifier.notify(notifications.ACCOUNT_UPDATED, changed)
+
+
+async def account_login_start(
+    context: LoginContext, params: LoginAccountParams
+) -> HandlerResult[LoginAccountResponse]:
+    context.auth.follow(context.config.load().login)
+    try:
+        match params.root:
+            case ApiKeyLoginAccountParams(api_key=key):
+                return _store_key(context, key)
+            case ChatgptLoginAccountParams():
+                return await _open_browser_login(context)
+            case ChatgptDeviceCodeLoginAccountParams():
+                return await _open_device_login(context)
+            case _:
+                assert_never(params.root)
+    except AuthError as error:
+        raise account_error(str(error)) from error
+
+
+async def account_login_cancel(
+    context: LoginContext, params: CancelLoginAccountParams
+) -> CancelLoginAccountResponse:
+    """`account/login/completed` follows from the login itself."""
+    try:
+        UUID(params.login_id)
+    except ValueError:
+        message = f"invalid login id: {params.login_id[:100]}"
+        raise invalid_request(message, "invalid_params", "loginId") from None
+    found = context.logins.cancel(params.login_id)
+    return CancelLoginAccountResponse(
+        status=CancelLoginAccountStatus.CANCELED if found else CancelLoginAccountStatus.NOT_FOUND
+    )
+
+
+async def account_logout(context: LoginContext, params: NoParams) -> HandlerResult[LogoutAccountResponse]:
+    await context.auth.logout()
+
+    async def notify() -> None:
+        context.updated(None)
+
+    return HandlerResult(LogoutAccountResponse(), notify)
+
+
+def _store_key(context: LoginContext, key: str) -> HandlerResult[LoginAccountResponse]:
+    context.auth.login_with_api_key(key)
+
+    async def notify() -> None:
+        context.completed(LoginOutcome(success=True), AuthMethod.API_KEY)
+
+    return HandlerResult(LoginAccountResponse(ApiKeyLoginAccountResponse()), notify)
+
+
+async def _open_browser_login(context: LoginContext) -> HandlerResult[LoginAccountResponse]:
+    login = await context.logins.open()
+
+    def ended(outcome: LoginOutcome) -> None:
+        context.completed(outcome, AuthMethod.CHATGPT, login.id)
+
+    async def wait_for_browser() -> None:
+        context.logins.await_in_background(login, ended)
+
+    started = ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
+    return HandlerResult(LoginAccountResponse(started), wait_for_browser)
+
+
+async def _open_device_login(context: LoginContext) -> HandlerResult[LoginAccountResponse]:
+    login = await context.logins.open_device()
+
+    def ended(outcome: LoginOutcome) -> None:
+        context.completed(outcome, AuthMethod.CHATGPT, login.id)
+
+    async def wait_for_user() -> None:
+        context.logins.await_in_background(login, ended)
+
+    started = ChatgptDeviceCodeLoginAccountResponse(
+        login_id=login.id, verification_url=login.flow.verification_url, user_code=login.flow.user_code
+    )
+    return HandlerResult(LoginAccountResponse(started), wait_for_user)
+
+
+def account_routes(
+    services: ServerServices, notifier: ThreadNotifier, limits: AccountLimits
+) -> tuple[Route, ...]:
+    rows = setup_methods
+    known = AccountContext(services.config, services.accounts.auth, limits)
+    login = LoginContext(services.config, services.accounts.auth, services.accounts.logins, notifier)
+    return (
+        route(rows.ACCOUNT_READ, account_read, known),
+        route(rows.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
+        route(rows.ACCOUNT_LOGIN_START, account_login_start, login),
+        route(rows.ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
+        route(rows.ACCOUNT_LOGOUT, account_logout, login),
+    )
+
+
+IMPORT: Final = "externalAgentConfig/import"
+NO_SUCH_METHOD: Final = -32601
+"""Of JSON-RPC. A client that imports takes it, and no other code, for a server that cannot."""
+
+OF_AN_ACCOUNT: Final = {
+    "account/usage/read": "read token usage",
+    "account/workspaceMessages/read": "read workspace messages",
+    "account/sendAddCreditsNudgeEmail": "notify workspace owner",
+}
+"""What only the provider's own service knows, which is not asked here whoever is logged in."""
+
+
+class NoResult(WireModel):
+    """Of a method that is always refused."""
+
+
+Refusal = Callable[[AuthManager, NoParams], Awaitable[NoResult]]
+
+
+def refusals(auth: AuthManager) -> tuple[Route, ...]:
+    return (
+        route(_row(IMPORT), _refuse_import, auth),
+        *(route(_row(method), _refuse_account(purpose), auth) for method, purpose in OF_AN_ACCOUNT.items()),
+    )
+
+
+def _row(method: str) -> ClientRequest[NoParams, NoResult]:
+    return ClientRequest(method, NoParams, NoResult, "Refused.")
+
+
+async def _refuse_import(auth: AuthManager, params: NoParams) -> NoResult:
+    raise RpcError(NO_SUCH_METHOD, unknown_method(IMPORT), {"kind": "unknown_method"})
+
+
+def _refuse_account(purpose: str) -> Refusal:
+    async def refuse(auth: AuthManager, params: NoParams) -> NoResult:
+        raise login_required(purpose, auth.method())
+
+    return refuse

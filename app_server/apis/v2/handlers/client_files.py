@@ -1,7 +1,8 @@
-"""`fs/*`: files for the client, with the rights of the user and outside of any sandbox.
+"""Files for the client, with the rights of the user and outside of any sandbox: `fs/*`, and `fuzzyFileSearch`,
+once or in a session whose query changes.
 
-The user's configuration can switch all of it off. Blocking work is done in threads; what is read goes to the client
-only as fast as the client reads.
+The user's configuration can switch all of `fs/*` off. Blocking work is done in threads; what is read goes to the
+client only as fast as the client reads.
 """
 
 from __future__ import annotations
@@ -10,26 +11,51 @@ import base64
 import binascii
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
 import anyio
+from anyio.abc import TaskGroup
 
 from app_server.apis.client_rights import require_client_rights
 from app_server.apis.result import HandlerResult
-from app_server.apis.services import ConfigSource
+from app_server.apis.route import Route, route
+from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.v2.notify import ThreadNotifier
 from app_server.core.client_files import files
 from app_server.core.client_files.copying import Copying
 from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.watching import FileWatcher
+from app_server.core.files.search import FileMatch, FileSearch
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 from protocol.v2 import files as wire
+from protocol.v2 import host_methods as methods
+from protocol.v2.files import FsChangedNotification
+from protocol.v2.notifications import (
+    FS_CHANGED,
+    FUZZY_FILE_SEARCH_SESSION_COMPLETED,
+    FUZZY_FILE_SEARCH_SESSION_UPDATED,
+)
+from protocol.v2.search import (
+    FuzzyFileSearchMatchType,
+    FuzzyFileSearchParams,
+    FuzzyFileSearchResponse,
+    FuzzyFileSearchResult,
+    FuzzyFileSearchSessionCompletedNotification,
+    FuzzyFileSearchSessionStartParams,
+    FuzzyFileSearchSessionStartResponse,
+    FuzzyFileSearchSessionStopParams,
+    FuzzyFileSearchSessionStopResponse,
+    FuzzyFileSearchSessionUpdatedNotification,
+    FuzzyFileSearchSessionUpdateParams,
+    FuzzyFileSearchSessionUpdateResponse,
+)
 
 READERS = 4
 """Files and directories that are read at once: one may take 200 MB until it is written."""
@@ -173,3 +199,172 @@ def _decoded(text: str) -> bytes:
         raise FileRefused(
             f"fs/writeFile requires valid base64 dataBase64: {error}", "invalid_params"
         ) from error
+
+
+def file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
+    async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
+        await services.outgoing.wait_for_capacity()
+        changed = FsChangedNotification(watch_id=watch_id, changed_paths=tuple(paths))
+        notifier.notify(FS_CHANGED, changed)
+
+    watcher = FileWatcher(notify_changed, services.background)
+    files = ClientFileContext(services.config, services.outgoing, watcher)
+    return (
+        route(methods.FS_READ_FILE, fs_read_file, files),
+        route(methods.FS_WRITE_FILE, fs_write_file, files),
+        route(methods.FS_CREATE_DIRECTORY, fs_create_directory, files),
+        route(methods.FS_GET_METADATA, fs_get_metadata, files),
+        route(methods.FS_READ_DIRECTORY, fs_read_directory, files),
+        route(methods.FS_REMOVE, fs_remove, files),
+        route(methods.FS_COPY, fs_copy, files),
+        route(methods.FS_WATCH, fs_watch, files),
+        route(methods.FS_UNWATCH, fs_unwatch, files),
+    )
+
+
+MOST = 64
+"""Sessions of one client."""
+
+Found = Callable[[str, str, Sequence[FileMatch]], Awaitable[None]]
+"""Notifies the client: the session, its query, and what was found."""
+
+
+@dataclass(slots=True)
+class SearchSession:
+    roots: tuple[str, ...]
+    running: anyio.CancelScope | None = None
+    """The search for the latest query."""
+
+    def stop(self) -> None:
+        if self.running is not None:
+            self.running.cancel()
+
+
+@dataclass(slots=True)
+class SearchSessions:
+    """All of one client, by the client's own names."""
+
+    search: FileSearch
+    tasks: TaskGroup
+    found: Found
+    _sessions: dict[str, SearchSession] = field(default_factory=dict)
+
+    def start(self, id: str, roots: tuple[str, ...]) -> None:
+        """In place of one of the same name. Raises RpcError."""
+        self.stop(id)
+        if len(self._sessions) >= MOST:
+            raise invalid_request(f"no more than {MOST} file searches can be open", "too_many_sessions")
+        self._sessions[id] = SearchSession(roots)
+
+    def get(self, id: str) -> SearchSession:
+        """Raises RpcError."""
+        session = self._sessions.get(id)
+        if session is None:
+            raise invalid_request(f"fuzzy file search session not found: {id}", "session_not_found")
+        return session
+
+    def look_for(self, id: str, session: SearchSession, query: str) -> None:
+        """Begin to search, unless the session has ended meanwhile; what was begun before is not sent any more."""
+        session.stop()
+        if self._sessions.get(id) is session:
+            session.running = anyio.CancelScope()
+            self.tasks.start_soon(self._search, session.running, id, session.roots, query, name="file search")
+
+    def stop(self, id: str) -> None:
+        session = self._sessions.pop(id, None)
+        if session is not None:
+            session.stop()
+
+    async def _search(self, scope: anyio.CancelScope, id: str, roots: tuple[str, ...], query: str) -> None:
+        with scope:
+            await self.found(id, query, await self.search.search(query, roots, names_count=True))
+
+
+@dataclass(frozen=True, slots=True)
+class FileSearchContext:
+    search: FileSearch
+    sessions: SearchSessions
+
+
+async def fuzzy_file_search(
+    context: FileSearchContext, params: FuzzyFileSearchParams
+) -> FuzzyFileSearchResponse:
+    """A second search with the same token cancels the first, which then returns no files."""
+    found = await context.search.search(
+        params.query, params.roots, params.cancellation_token, names_count=True
+    )
+    return FuzzyFileSearchResponse(files=shown_matches(found))
+
+
+async def session_start(
+    context: FileSearchContext, params: FuzzyFileSearchSessionStartParams
+) -> HandlerResult[FuzzyFileSearchSessionStartResponse]:
+    """The first notification has no query and no files."""
+    id = params.session_id
+    if not id:
+        raise invalid_request("sessionId must not be empty", "invalid_params", "sessionId")
+    if not params.roots:
+        raise internal_error(
+            "failed to start fuzzy file search session: at least one search directory is required", "no_roots"
+        )
+    context.sessions.start(id, params.roots)
+    session = context.sessions.get(id)
+
+    async def begin() -> None:
+        context.sessions.look_for(id, session, "")
+
+    return HandlerResult(FuzzyFileSearchSessionStartResponse(), begin)
+
+
+async def session_update(
+    context: FileSearchContext, params: FuzzyFileSearchSessionUpdateParams
+) -> HandlerResult[FuzzyFileSearchSessionUpdateResponse]:
+    session = context.sessions.get(params.session_id)
+
+    async def begin() -> None:
+        context.sessions.look_for(params.session_id, session, params.query)
+
+    return HandlerResult(FuzzyFileSearchSessionUpdateResponse(), begin)
+
+
+async def session_stop(
+    context: FileSearchContext, params: FuzzyFileSearchSessionStopParams
+) -> FuzzyFileSearchSessionStopResponse:
+    """Also for a session that is not there."""
+    context.sessions.stop(params.session_id)
+    return FuzzyFileSearchSessionStopResponse()
+
+
+def shown_matches(found: Sequence[FileMatch]) -> tuple[FuzzyFileSearchResult, ...]:
+    kinds = FuzzyFileSearchMatchType
+    return tuple(
+        FuzzyFileSearchResult(
+            root=match.root,
+            path=match.path,
+            match_type=kinds.DIRECTORY if match.is_folder else kinds.FILE,
+            file_name=match.file_name,
+            score=match.score,
+            indices=match.indices,
+        )
+        for match in found
+    )
+
+
+def search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
+    async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
+        await services.outgoing.wait_for_capacity()
+        updated = FuzzyFileSearchSessionUpdatedNotification(
+            session_id=session_id, query=query, files=shown_matches(found)
+        )
+        notifier.notify(FUZZY_FILE_SEARCH_SESSION_UPDATED, updated)
+        completed = FuzzyFileSearchSessionCompletedNotification(session_id=session_id)
+        notifier.notify(FUZZY_FILE_SEARCH_SESSION_COMPLETED, completed)
+
+    sessions = SearchSessions(services.host.search, services.background, notify_found)
+    search = FileSearchContext(services.host.search, sessions)
+    return (
+        route(methods.FUZZY_FILE_SEARCH, fuzzy_file_search, search),
+        route(methods.FUZZY_FILE_SEARCH_SESSION_START, session_start, search),
+        route(methods.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, search),
+        route(methods.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, search),
+    )

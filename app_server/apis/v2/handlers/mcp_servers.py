@@ -1,39 +1,143 @@
-"""MCP servers for clients: what they offer, calls of tools, resources, starting them anew.
+"""MCP servers for clients: what they offer, calls of tools, resources, starting them anew, logins.
 
-A request that names a thread uses the thread's servers; one that names none starts those of the configuration for as
-long as it takes.
+A request that names a thread uses the thread's servers; one that names none starts those of the configuration
+for as long as it takes. A login goes through the user's browser and ends with `mcpServer/oauthLogin/completed`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from app_server.apis.services import ConfigSource
-from app_server.apis.v2.handlers.mcp_shapes import shown_content, shown_result, shown_server
-from app_server.apis.v2.positions import page_by_position
-from app_server.apis.v2.thread_ids import parse_thread_id, thread_not_found
+from pydantic import ValidationError
+
+from app_server.apis.logins import Logins
+from app_server.apis.result import HandlerResult
+from app_server.apis.route import Route, route
+from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
+from app_server.apis.v2.notify import ThreadNotifier
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
-from app_server.core.config.types import Config, McpServerConfig
-from app_server.core.mcp.client_access import call_tool, read_resource, running, server_statuses
+from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
+from app_server.core.errors import AuthError
+from app_server.core.lazy import Lazy
+from app_server.core.mcp.client_access import (
+    ConnectionState,
+    ServerStatus,
+    call_tool,
+    read_resource,
+    running,
+    server_statuses,
+)
 from app_server.core.mcp.interfaces import McpFailure
+from app_server.core.mcp.launch_env import sends_token
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.rpc.errors import RpcError, internal_error
+from app_server.rpc.errors import RpcError, internal_error, invalid_request
+from protocol import mcp as engine
+from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import read
 from protocol.table import NoParams
+from protocol.v2 import host_methods as methods
 from protocol.v2.mcp import (
+    BlobResourceContent,
+    ListedTool,
     ListMcpServerStatusParams,
     ListMcpServerStatusResponse,
+    McpAuthStatus,
     McpResourceReadParams,
     McpResourceReadResponse,
+    McpServerConnectionStatus,
+    McpServerInfo,
+    McpServerOauthLoginCompletedNotification,
+    McpServerOauthLoginParams,
+    McpServerOauthLoginResponse,
     McpServerRefreshResponse,
+    McpServerStatus,
     McpServerStatusDetail,
     McpServerToolCallParams,
     McpServerToolCallResponse,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    TextResourceContent,
 )
+from protocol.v2.notifications import MCP_SERVER_OAUTH_LOGIN_COMPLETED
+
+if TYPE_CHECKING:
+    from app_server.core.auth.mcp_login import McpLogins
+
+STATES = {
+    ConnectionState.STARTING: McpServerConnectionStatus.STARTING,
+    ConnectionState.CONNECTED: McpServerConnectionStatus.CONNECTED,
+    ConnectionState.LOGIN_REQUIRED: McpServerConnectionStatus.AUTHENTICATION_REQUIRED,
+    ConnectionState.FAILED: McpServerConnectionStatus.FAILED,
+    ConnectionState.DISABLED: McpServerConnectionStatus.DISABLED,
+}
+AUTH = {
+    engine.McpAuthStatus.UNSUPPORTED: McpAuthStatus.UNSUPPORTED,
+    engine.McpAuthStatus.NOT_LOGGED_IN: McpAuthStatus.NOT_LOGGED_IN,
+    engine.McpAuthStatus.BEARER_TOKEN: McpAuthStatus.BEARER_TOKEN,
+    engine.McpAuthStatus.O_AUTH: McpAuthStatus.O_AUTH,
+}
+
+
+def shown_server(status: ServerStatus, *, of_thread: bool) -> McpServerStatus:
+    """A connection that was only made to look has no state of its own."""
+    return McpServerStatus(
+        name=status.config.name,
+        runtime_status=STATES[status.state] if of_thread else None,
+        http_origin=_origin(status.config),
+        server_info=_info(status.introduction.info),
+        server_capabilities=status.introduction.capabilities,
+        tools={tool.tool: read(ListedTool, tool.definition.to_value()) for tool in status.tools},
+        tools_error=status.error,
+        resources=tuple(read(Resource, each.to_value()) for each in status.resources),
+        resource_templates=tuple(read(ResourceTemplate, each.to_value()) for each in status.templates),
+        auth_status=AUTH[status.auth],
+    )
+
+
+def shown_result(result: engine.CallToolResult) -> McpServerToolCallResponse:
+    return McpServerToolCallResponse(
+        content=tuple(block.to_value() for block in result.content),
+        structured_content=result.structured_content,
+        is_error=result.is_error,
+    )
+
+
+def shown_content(content: engine.TextResourceContents | engine.BlobResourceContents) -> ResourceContent:
+    match content:
+        case engine.TextResourceContents():
+            return TextResourceContent(uri=content.uri, mime_type=content.mime_type, text=content.text)
+        case engine.BlobResourceContents():
+            return BlobResourceContent(uri=content.uri, mime_type=content.mime_type, blob=content.blob)
+
+
+def _info(raw: Json) -> McpServerInfo | None:
+    try:
+        return read(McpServerInfo, raw)
+    except ValidationError:
+        return None
+
+
+def _origin(config: McpServerConfig) -> str | None:
+    """Of the address: a path or a query may hold a credential."""
+    if not isinstance(config.transport, McpHttpTransport):
+        return None
+    try:
+        address = urlsplit(config.transport.url)
+        port = "" if address.port is None else f":{address.port}"
+    except ValueError:
+        return None
+    return f"{address.scheme}://{address.hostname}{port}" if address.hostname else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +227,92 @@ async def config_mcp_server_reload(context: McpContext, params: NoParams) -> Mcp
 
 def _failed(failure: McpFailure) -> RpcError:
     return internal_error(str(failure), "mcp")
+
+
+LIMIT_SECONDS = 300.0
+LONGEST_SECONDS = 3600.0
+MOST_SCOPES: Final = 100
+_SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class McpLoginContext:
+    servers: McpContext
+    mcp_logins: Lazy[McpLogins]
+    logins: Logins
+    notifier: ThreadNotifier
+
+
+async def mcp_server_oauth_login(
+    context: McpLoginContext, params: McpServerOauthLoginParams
+) -> HandlerResult[McpServerOauthLoginResponse]:
+    """A pending login at the same server is cancelled; `account/login/cancel` cancels this one by its `loginId`."""
+    transport = _transport(context.servers, params)
+    seconds = _seconds(params.timeout_secs)
+    _check_scopes(params.scopes)
+    purpose = f"mcp server {params.name}"
+    context.logins.end(purpose)
+    try:
+        flow = await context.mcp_logins.get().open_login(params.name, transport.url, params.scopes)
+    except AuthError as error:
+        raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
+    login = context.logins.add(flow, purpose)
+
+    def ended(outcome: LoginOutcome) -> None:
+        completed = McpServerOauthLoginCompletedNotification(
+            name=params.name,
+            thread_id=params.thread_id,
+            login_id=login.id,
+            success=outcome.success,
+            error=outcome.error,
+        )
+        context.notifier.notify(MCP_SERVER_OAUTH_LOGIN_COMPLETED, completed)
+
+    async def wait_for_browser() -> None:
+        context.logins.await_in_background(login, ended, seconds)
+
+    started = McpServerOauthLoginResponse(authorization_url=flow.auth_url, login_id=login.id)
+    return HandlerResult(started, wait_for_browser)
+
+
+def _transport(context: McpContext, params: McpServerOauthLoginParams) -> McpHttpTransport:
+    server = context.configured(params.thread_id).get(params.name)
+    if server is None:
+        message = f"No MCP server named '{params.name[:200]}' found."
+        raise invalid_request(message, "mcp_server_not_found", "name")
+    transport = server.transport
+    if not isinstance(transport, McpHttpTransport):
+        message = "OAuth login is only supported for streamable HTTP servers."
+        raise invalid_request(message, "unsupported", "name")
+    if sends_token(transport):
+        message = f"`mcp_servers.{params.name}` names a token of its own, which counts more than a login"
+        raise invalid_request(message, "unsupported", "name")
+    return transport
+
+
+def _seconds(wanted: int | None) -> float:
+    if wanted is None:
+        return LIMIT_SECONDS
+    if not 1 <= wanted <= LONGEST_SECONDS:
+        message = f"timeoutSecs must be between 1 and {LONGEST_SECONDS:.0f}, not {wanted}"
+        raise invalid_request(message, "invalid_params", "timeoutSecs")
+    return float(wanted)
+
+
+def _check_scopes(scopes: tuple[str, ...] | None) -> None:
+    if scopes is not None and (len(scopes) > MOST_SCOPES or not all(map(_SCOPE.fullmatch, scopes))):
+        message = f"scopes must be at most {MOST_SCOPES} words without spaces, quotes and backslashes"
+        raise invalid_request(message, "invalid_params", "scopes")
+
+
+def mcp_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
+    context = McpContext(services.config, services.conversations, services.engine.mcp_alone)
+    accounts = services.accounts
+    login = McpLoginContext(context, accounts.mcp_logins, accounts.logins, notifier)
+    return (
+        route(methods.MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
+        route(methods.MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),
+        route(methods.MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, context),
+        route(methods.CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, context),
+        route(methods.MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, login),
+    )

@@ -1,11 +1,142 @@
-"""`model/list`: the models that can be chosen. Holds all that the conversation API has in its answer to this method."""
+"""Models and providers that threads can be given, and the switches of the configuration, set for as long as this
+server runs. `model/list` holds all that the conversation API has in its answer to this method.
+"""
 
 from __future__ import annotations
 
 from app_server.apis.offered_models import ModelContext, page_of_models
+from app_server.apis.route import Route, route
+from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
+from app_server.apis.v2.handlers import configuration
+from app_server.conversations.manager import ConversationManager
+from app_server.core.config.built_in_providers import OPENAI
+from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
+from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.catalogue import EFFORT_WORDS, KnownModel
+from app_server.masking import masked_text
 from protocol.policy import ReasoningEffort
-from protocol.v2.models import ListedModel, ModelListParams, ModelListResponse, ReasoningEffortOption
+from protocol.records import dataclass
+from protocol.v2 import setup_methods
+from protocol.v2.models import (
+    CustomGatewayProviderSettings,
+    EnvironmentVariableGatewayAuth,
+    ExperimentalFeature,
+    ExperimentalFeatureEnablementSetParams,
+    ExperimentalFeatureEnablementSetResponse,
+    ExperimentalFeatureListParams,
+    ExperimentalFeatureListResponse,
+    ExperimentalFeatureStage,
+    ExternallyConfiguredGatewayAuth,
+    GatewayAuth,
+    ListedModel,
+    ModelListParams,
+    ModelListResponse,
+    ModelProviderCapabilitiesReadParams,
+    ModelProviderCapabilitiesReadResponse,
+    ModelProviderListParams,
+    ModelProviderListResponse,
+    ModelProviderSummary,
+    NoGatewayAuth,
+    OpenaiProviderSettings,
+    ReasoningEffortOption,
+)
+
+STAGES = {
+    FeatureStage.STABLE: ExperimentalFeatureStage.STABLE,
+    FeatureStage.BETA: ExperimentalFeatureStage.BETA,
+    FeatureStage.EXPERIMENTAL: ExperimentalFeatureStage.UNDER_DEVELOPMENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureContext:
+    config: ConfigSource
+    conversations: ConversationManager
+
+    def of_thread(self, thread_id: str) -> Features:
+        """Those with which a loaded thread began. Raises RpcError."""
+        id = parse_thread_id(thread_id)
+        live = self.conversations.find(id)
+        if live is None:
+            raise thread_not_found(id)
+        return live.session.facts.config.features
+
+
+async def experimental_feature_list(
+    context: FeatureContext, params: ExperimentalFeatureListParams
+) -> ExperimentalFeatureListResponse:
+    """Of a thread, or those with which one would begin now."""
+    on = context.config.load().features if params.thread_id is None else context.of_thread(params.thread_id)
+    features = [_shown(feature, on) for feature in FEATURES.values()]
+    page, next_cursor = page_by_position(features, params.cursor, params.limit)
+    return ExperimentalFeatureListResponse(data=page, next_cursor=next_cursor)
+
+
+async def experimental_feature_enablement_set(
+    context: FeatureContext, params: ExperimentalFeatureEnablementSetParams
+) -> ExperimentalFeatureEnablementSetResponse:
+    """For threads that begin from now on, where the settings say nothing of a feature. Unknown ones are passed over."""
+    known = {canonical_feature(name): on for name, on in params.enablement.items()}
+    accepted = {name: on for name, on in known.items() if name is not None}
+    context.config.switches.update(accepted)
+    return ExperimentalFeatureEnablementSetResponse(enablement=accepted)
+
+
+def _shown(feature: Feature, on: Features) -> ExperimentalFeature:
+    return ExperimentalFeature(
+        name=feature.name,
+        stage=STAGES[feature.stage],
+        enabled=on.enabled(feature.name),
+        default_enabled=feature.default,
+    )
+
+
+async def model_provider_list(
+    source: ConfigSource, params: ModelProviderListParams
+) -> ModelProviderListResponse:
+    """Providers are changed with the other settings, so none can be edited by a method of its own."""
+    config = source.load()
+    return ModelProviderListResponse(
+        data=tuple(_summary(config.providers[id]) for id in sorted(config.providers)),
+        default_provider_id=config.provider.id,
+        can_change_default=False,
+    )
+
+
+async def model_provider_capabilities_read(
+    source: ConfigSource, params: ModelProviderCapabilitiesReadParams
+) -> ModelProviderCapabilitiesReadResponse:
+    """Searches of the provider's own are a tool of one of the two APIs; pictures are never made."""
+    responses = source.load().provider.wire_api is WireApi.RESPONSES
+    return ModelProviderCapabilitiesReadResponse(image_generation=False, web_search=responses)
+
+
+def _summary(provider: ProviderConfig) -> ModelProviderSummary:
+    """An address with a credential in it is not shown."""
+    url = provider.base_url
+    return ModelProviderSummary(
+        id=provider.id,
+        name=provider.name,
+        can_edit=False,
+        base_url=None if url is None or masked_text(url) != url else url,
+        settings=OpenaiProviderSettings()
+        if provider.id == OPENAI
+        else CustomGatewayProviderSettings(auth=_auth(provider)),
+    )
+
+
+def _auth(provider: ProviderConfig) -> GatewayAuth:
+    """How requests to the provider are authenticated, without any secret."""
+    if provider.env_key is not None:
+        return EnvironmentVariableGatewayAuth(env_key=provider.env_key)
+    elsewhere = (
+        provider.requires_openai_auth
+        or provider.experimental_bearer_token is not None
+        or provider.http_headers
+        or provider.env_http_headers
+    )
+    return ExternallyConfiguredGatewayAuth() if elsewhere else NoGatewayAuth()
 
 
 async def model_list(context: ModelContext, params: ModelListParams) -> ModelListResponse:
@@ -32,3 +163,17 @@ def _model(model: KnownModel, *, default: bool) -> ListedModel:
 
 def _effort(effort: ReasoningEffort) -> ReasoningEffortOption:
     return ReasoningEffortOption(reasoning_effort=effort.value, description=EFFORT_WORDS[effort])
+
+
+def model_routes(services: ServerServices) -> tuple[Route, ...]:
+    """`model/list` is a method of the conversation API too: this route serves both, answering all that both have."""
+    config, rows = services.config, setup_methods
+    switches = FeatureContext(config, services.conversations)
+    return (
+        route(rows.MODEL_LIST, model_list, ModelContext(config, services.engine)),
+        route(rows.MODEL_PROVIDER_LIST, model_provider_list, config),
+        route(rows.MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, config),
+        route(rows.EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, switches),
+        route(rows.EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, switches),
+        route(rows.COLLABORATION_MODE_LIST, configuration.collaboration_mode_list, config),
+    )

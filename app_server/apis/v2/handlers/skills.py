@@ -1,11 +1,15 @@
-"""Skills: what there is for a directory, switching them, folders of the client's."""
+"""What threads are extended with: skills, switched and from folders of the client's too. Hooks, apps and plugins
+this server has none of; their lists are empty.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
 from app_server.apis.result import HandlerResult
-from app_server.apis.services import ConfigSource
+from app_server.apis.route import Route, route
+from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.core.config.skill_switches import SkillSwitch, write_skill_switch
 from app_server.core.errors import ConfigError
@@ -15,7 +19,25 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.records import dataclass
+from protocol.table import NoParams
+from protocol.v2 import extension_methods
+from protocol.v2 import setup_methods as methods
 from protocol.v2 import skills as wire
+from protocol.v2.extensions import (
+    AppsInstalledParams,
+    AppsInstalledResponse,
+    AppsListParams,
+    AppsListResponse,
+    HooksListEntry,
+    HooksListParams,
+    HooksListResponse,
+    PluginInstalledParams,
+    PluginInstalledResponse,
+    PluginListParams,
+    PluginListResponse,
+    WindowsSandboxReadiness,
+    WindowsSandboxReadinessResponse,
+)
 from protocol.v2.notifications import SKILLS_CHANGED
 
 MAX_DIRECTORIES = 100
@@ -111,4 +133,55 @@ def _interface(shown: SkillAppearance) -> wire.SkillInterface:
         icon_large=shown.icon_large,
         brand_color=shown.brand_color,
         default_prompt=shown.default_prompt,
+    )
+
+
+async def hooks_list(source: ConfigSource, params: HooksListParams) -> HooksListResponse:
+    cwds = params.cwds or (str(source.cwd),)
+    return HooksListResponse(data=tuple(HooksListEntry(cwd=cwd) for cwd in cwds))
+
+
+async def app_list(source: ConfigSource, params: AppsListParams) -> AppsListResponse:
+    page_by_position((), params.cursor, params.limit)
+    return AppsListResponse()
+
+
+async def app_installed(source: ConfigSource, params: AppsInstalledParams) -> AppsInstalledResponse:
+    return AppsInstalledResponse()
+
+
+async def plugin_list(source: ConfigSource, params: PluginListParams) -> PluginListResponse:
+    return PluginListResponse()
+
+
+async def plugin_installed(source: ConfigSource, params: PluginInstalledParams) -> PluginInstalledResponse:
+    return PluginInstalledResponse()
+
+
+async def windows_sandbox_readiness(
+    source: ConfigSource, params: NoParams
+) -> WindowsSandboxReadinessResponse:
+    return WindowsSandboxReadinessResponse(status=WindowsSandboxReadiness.NOT_CONFIGURED)
+
+
+def extension_routes(services: ServerServices) -> tuple[Route, ...]:
+    config, rows = services.config, extension_methods
+    return (
+        route(rows.HOOKS_LIST, hooks_list, config),
+        route(rows.APP_LIST, app_list, config),
+        route(rows.APP_INSTALLED, app_installed, config),
+        route(rows.PLUGIN_LIST, plugin_list, config),
+        route(rows.PLUGIN_INSTALLED, plugin_installed, config),
+        route(rows.WINDOWS_SANDBOX_READINESS, windows_sandbox_readiness, config),
+    )
+
+
+def skills_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
+    catalog = services.skills.get()
+    context = SkillsContext(services.config, catalog, notifier)
+    catalog.on_change = context.announce_change
+    return (
+        route(methods.SKILLS_LIST, skills_list, context),
+        route(methods.SKILLS_EXTRA_ROOTS_SET, skills_extra_roots_set, context),
+        route(methods.SKILLS_CONFIG_WRITE, skills_config_write, context),
     )

@@ -12,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from app_server.apis.result import HandlerResult
+from app_server.apis.route import Route, route
+from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers.reading import FoundThread, ReadingContext
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.thread_ids import archived_not_found, parse_thread_id, rollout_not_found
-from app_server.apis.v2.thread_view import thread_view
+from app_server.apis.v2.turns import thread_view
 from app_server.conversations.manager import ConversationManager
 from app_server.core.errors import ConversationError, RolloutNotFound
 from app_server.core.git.revision import Revision
@@ -58,6 +59,13 @@ from protocol.v2.thread_events import (
     ThreadNameUpdatedNotification,
     ThreadStatusChangedNotification,
     ThreadUnarchivedNotification,
+)
+from protocol.v2.thread_methods import (
+    THREAD_ARCHIVE,
+    THREAD_DELETE,
+    THREAD_METADATA_UPDATE,
+    THREAD_NAME_SET,
+    THREAD_UNARCHIVE,
 )
 
 MOST_NAME = 4096
@@ -240,3 +248,13 @@ def _failures(id: ConversationId, verb: str) -> Iterator[None]:
         raise internal_error(str(error), "storage") from error
     except OSError as error:
         raise internal_error(f"failed to {verb} thread {id}: {describe(error)}", "storage") from error
+
+
+def stored_routes(context: StoredThreadContext) -> tuple[Route, ...]:
+    return (
+        route(THREAD_ARCHIVE, thread_archive, context),
+        route(THREAD_UNARCHIVE, thread_unarchive, context),
+        route(THREAD_DELETE, thread_delete, context),
+        route(THREAD_NAME_SET, thread_name_set, context),
+        route(THREAD_METADATA_UPDATE, thread_metadata_update, context),
+    )

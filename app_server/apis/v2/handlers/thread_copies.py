@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from app_server.apis.result import HandlerResult
-from app_server.apis.v2 import spelling
+from app_server.apis.v2.errors import parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers.threads import (
     SUBSCRIPTION,
     ThreadContext,
@@ -21,7 +21,7 @@ from app_server.apis.v2.handlers.threads import (
     usage_so_far,
 )
 from app_server.apis.v2.opening import overrides_of, reopened
-from app_server.apis.v2.thread_ids import parse_thread_id, rollout_not_found
+from app_server.apis.v2.settings import thread_status
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.opening import Fork, Revert, StoredRollout
@@ -184,5 +184,5 @@ async def _last(context: ThreadContext, live: LiveConversation) -> tuple[str | N
 
 
 def _notify_status(context: ThreadContext, id: str, status: ConversationStatus) -> None:
-    changed = ThreadStatusChangedNotification(thread_id=id, status=spelling.thread_status(status))
+    changed = ThreadStatusChangedNotification(thread_id=id, status=thread_status(status))
     context.notifier.notify(THREAD_STATUS_CHANGED, changed)

@@ -1,4 +1,6 @@
-"""`thread/list`: stored threads by pages."""
+"""Stored threads by pages: all of them, or those in which something was said. With the routes of all that reads
+threads.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,31 @@ import anyio
 import anyio.lowlevel
 
 from app_server.apis.result import HandlerResult
+from app_server.apis.route import Route, route
+from app_server.apis.v2.errors import parse_thread_id
+from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.handlers.reading import ReadingContext
-from app_server.apis.v2.thread_ids import parse_thread_id
-from app_server.apis.v2.thread_view import thread_view
+from app_server.apis.v2.turns import thread_view
 from app_server.core.real_path import real_path
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
+from app_server.core.rollout.thread_search import search_threads
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.paths import sound_path
+from protocol.v2 import thread_methods as methods
 from protocol.v2.fields import SortDirection
-from protocol.v2.thread_store import ThreadListParams, ThreadListResponse, ThreadSortKey, ThreadSourceKind
+from protocol.v2.thread_store import (
+    ThreadListParams,
+    ThreadListResponse,
+    ThreadSearchParams,
+    ThreadSearchResponse,
+    ThreadSearchResult,
+    ThreadSearchSortKey,
+    ThreadSortKey,
+    ThreadSourceKind,
+)
 
 INTERACTIVE = (ThreadSourceKind.CLI, ThreadSourceKind.VSCODE)
 """What is listed where the request names no kinds."""
@@ -134,3 +149,62 @@ def _excluded(params: ThreadListParams) -> frozenset[str]:
         message = f"at most {MOST_EXCLUDED} threads can be excluded, not {len(ids)}"
         raise invalid_request(message, "invalid_params", "excludedThreadIds")
     return frozenset(parse_thread_id(each, "excludedThreadIds") for each in ids)
+
+
+MOST_CHARACTERS = 1024
+
+
+async def thread_search(
+    context: ReadingContext, params: ThreadSearchParams
+) -> HandlerResult[ThreadSearchResponse]:
+    term = params.search_term
+    if not term.strip():
+        raise invalid_request("thread/search requires search_term", "invalid_params", "searchTerm")
+    if len(term) > MOST_CHARACTERS:
+        message = f"searchTerm has {len(term)} characters, of at most {MOST_CHARACTERS}"
+        raise invalid_request(message, "invalid_params", "searchTerm")
+    request = ListRequest(
+        filter=ThreadFilter(
+            sources=list_sources(params.source_kinds), default_provider=context.config.load().provider.id
+        ),
+        archived=bool(params.archived),
+        by_change=params.sort_key in (ThreadSearchSortKey.UPDATED_AT, ThreadSearchSortKey.RECENCY_AT),
+        newest_first=params.sort_direction is not SortDirection.ASC,
+        limit=params.limit,
+        cursor=params.cursor,
+    )
+    lists = context.lists
+    try:
+        page = await run_in_thread(
+            search_threads, lists, request, term, context.live.loaded(), abandon_on_cancel=True
+        )
+    except InvalidListCursor as error:
+        raise invalid_request(str(error), "invalid_params", "cursor") from None
+    response = ThreadSearchResponse(
+        data=tuple(
+            ThreadSearchResult(
+                thread=thread_view(each, context.rendering.status(context.live.status(each.id))),
+                snippet=words,
+            )
+            for each, words in page.found
+        ),
+        next_cursor=page.next_cursor,
+        backwards_cursor=page.backwards_cursor,
+    )
+
+    async def read_ahead() -> None:
+        lists.reads_messages = True
+        await read_lists_ahead(lists)
+
+    return HandlerResult(response, read_ahead)
+
+
+def reading_routes(context: reading.ReadingContext) -> tuple[Route, ...]:
+    return (
+        route(methods.THREAD_READ, reading.thread_read, context),
+        route(methods.THREAD_TURNS_LIST, reading.thread_turns_list, context),
+        route(methods.THREAD_ITEMS_LIST, reading.thread_items_list, context),
+        route(methods.THREAD_LIST, thread_list, context),
+        route(methods.THREAD_SEARCH, thread_search, context),
+        route(methods.THREAD_LOADED_LIST, reading.thread_loaded_list, context),
+    )

@@ -1,5 +1,8 @@
-"""Work on an open thread that no words of the user begin: compaction, reviews, the user's commands, items for the
-history, and settings.
+"""Work on an open thread that no words of the user begin: compaction, reviews, the user's commands, items for
+the history, settings, goals, and commands that run between the model's calls.
+
+What such commands print and how they end is sent as it comes, whoever ends them. Turns that are begun for a goal
+are announced like any other.
 """
 
 from __future__ import annotations
@@ -7,23 +10,44 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.apis.client_rights import require_client_rights
+from app_server.apis.route import Route, route
+from app_server.apis.v2.errors import parse_thread_id, thread_not_found
+from app_server.apis.v2.handlers import thread_copies
 from app_server.apis.v2.handlers.threads import ThreadContext, loaded
 from app_server.apis.v2.inbound import response_items
+from app_server.apis.v2.news import goal_status, shown_goal
 from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import review_turn
+from app_server.conversations.live import LiveConversation
+from app_server.core.errors import RolloutNotFound
 from app_server.core.git.merge_base import merge_base
 from app_server.core.git.snapshot import Git
+from app_server.core.goals.goal_keeper import GoalChange, GoalRefused, NoGoal
+from app_server.core.rollout.listing import find_rollout
+from app_server.core.rollout.stored_goal import last_goal
 from app_server.core.session import review_requests
 from app_server.core.session.turn_requests import AddItems, ChangeSettings, RunShell
+from app_server.core.threads import run_in_thread
+from app_server.core.tools.terminal_usage import TerminalUsage, look_at_terminals
+from app_server.core.tools.terminals import Terminal
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.ops import CompactOp, ReviewOp
 from protocol.records import dataclass
-from protocol.v2 import review
+from protocol.v2 import review, thread_methods, turn_methods
+from protocol.v2 import thread_methods as methods
+from protocol.v2 import thread_work as wire
 from protocol.v2.review import ReviewStartParams, ReviewStartResponse
 from protocol.v2.settings import ThreadSettingsUpdateParams, ThreadSettingsUpdateResponse
 from protocol.v2.thread_work import (
+    ThreadBackgroundTerminal,
+    ThreadBackgroundTerminalsCleanParams,
+    ThreadBackgroundTerminalsCleanResponse,
+    ThreadBackgroundTerminalsListParams,
+    ThreadBackgroundTerminalsListResponse,
+    ThreadBackgroundTerminalsTerminateParams,
+    ThreadBackgroundTerminalsTerminateResponse,
     ThreadCompactStartParams,
     ThreadCompactStartResponse,
     ThreadInjectItemsParams,
@@ -114,3 +138,135 @@ def _required_text(text: str, field: str) -> str:
     if not text:
         raise invalid_request(f"{field} must not be empty", "invalid_params", f"target.{field}")
     return text
+
+
+MOST_DIGITS = 18
+
+
+async def terminals_list(
+    context: ThreadContext, params: ThreadBackgroundTerminalsListParams
+) -> ThreadBackgroundTerminalsListResponse:
+    """By number; the cursor is that of the last one. All of them unless a limit is given."""
+    live = loaded(context, params.thread_id)
+    after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
+    rest = [each for each in live.session.terminals.running_on() if each.number > after]
+    page = rest if params.limit is None else rest[: max(params.limit, 1)]
+    adapter = context.loaded.adapter(live)
+    usages = await run_in_thread(look_at_terminals, page, abandon_on_cancel=True)
+    return ThreadBackgroundTerminalsListResponse(
+        data=tuple(
+            _shown(each, adapter.item_id(each.turn_id, each.item.id), usage)
+            for each, usage in zip(page, usages, strict=True)
+        ),
+        next_cursor=str(page[-1].number) if len(page) < len(rest) else None,
+    )
+
+
+async def terminals_terminate(
+    context: ThreadContext, params: ThreadBackgroundTerminalsTerminateParams
+) -> ThreadBackgroundTerminalsTerminateResponse:
+    live = loaded(context, params.thread_id)
+    number = _number(params.process_id, "invalid background terminal process id", "processId")
+    return ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.terminals.kill({number}))
+
+
+async def terminals_clean(
+    context: ThreadContext, params: ThreadBackgroundTerminalsCleanParams
+) -> ThreadBackgroundTerminalsCleanResponse:
+    loaded(context, params.thread_id).session.terminals.kill()
+    return ThreadBackgroundTerminalsCleanResponse()
+
+
+def _shown(terminal: Terminal, item_id: str, usage: TerminalUsage | None) -> ThreadBackgroundTerminal:
+    return ThreadBackgroundTerminal(
+        item_id=item_id,
+        process_id=str(terminal.number),
+        command=terminal.line,
+        cwd=terminal.cwd,
+        os_pid=None if usage is None else usage.pid,
+        cpu_percent=None if usage is None else usage.cpu_percent,
+        rss_kb=None if usage is None else usage.rss_kb,
+    )
+
+
+def _number(text: str, problem: str, field: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:
+        return int(text)
+    raise _not_a_number(problem, field)
+
+
+def _not_a_number(problem: str, field: str) -> RpcError:
+    return invalid_request(f"{problem}: expected a number", "invalid_params", field)
+
+
+async def thread_goal_set(
+    context: ThreadContext, params: wire.ThreadGoalSetParams
+) -> wire.ThreadGoalSetResponse:
+    """Nothing is awaited, so the response is queued before anything that follows from it."""
+    live = _with_goals(loaded(context, params.thread_id))
+    takes_budget_away = params.token_budget is None and "token_budget" in params.model_fields_set
+    change = GoalChange(
+        objective=params.objective,
+        status=goal_status(params.status),
+        token_budget="none" if takes_budget_away else params.token_budget,
+    )
+    live.new_operation(context.make_adapter)  # what its turns ask is asked in this API
+    try:
+        goal = live.session.goal.set(change)
+    except GoalRefused as error:
+        raise invalid_request(str(error), "invalid_params", error.field) from error
+    except NoGoal as error:
+        text = f"cannot update goal for thread {live.id}: {error}"
+        raise invalid_request(text, "no_goal", "objective") from error
+    return wire.ThreadGoalSetResponse(goal=shown_goal(live.id, goal))
+
+
+async def thread_goal_get(
+    context: ThreadContext, params: wire.ThreadGoalGetParams
+) -> wire.ThreadGoalGetResponse:
+    """Also of a thread that is stored only."""
+    thread_id = parse_thread_id(params.thread_id)
+    live = context.conversations.find(thread_id)
+    if live is not None:
+        goal = _with_goals(live).session.goal.current
+    else:
+        try:
+            path = await run_in_thread(find_rollout, context.config.home, thread_id)
+        except RolloutNotFound:
+            raise thread_not_found(thread_id) from None
+        goal = await run_in_thread(last_goal, path)
+    return wire.ThreadGoalGetResponse(goal=None if goal is None else shown_goal(thread_id, goal))
+
+
+async def thread_goal_clear(
+    context: ThreadContext, params: wire.ThreadGoalClearParams
+) -> wire.ThreadGoalClearResponse:
+    """A turn that runs for it goes on to its end."""
+    live = _with_goals(loaded(context, params.thread_id))
+    return wire.ThreadGoalClearResponse(cleared=live.session.goal.clear())
+
+
+def _with_goals(live: LiveConversation) -> LiveConversation:
+    """The thread, if it can have a goal: an ephemeral one ends with its process. Raises RpcError."""
+    if live.rollout_path is None:
+        raise invalid_request(f"ephemeral thread does not support goals: {live.id}", "ephemeral")
+    return live
+
+
+def work_routes(context: WorkContext) -> tuple[Route, ...]:
+    threads = context.threads
+    return (
+        route(thread_methods.THREAD_FORK, thread_copies.thread_fork, threads),
+        route(thread_methods.THREAD_REVERT, thread_copies.thread_revert, threads),
+        route(thread_methods.THREAD_COMPACT_START, thread_compact_start, context),
+        route(thread_methods.THREAD_INJECT_ITEMS, thread_inject_items, context),
+        route(thread_methods.THREAD_SHELL_COMMAND, thread_shell_command, context),
+        route(thread_methods.THREAD_SETTINGS_UPDATE, thread_settings_update, context),
+        route(turn_methods.REVIEW_START, review_start, context),
+        route(methods.THREAD_GOAL_SET, thread_goal_set, threads),
+        route(methods.THREAD_GOAL_GET, thread_goal_get, threads),
+        route(methods.THREAD_GOAL_CLEAR, thread_goal_clear, threads),
+        route(methods.THREAD_BACKGROUND_TERMINALS_LIST, terminals_list, threads),
+        route(methods.THREAD_BACKGROUND_TERMINALS_TERMINATE, terminals_terminate, threads),
+        route(methods.THREAD_BACKGROUND_TERMINALS_CLEAN, terminals_clean, threads),
+    )

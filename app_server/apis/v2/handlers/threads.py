@@ -9,24 +9,15 @@ from pathlib import Path
 
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
-from app_server.apis.v2 import spelling
-from app_server.apis.v2.client_tools import client_tools
-from app_server.apis.v2.goals import shown_goal
+from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
 from app_server.apis.v2.handlers.reading import ReadingContext
 from app_server.apis.v2.inbound import response_items
-from app_server.apis.v2.item_id_seeds import ItemIdSeeds
-from app_server.apis.v2.loaded_threads import LoadedThreads
+from app_server.apis.v2.loaded_threads import ItemIdSeeds, LoadedThreads
+from app_server.apis.v2.news import shown_goal, token_usage
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.apis.v2.opening import in_force, overrides_of, reopened
-from app_server.apis.v2.settings import collaboration_mode
-from app_server.apis.v2.thread_ids import (
-    parse_thread_id,
-    rollout_not_found,
-    thread_archived,
-    thread_not_found,
-)
-from app_server.apis.v2.thread_view import thread_view, whole_turns
-from app_server.apis.v2.usage import token_usage
+from app_server.apis.v2.opening import client_tools, in_force, overrides_of, reopened
+from app_server.apis.v2.settings import collaboration_mode, thread_status
+from app_server.apis.v2.turns import thread_view, whole_turns
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
@@ -206,7 +197,7 @@ async def _reopen(
         turns = await context.seeds.follow(live, context.make_adapter)
     finally:
         live.unloads = True
-    status = spelling.thread_status(live.status)
+    status = thread_status(live.status)
     context.notifier.notify(
         THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=live.id, status=status)
     )
@@ -256,7 +247,7 @@ async def shown_thread(
     context: ThreadContext, live: LiveConversation, turns: tuple[Turn, ...] = ()
 ) -> Thread:
     summary = await context.reading.summary(await context.reading.find(live.id))
-    return thread_view(summary, spelling.thread_status(live.status), turns)
+    return thread_view(summary, thread_status(live.status), turns)
 
 
 async def all_turns(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.handlers.threads import ThreadContext, loaded
 from app_server.apis.v2.inbound import UnsupportedInput, user_inputs
 from app_server.apis.v2.settings import settings_change
-from app_server.apis.v2.thread_ids import parse_thread_id
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError

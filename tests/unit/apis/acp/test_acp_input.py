@@ -10,20 +10,25 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app_server.apis.acp.approvals import decision
-from app_server.apis.acp.builtin_commands import Builtin
+from app_server.apis.acp.changes import fenced, one_line, plain_output
 from app_server.apis.acp.client import AcpClient, auth_methods, parse_client
 from app_server.apis.acp.commands import (
     BadArguments,
+    Builtin,
     BuiltinCommand,
     CommandList,
     PromptCommand,
     filled_in,
     review_request,
 )
-from app_server.apis.acp.inbound import UnsupportedBlock, engine_inputs, file_path
-from app_server.apis.acp.mcp_servers import UnsupportedServer, merged_servers
+from app_server.apis.acp.inbound import (
+    UnsupportedBlock,
+    UnsupportedServer,
+    engine_inputs,
+    file_path,
+    merged_servers,
+)
 from app_server.apis.acp.options import MODES, Permissions, SessionOptions, UnknownChoice
-from app_server.apis.acp.text import fenced, one_line, plain_output
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from protocol.acp.prompt import PromptRequest
 from protocol.acp.session import NewSessionRequest

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from app_server.apis.v2 import inbound, spelling
-from app_server.apis.v2.approvals import decision
+from app_server.apis.v2 import inbound, settings
+from app_server.apis.v2.questions import decision
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from protocol import policy as engine
 from protocol.base import Json
@@ -222,7 +222,7 @@ def test_other_events_ask_nothing() -> None:
 # --- settings
 @pytest.mark.parametrize("policy", engine.AskForApproval)
 def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
-    back = spelling.approval_policy(spelling.shown_approval_policy(policy, None))
+    back = settings.approval_policy(settings.shown_approval_policy(policy, None))
     dropped = policy is engine.AskForApproval.ON_FAILURE
     assert back == (engine.AskForApproval.ON_REQUEST if dropped else policy, None)
 
@@ -231,11 +231,11 @@ def test_approval_policies_come_back(policy: engine.AskForApproval) -> None:
 def test_a_granular_policy_is_on_request_with_these_kinds_of_questions(sandbox: bool) -> None:
     kinds = wire.GranularApproval(sandbox_approval=sandbox, rules=True, mcp_elicitations=False)
     given = wire.GranularAskForApproval(granular=kinds)
-    policy, asked = spelling.approval_policy(given)
+    policy, asked = settings.approval_policy(given)
     assert policy is engine.AskForApproval.ON_REQUEST
     assert asked is not None
     assert (asked.sandbox_approval, asked.rules, asked.mcp_elicitations) == (sandbox, True, False)
-    assert spelling.shown_approval_policy(policy, asked) == given
+    assert settings.shown_approval_policy(policy, asked) == given
 
 
 @pytest.mark.parametrize(
@@ -247,12 +247,12 @@ def test_a_granular_policy_is_on_request_with_these_kinds_of_questions(sandbox: 
     ],
 )
 def test_sandbox_policies_come_back(policy: engine.SandboxPolicy) -> None:
-    assert spelling.sandbox_policy(spelling.shown_sandbox_policy(policy)) == policy
+    assert settings.sandbox_policy(settings.shown_sandbox_policy(policy)) == policy
 
 
 def test_no_sandbox_gives_more_than_was_asked_for() -> None:
-    assert spelling.sandbox_policy(wire.ReadOnlySandboxPolicy(network_access=True)) == engine.ReadOnly()
-    assert spelling.sandbox_policy(wire.ExternalSandboxSandboxPolicy()) == engine.DangerFullAccess()
+    assert settings.sandbox_policy(wire.ReadOnlySandboxPolicy(network_access=True)) == engine.ReadOnly()
+    assert settings.sandbox_policy(wire.ExternalSandboxSandboxPolicy()) == engine.DangerFullAccess()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Questions of the engine as requests of the thread API, and the client's answers as operations. Pure.
 
-Yes is what this API's own words say, and only what was offered: everything else is a no.
+Yes is what this API's own words say, and only what was offered: everything else is a no. An answer of another
+shape to the question of a tool is none: the tool fails, the question was not answered.
 """
 
 from __future__ import annotations
@@ -9,14 +10,6 @@ from typing import Final, assert_never
 
 from app_server.apis.answers import approval_op, elicitation_op
 from app_server.apis.v2.items import command_actions, command_line
-from app_server.apis.v2.tool_questions import (
-    TOOL_CALL,
-    USER_INPUT,
-    tool_call_answer,
-    tool_call_params,
-    user_input_answer,
-    user_input_params,
-)
 from app_server.conversations.adapter import ClientQuestion, QuestionKind
 from protocol.base import Json
 from protocol.engine.events import Question, SessionEvent
@@ -25,7 +18,9 @@ from protocol.engine.questions import (
     AllowFiles,
     ClientAnswer,
     KeepRule,
+    ToolCallAnswer,
     ToolCallQuestion,
+    UserInputAnswer,
     UserInputQuestion,
 )
 from protocol.events.commands import ExecApprovalRequestEvent
@@ -33,6 +28,7 @@ from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.ops import Op
 from protocol.policy import ReviewDecision
+from protocol.responses import InputImage, InputText
 from protocol.structs import Written
 from protocol.table import AnyServerRequest
 from protocol.v2.approval import (
@@ -46,7 +42,98 @@ from protocol.v2.approval import (
     parse_decision,
 )
 from protocol.v2.methods import TABLE
-from protocol.v2.question import FormElicitation, McpServerElicitationRequestParams
+from protocol.v2.question import (
+    DynamicToolCallParams,
+    FormElicitation,
+    McpServerElicitationRequestParams,
+    ToolRequestUserInputOption,
+    ToolRequestUserInputParams,
+    ToolRequestUserInputQuestion,
+)
+
+TOOL_CALL: Final = TABLE.server_requests["item/tool/call"]
+USER_INPUT: Final = TABLE.server_requests["item/tool/requestUserInput"]
+
+INVALID: Final = "dynamic tool response was invalid"
+
+
+def tool_call_params(thread_id: str, turn_id: str, call: ToolCallQuestion) -> DynamicToolCallParams:
+    return DynamicToolCallParams(
+        thread_id=thread_id,
+        turn_id=turn_id,
+        call_id=call.call_id,
+        namespace=call.namespace,
+        tool=call.tool,
+        arguments=call.arguments,
+    )
+
+
+def user_input_params(thread_id: str, turn_id: str, asked: UserInputQuestion) -> ToolRequestUserInputParams:
+    """Another answer than the ones to choose from may always be given."""
+    questions = tuple(
+        ToolRequestUserInputQuestion(
+            id=each.id,
+            header=each.header,
+            question=each.text,
+            is_other=True,
+            options=tuple(
+                ToolRequestUserInputOption(label=choice.label, description=choice.description)
+                for choice in each.choices
+            ),
+        )
+        for each in asked.inquiries
+    )
+    return ToolRequestUserInputParams(
+        thread_id=thread_id,
+        turn_id=turn_id,
+        item_id=asked.call_id,
+        questions=questions,
+        is_blocking=True,
+    )
+
+
+def tool_call_answer(result: Json) -> ToolCallAnswer | None:
+    """None for an error. Parts that are not understood make the whole answer invalid."""
+    if result is None:
+        return None
+    match result:
+        case {"success": bool(success), "contentItems": [*items]}:
+            parts = [_part(item) for item in items]
+            if None not in parts:
+                return ToolCallAnswer(success, tuple(part for part in parts if part is not None))
+        case _:
+            pass
+    return ToolCallAnswer(False, (InputText(text=INVALID),))
+
+
+def user_input_answer(result: Json) -> UserInputAnswer | None:
+    match result:
+        case {"answers": dict(given)}:
+            answers = {id: _texts(answer) for id, answer in given.items()}
+            return UserInputAnswer({id: texts for id, texts in answers.items() if texts is not None})
+        case _:
+            return None
+
+
+def _part(item: Json) -> InputText | InputImage | None:
+    match item:
+        case {"type": "inputText", "text": str(text)}:
+            return InputText(text=text)
+        case {"type": "inputImage", "imageUrl": str(url)}:
+            return InputImage(image_url=url)
+        case {"type": "inputAudio", "audioUrl": str()}:
+            return InputText(text="[a sound was left out: the model takes none]")
+        case _:
+            return None
+
+
+def _texts(answer: Json) -> tuple[str, ...] | None:
+    match answer:
+        case {"answers": [*texts]} if all(isinstance(text, str) for text in texts):
+            return tuple(texts)
+        case _:
+            return None
+
 
 COMMAND_APPROVAL: Final = TABLE.server_requests["item/commandExecution/requestApproval"]
 FILE_CHANGE_APPROVAL: Final = TABLE.server_requests["item/fileChange/requestApproval"]
