@@ -61,11 +61,11 @@ async def test_a_login_with_a_device_code_is_cancelled(world: MakeWorld) -> None
                 await w.client.call(START, DEVICE)
 
 
-@pytest.mark.parametrize(("forced", "header"), [("api", "Bearer sk-mine"), ("chatgpt", None)])
+@pytest.mark.parametrize(("forced", "headers"), [("api", ["Bearer sk-mine"]), ("chatgpt", [])])
 async def test_the_settings_decide_which_login_the_model_is_asked_with(
-    world: MakeWorld, forced: str, header: str | None
+    world: MakeWorld, forced: str, headers: list[str]
 ) -> None:
-    """Without any request about the account before."""
+    """Without any request about the account before; it is not asked with the wrong one, which counts as none."""
 
     def store(w: Json) -> None:
         (w.home / "auth.json").write_text('{"OPENAI_API_KEY": "sk-mine"}')
@@ -73,4 +73,4 @@ async def test_the_settings_decide_which_login_the_model_is_asked_with(
     how: Json = {"config": {"forced_login_method": forced}, "provider": {"requires_openai_auth": True}}
     async with world(reply(says("hi")), before=store, **how) as w:
         await say(w.client, await start(w.client))
-        assert [each.headers.get("authorization") for each in w.model.requests] == [header]
+        assert [each.headers.get("authorization") for each in w.model.requests] == headers
