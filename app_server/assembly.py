@@ -29,7 +29,7 @@ from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.families import find_family
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_list import ModelList, list_models
-from app_server.core.model.request_settings import ClientIdentity
+from app_server.core.model.prompt import ClientIdentity
 from app_server.core.notify.message import turn_complete
 from app_server.core.notify.program import NotifyProgram
 from app_server.core.opening import ProcessEnvironment

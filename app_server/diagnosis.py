@@ -40,7 +40,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
-from app_server.core.model.request_settings import ClientIdentity
+from app_server.core.model.prompt import ClientIdentity
 from app_server.identity import own_user_agent
 from app_server.server import ServerSettings, auth_manager, command_runner
 from protocol.checks import Check, broken, ok, warning

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from app_server.core.collector import without_collector
+from app_server.core.bounds import without_collector
 
 # How fast a machine is, and what else it has to do, is nothing that a test may fail on.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
 
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.lazy import Lazy
 from app_server.identity import UserAgent
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
-    from app_server.core.auth.device_login import DeviceLoginFlow
-    from app_server.core.auth.login import LoginFlow
+    from app_server.core.auth.login import DeviceLoginFlow, LoginFlow
 
 ACCOUNT = ""
 """The purpose of a login at the model's provider; others are named by whom they are for."""
@@ -125,7 +123,7 @@ def _load_open_login() -> _OpenBrowserLogin:
 
 
 def _load_open_device_login() -> Callable[[AuthManager], Awaitable[DeviceLoginFlow]]:
-    from app_server.core.auth.device_login import open_device_login  # noqa: PLC0415
+    from app_server.core.auth.login import open_device_login  # noqa: PLC0415
 
     return open_device_login
 

@@ -11,7 +11,7 @@ from app_server.apis.services import ConfigSource
 from app_server.apis.warm_up import ProviderModels
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import CoreError
-from app_server.core.model.catalogue import KNOWN_MODELS, KnownModel
+from app_server.core.model.families import KNOWN_MODELS, KnownModel
 from app_server.rpc.errors import invalid_request
 from protocol.records import dataclass
 

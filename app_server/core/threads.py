@@ -1,6 +1,8 @@
-"""Runs blocking work in a worker thread, even if the system has no thread left.
+"""Work that takes long, beside other tasks: in a worker thread, even if the system has no thread left, or in pieces.
 
-`anyio.to_thread` raises a bare RuntimeError in that case, which no caller expects: it would cancel whole task groups.
+`anyio.to_thread` raises a bare RuntimeError where there is no thread, which no caller expects: it would cancel whole
+task groups. One event loop serves every conversation and every request, so a loop over input whose awaits may never
+block spends a budget; when it is used up, the loop yields.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ import os
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
+import anyio.lowlevel
 import anyio.to_thread
+
+from app_server.core.bounds import PIECE_BYTES, PIECE_STEPS
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -42,3 +47,20 @@ async def run_in_thread(
         if abandon_on_cancel:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
     return work(*arguments)
+
+
+class YieldBudget:
+    """Counts the bytes and steps since the last yield. It does not use time, so it behaves the same everywhere."""
+
+    __slots__ = ("_bytes", "_steps")
+
+    def __init__(self) -> None:
+        self._bytes = self._steps = 0
+
+    async def spend(self, size: int, steps: int = 1) -> None:
+        """Call it after each piece of work."""
+        self._bytes += size
+        self._steps += steps
+        if self._bytes >= PIECE_BYTES or self._steps >= PIECE_STEPS:
+            self._bytes = self._steps = 0
+            await anyio.lowlevel.checkpoint()

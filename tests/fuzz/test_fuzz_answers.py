@@ -23,7 +23,7 @@ from app_server.core.bounds import PIECE_BYTES
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.http import content, sse
 from app_server.core.http.transport import HttpcoreResponse
-from app_server.core.model import reply_size, stream
+from app_server.core.model import payload, stream
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.model_errors import ResponseTooLarge, ResponseUnreadable
 from app_server.core.model.model_events import Completed, OutputItemDone, OutputTextDelta
@@ -222,8 +222,8 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small part of what is taken really, so that many can be tried."""
     monkeypatch.setattr(content, "UNQUESTIONED_BYTES", REFUSED_AFTER)
     monkeypatch.setattr(stream, "MAX_ANSWER_BYTES", 2 * BLOCK_BYTES)
-    monkeypatch.setattr(reply_size, "MAX_ITEM_BYTES", REFUSED_AFTER)
-    monkeypatch.setattr(reply_size, "MAX_ITEMS", 1000)
+    monkeypatch.setattr(payload, "MAX_ITEM_BYTES", REFUSED_AFTER)
+    monkeypatch.setattr(payload, "MAX_ITEMS", 1000)
     limit = BLOCK_BYTES
     monkeypatch.setattr(stream, "MAX_EVENT_BYTES", limit)
     monkeypatch.setattr(stream, "SseDecoder", lambda: sse.SseDecoder(limit))

@@ -21,7 +21,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.runtime import McpRuntime, OnState
 from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_client import ModelClient
-from app_server.core.model.request_settings import ClientIdentity
+from app_server.core.model.prompt import ClientIdentity
 from app_server.core.opening import Fork, Opened, ProcessEnvironment
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.elicitations import Elicitations

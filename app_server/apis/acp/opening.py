@@ -23,7 +23,7 @@ from app_server.apis.acp.options import (
 from app_server.core.config.fence import check_permissions
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
-from app_server.core.model.catalogue import KNOWN_MODELS
+from app_server.core.model.families import KNOWN_MODELS
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite, with_roots
 from protocol.records import dataclass
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from app_server.core.model.catalogue import EFFORT_WORDS, KNOWN_MODELS
-from app_server.core.model.families import find_family
+from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, find_family
 from protocol.policy import AskForApproval, QuestionKinds, ReasoningEffort, SandboxPolicy
 from protocol.records import dataclass
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from app_server.apis.v2.errors import turn_error
 from app_server.apis.v2.items import review_text, thread_item
-from app_server.core.collector import without_collector
+from app_server.core.bounds import without_collector
 from app_server.core.rollout.thread_summary import ThreadOrigin, ThreadSummary
 from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState

@@ -18,10 +18,11 @@ from app_server.core.auth.home_login import (
     AuthMethod,
     Credentials,
     HomeLogin,
+    IdClaims,
     of_tokens,
+    read_id_token,
     require_login_allowed,
 )
-from app_server.core.auth.id_token import IdClaims, read_id_token
 from app_server.core.auth.issuer import Issuer
 from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
@@ -189,3 +190,9 @@ class AuthManager:
             return self._login.credentials_of(self._login.read())
         write_auth(self.home, replace(written, tokens=tokens, last_refresh=self._login.now()))
         return of_tokens(tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginOutcome:
+    success: bool
+    error: str | None = None

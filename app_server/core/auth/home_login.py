@@ -1,21 +1,82 @@
-"""The stored login, or an API key from the environment, as far as the settings allow it. Without any request.
+"""The stored login, with the claims of its tokens, or an API key from the environment, as far as the settings allow it.
 
-It caches nothing of auth.json. Fast to import: whether there is a login is asked before the server is loaded.
+It makes no request, and caches nothing of auth.json.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from app_server.core.auth.id_token import expires_at, read_id_token
 from app_server.core.auth.storage import StoredAuth, Tokens, read_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from protocol.base import Json
+
+AUTH_CLAIM = "https://api.openai.com/auth"
+PROFILE_CLAIM = "https://api.openai.com/profile"
+
+MAX_TOKEN_CHARS = 64 * 1024
+"""Real tokens have two or three thousand characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdClaims:
+    """The claims of an id token that this server uses."""
+
+    email: str | None = None
+    plan_type: str | None = None
+    account_id: str | None = None
+
+
+def read_id_token(token: str) -> IdClaims:
+    claims = jwt_claims(token)
+    auth = _mapping(claims.get(AUTH_CLAIM))
+    profile = _mapping(claims.get(PROFILE_CLAIM))
+    return IdClaims(
+        email=_text(claims.get("email")) or _text(profile.get("email")),
+        plan_type=_text(auth.get("chatgpt_plan_type")),
+        account_id=_text(auth.get("chatgpt_account_id")),
+    )
+
+
+def expires_at(token: str) -> float | None:
+    """The expiry time of a token in seconds since the epoch; None if it has none."""
+    expiry = jwt_claims(token).get("exp")
+    if isinstance(expiry, bool) or not isinstance(expiry, int | float):
+        return None
+    return float(expiry) if abs(expiry) < 1e12 else None
+
+
+def jwt_claims(token: str) -> Mapping[str, Json]:
+    parts = token.split(".")
+    if len(parts) != 3 or len(token) > MAX_TOKEN_CHARS:
+        return {}
+    payload = parts[1]
+    try:
+        data = base64.b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True)
+        return _mapping(json.loads(data))
+    except (binascii.Error, ValueError, RecursionError):
+        return {}
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) and value else None
+
 
 EXPIRY_MARGIN_SECONDS = 300.0
 """A token that expires sooner is refreshed before use: a turn's requests may take minutes."""

@@ -15,8 +15,7 @@ import httpx
 from app_server.core.errors import AuthError, IssuerUnreachable
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
-from app_server.core.threads import run_in_thread
-from app_server.core.yielding import YieldBudget
+from app_server.core.threads import YieldBudget, run_in_thread
 from protocol.records import dataclass
 
 REQUEST_SECONDS = 30.0

@@ -14,8 +14,14 @@ import anyio
 from app_server.core.auth.authorize import CALLBACK_PATH, new_login_secrets
 from app_server.core.auth.callback import Granted
 from app_server.core.auth.login import LoginFlow, listen_for_browser
-from app_server.core.auth.oauth_client import browser_url, exchange, register, tokens_of
-from app_server.core.auth.oauth_discovery import find_authorization_server, find_resource
+from app_server.core.auth.oauth_client import (
+    browser_url,
+    exchange,
+    find_authorization_server,
+    find_resource,
+    register,
+    tokens_of,
+)
 from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
 from app_server.core.auth.oauth_tokens import McpTokens, write_mcp_tokens
 from app_server.core.errors import AuthError

@@ -7,8 +7,14 @@ from pathlib import Path
 
 import anyio
 
-from app_server.core.auth.oauth_client import OAuthClient, exchange, is_header_safe, tokens_of
-from app_server.core.auth.oauth_discovery import find_authorization_server, find_resource
+from app_server.core.auth.oauth_client import (
+    OAuthClient,
+    exchange,
+    find_authorization_server,
+    find_resource,
+    is_header_safe,
+    tokens_of,
+)
 from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
 from app_server.core.auth.oauth_tokens import McpTokens, read_mcp_tokens, write_mcp_tokens
 from app_server.core.errors import AuthError

@@ -17,8 +17,7 @@ from app_server.core.auth.authorize import LOOPBACK
 from app_server.core.errors import AuthError
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import TrustUnavailable
-from app_server.core.threads import run_in_thread
-from app_server.core.yielding import YieldBudget
+from app_server.core.threads import YieldBudget, run_in_thread
 from protocol.base import Json
 from protocol.records import dataclass
 

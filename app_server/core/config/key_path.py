@@ -1,8 +1,13 @@
-"""Dotted keys of settings, as `-c` and clients write them: `a.b."c.d"`. Pure."""
+"""Keys of settings: dotted, as `-c` and clients write them (`a.b."c.d"`), and their position in a TOML text. Pure.
+
+Positions are for error messages: the parsers in use do not report those of values. They are only asked for in text that
+a parser has accepted, so a few kinds of tokens are enough.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import tomli
@@ -45,3 +50,79 @@ def _quoted_parts(key: str) -> list[str]:
         ((part, table),) = table.items()
         parts.append(part)
     return parts
+
+
+Key = tuple[str, ...]
+
+MAX_CHARACTERS = 1 << 20
+"""Longer files are not searched: a settings file that people read is far shorter."""
+
+TOKEN = (
+    r'(?P<text>"""(?:\\[\s\S]|[^\\])*?"{3,5}|\'\'\'[\s\S]*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')'
+    r"|(?P<skip>#[^\n]*|[ \t\r]+)"
+    r"|(?P<mark>[\[\]{},=\n])"
+    r"|(?P<bare>[^\s\[\]{},=#\"']+)"
+)
+
+
+def find_key(text: str, key: Key) -> tuple[int, int] | None:
+    """Line and column, counted from 1, of the first assignment to `key` or to a part of its table."""
+    return find_keys(text, [key]).get(key)
+
+
+def find_keys(text: str, keys: Collection[Key]) -> dict[Key, tuple[int, int]]:
+    """As `find_key`, for several keys in one pass; those that are not found are left out."""
+    places: dict[Key, tuple[int, int]] = {}
+    if len(text) > MAX_CHARACTERS:
+        return places
+    for found, offset in _keys(text):
+        for key in keys:
+            if key not in places and found[: len(key)] == key:
+                places[key] = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+        if len(places) == len(keys):
+            break
+    return places
+
+
+def _keys(text: str) -> Iterator[tuple[Key, int]]:
+    """Every key with the parts of its table, in the order of the text, and its offset."""
+    table: Key = ()
+    """The table of the last header."""
+    current: Key = ()
+    """The key of the current assignment."""
+    enclosing: list[tuple[str, Key]] = []
+    """Open lists and inline tables: the opening bracket, and the key that they belong to."""
+    parts: list[str] = []
+    begins, reads_key, in_header = 0, True, False
+    for token in re.finditer(TOKEN, text):
+        kind, word = token.lastgroup, token[0]
+        if kind == "skip" or (kind != "mark" and not reads_key):
+            continue
+        if kind != "mark":
+            begins = begins if parts else token.start()
+            parts += _parts(word, quoted=kind == "text")
+        elif in_header:
+            if word == "]" and parts:
+                table, parts = tuple(parts), []
+                yield table, begins
+            in_header = word != "\n"
+        elif word == "=":
+            current = (*(enclosing[-1][1] if enclosing else table), *parts)
+            parts, reads_key = [], False
+            yield current, begins
+        elif word == "[" and reads_key:
+            in_header = True
+        elif word in "[{":
+            in_list = enclosing and enclosing[-1][0] == "["
+            enclosing.append((word, enclosing[-1][1] if in_list else current))
+            reads_key = word == "{"
+        elif word in "]}":
+            enclosing.pop()
+            reads_key = False
+        else:
+            # After a line end or a comma, a key follows, except in lists.
+            reads_key = not (enclosing and enclosing[-1][0] == "[")
+
+
+def _parts(word: str, *, quoted: bool) -> list[str]:
+    return [tomli.loads(f"part = {word}")["part"]] if quoted else [part for part in word.split(".") if part]

@@ -13,11 +13,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from app_server.beneath import read_named
-from app_server.core.config.approval_policy import read_approval_policy
-from app_server.core.config.built_in_providers import OPENAI
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
 from app_server.core.config.layers import ABOUT_CLIENTS, Layered
 from app_server.core.config.sections import (
+    OPENAI,
+    read_approval_policy,
     read_history,
     read_mcp_servers,
     read_otel,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.config.approval_policy import read_approval_policy
 from app_server.core.config.resolve import LOGIN_METHODS
+from app_server.core.config.sections import read_approval_policy
 from app_server.core.config.settings_reader import SettingError, SettingsReader
 from app_server.core.config.toml_file import place_in_file, read_config_file
 from protocol.policy import (

@@ -1,11 +1,12 @@
-"""The sections of the settings with types of their own: providers, MCP servers, environment, telemetry."""
+"""The sections of the settings with types of their own: providers (those that need no configuration, too), MCP servers,
+environment, telemetry, approval policy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from app_server.core.config.built_in_providers import MAX_RETRIES, built_in_providers
 from app_server.core.config.settings_reader import SettingsReader, derive_error
 from app_server.core.config.types import (
     NO_ENTRIES,
@@ -24,6 +25,43 @@ from app_server.core.config.types import (
     ShellEnvironmentPolicy,
     WireApi,
 )
+from protocol.policy import AskForApproval, QuestionKinds
+
+OPENAI = "openai"
+
+MAX_RETRIES = 100
+"""Upper limit for configured counts of attempts: a typing error must not keep a turn alive for days."""
+
+
+def built_in_providers(
+    env: Mapping[str, str], openai_base_url: str | None = None
+) -> Mapping[str, ProviderConfig]:
+    """OpenAI and the two local servers. Environment variables can change their addresses, a setting OpenAI's."""
+    local = env.get("CODEX_OSS_BASE_URL") or None
+    port = env.get("CODEX_OSS_PORT", "")
+    port = port if port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536 else ""
+    return MappingProxyType(
+        {
+            OPENAI: ProviderConfig(
+                id=OPENAI,
+                name="OpenAI",
+                base_url=openai_base_url or env.get("OPENAI_BASE_URL") or None,
+                wire_api=WireApi.RESPONSES,
+                env_http_headers=MappingProxyType(
+                    {"OpenAI-Organization": "OPENAI_ORGANIZATION", "OpenAI-Project": "OPENAI_PROJECT"}
+                ),
+                requires_openai_auth=True,
+            ),
+            "oss": _local_server("oss", local or f"http://localhost:{port or 11434}/v1"),
+            "ollama": _local_server("ollama", local or f"http://localhost:{port or 11434}/v1"),
+            "lmstudio": _local_server("lmstudio", local or f"http://localhost:{port or 1234}/v1"),
+        }
+    )
+
+
+def _local_server(provider_id: str, base_url: str) -> ProviderConfig:
+    return ProviderConfig(id=provider_id, name="gpt-oss", base_url=base_url, wire_api=WireApi.CHAT)
+
 
 STDIO_KEYS = ("command", "args", "env", "env_vars", "cwd")
 HTTP_KEYS = ("url", "bearer_token_env_var", "http_headers", "env_http_headers")
@@ -179,3 +217,28 @@ def _refuse(table: SettingsReader, keys: tuple[str, ...], where: str) -> None:
 
 def _entries(entries: Mapping[str, str] | None) -> Mapping[str, str]:
     return MappingProxyType(dict(entries)) if entries else NO_ENTRIES
+
+
+KEY = "approval_policy"
+TABLE = "granular"
+_REQUIRED = ("sandbox_approval", "rules", "mcp_elicitations")
+_OPTIONAL = ("skill_approval", "request_permissions")
+
+
+def read_approval_policy(table: SettingsReader) -> tuple[AskForApproval | None, QuestionKinds | None]:
+    """The policy, None where nothing is set, and the kinds if not all questions are asked. Raises SettingError."""
+    value = table.table_or_text(KEY)
+    if not isinstance(value, SettingsReader):
+        return table.choice(KEY, AskForApproval), None
+    if not value.has(TABLE):
+        raise table.invalid(KEY, f"must be a word, or a table with `{TABLE}`")
+    kinds = value.table(TABLE)
+    switches: dict[str, bool] = {}
+    for name in _REQUIRED:
+        switch = kinds.flag(name)
+        if switch is None:
+            raise kinds.invalid(name, "must be true or false, and is missing")
+        switches[name] = switch
+    for name in _OPTIONAL:
+        switches[name] = kinds.flag(name) or False
+    return AskForApproval.ON_REQUEST, QuestionKinds(**switches)

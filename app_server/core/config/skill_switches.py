@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app_server.core.config.rewrite import rewrite_config
 from app_server.core.config.toml_file import read_config_file
+from app_server.core.config.write import rewrite_config
 from app_server.core.errors import InvalidSettings
 from protocol.base import Json
 from protocol.records import dataclass

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import tomli
 
 from app_server.core import remedies
-from app_server.core.config.key_position import Key, find_keys
+from app_server.core.config.key_path import Key, find_keys
 from app_server.core.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.core.errors import ConfigError, FilePosition
 

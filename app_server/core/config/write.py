@@ -1,26 +1,192 @@
-"""Writes settings of a client into the user's file: only where nothing was written since the client read it, and only
-settings that conversations can begin with.
+"""Writes config.toml: one writer at a time, checked before it is written, replaced whole, with the mode that it had.
+
+A link at the file's place is followed once, so that settings kept elsewhere stay there and the link stays a link. What
+a client writes is written only where nothing was written since it read the file, and only as settings that
+conversations can begin with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
-from app_server.core.config.credentials import with_credentials
-from app_server.core.config.edit import SettingEdit, edited
-from app_server.core.config.effective import LayerKind, SettingsLayer, effective_settings, settings_version
+from app_server.core.config.edit import SettingEdit, UnsafeEdit, edited, same_settings
+from app_server.core.config.effective import (
+    LayerKind,
+    SettingsLayer,
+    effective_settings,
+    settings_version,
+    with_credentials,
+)
 from app_server.core.config.fence import OPEN, is_fenced
 from app_server.core.config.key_path import value_at
 from app_server.core.config.layers import ABOUT_CLIENTS, combine
 from app_server.core.config.resolve import ResolveInputs, resolve
-from app_server.core.config.rewrite import rewrite_config
+from app_server.core.config.safe_file import write_file_atomically
 from app_server.core.config.settings_reader import SettingError
+from app_server.core.config.toml_file import CONFIG_FILE, parse_toml, read_config_bytes
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
+from app_server.core.lazy import Lazy
 from protocol.base import Json
+from protocol.policy import ReasoningEffort
 from protocol.records import dataclass
+
+NEW_FILE_MODE = 0o600
+
+MAX_EDITED_BYTES = 1024 * 1024
+"""The parser that preserves comments is slow: this size takes seconds."""
+
+MOST_ATTEMPTS = 5
+"""Programs that do not know of our lock may write between reading and writing; then the edit is made again."""
+
+LOCK_SECONDS = 2.0
+"""Another server holds the lock for one edit of a small file."""
+
+Change = Callable[[Mapping[str, Json]], Mapping[str, Json]]
+"""The new settings for the present ones. It may raise, which leaves the file alone, and may be called again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    before: Mapping[str, Json]
+    after: Mapping[str, Json]
+
+
+def rewrite_config(home: Path, change: Change) -> Rewritten:
+    """Raises ConfigError, with the file as it was, where it cannot be changed."""
+    _make_folder(home)
+    with _only_writer(home):
+        path = _real_file(home / CONFIG_FILE)
+        for _ in range(MOST_ATTEMPTS):
+            data = read_config_bytes(path)
+            before = parse_toml(data or b"", path)
+            after = change(before)
+            if same_settings(before, after):
+                return Rewritten(before, before)
+            new = _new_content(path, data or b"", before, after)
+            if read_config_bytes(path) == data:
+                _replace(path, new)
+                return Rewritten(before, after)
+    raise _cannot_change(path, "another program keeps changing it")
+
+
+def set_default_model(home: Path, model: str | None, effort: ReasoningEffort | None) -> None:
+    """Write the model and effort that new conversations start with; None removes the setting.
+
+    They go into the profile that the file selects, else to the top level.
+    """
+
+    def change(settings: Mapping[str, Json]) -> Mapping[str, Json]:
+        profile = settings.get("profile")
+        place = ("profiles", profile) if isinstance(profile, str) and profile else ()
+        edits = (
+            SettingEdit((*place, "model"), model),
+            SettingEdit((*place, "model_reasoning_effort"), None if effort is None else str(effort)),
+        )
+        try:
+            return edited(settings, edits)
+        except InvalidSettings as error:
+            raise _cannot_change(home / CONFIG_FILE, str(error)) from error
+
+    rewrite_config(home, change)
+
+
+def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Mapping[str, Json]) -> bytes:
+    if len(data) > MAX_EDITED_BYTES:
+        raise _cannot_change(path, "it is too large to edit")
+    try:
+        new = _EDITED_TEXT.get()(data.decode("utf-8-sig"), before, after).encode()
+    except (UnsafeEdit, UnicodeEncodeError) as error:
+        raise _not_safe(path) from error
+    if len(new) > MAX_EDITED_BYTES:
+        raise _cannot_change(path, "it would become too large to edit")
+    try:
+        written = parse_toml(new, path)
+    except ConfigError as error:
+        raise _not_safe(path) from error
+    if not same_settings(written, after):
+        raise _not_safe(path)
+    return new
+
+
+def _load_edited_text() -> Callable[[str, Mapping[str, Json], Mapping[str, Json]], str]:
+    from app_server.core.config.toml_text import edited_text  # noqa: PLC0415 - slow to import
+
+    return edited_text
+
+
+_EDITED_TEXT = Lazy(_load_edited_text)
+
+
+@contextmanager
+def _only_writer(home: Path) -> Iterator[None]:
+    """Holds the lock of the home. A file system without locks is written without."""
+    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not _locked(folder):
+            if time.monotonic() > deadline:
+                raise _cannot_change(home / CONFIG_FILE, "another server is changing it")
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EINTR)
+    return True
+
+
+def _make_folder(home: Path) -> None:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_change(home / CONFIG_FILE, _reason(error)) from error
+
+
+def _real_file(path: Path) -> Path:
+    """The target of a link at `path`, so that the edit keeps the link."""
+    if not path.is_symlink():
+        return path
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise _cannot_change(path, "it is a link to a file that does not exist") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    try:
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except FileNotFoundError:
+            mode = NEW_FILE_MODE
+        write_file_atomically(path, data, mode)
+    except OSError as error:
+        raise _cannot_change(path, _reason(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or "it cannot be written").lower()
+
+
+def _not_safe(path: Path) -> ConfigError:
+    return _cannot_change(path, "its form does not allow a safe edit; change it by hand")
+
+
+def _cannot_change(path: Path, reason: str) -> ConfigError:
+    return ConfigError(f"failed to change {path}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

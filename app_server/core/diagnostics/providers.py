@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from app_server.core import remedies
 from app_server.core.auth.home_login import Credentials
-from app_server.core.config.built_in_providers import built_in_providers
+from app_server.core.config.sections import built_in_providers
 from app_server.core.config.types import Config, ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.address import origin
 from app_server.core.model.endpoints import endpoint, is_azure, key_source
 from app_server.core.model.model_list import ModelList, ModelsUnknown
-from app_server.core.model.request_settings import ClientIdentity
+from app_server.core.model.prompt import ClientIdentity
 from app_server.core.remedies import Problem
 from protocol.checks import Check, CheckStatus, ok, warning
 

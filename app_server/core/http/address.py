@@ -1,8 +1,15 @@
-"""Parses a URL for a request: the host in ASCII, the target quoted, credentials separate. Pure."""
+"""Where a request goes: its URL parsed (the host in ASCII, the target quoted, credentials separate), and its proxy.
+Pure.
+
+There is one rule for the proxies of all HTTP requests of this server. It reads the common variables in lower and upper
+case; lower case takes precedence, and an empty value counts as unset. Requests to this machine never use a proxy.
+"""
 
 from __future__ import annotations
 
 import base64
+import ipaddress
+from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
@@ -62,3 +69,82 @@ def _basic(name: str | None, password: str | None) -> bytes | None:
         return None
     pair = f"{unquote(name)}:{unquote(password or '')}"
     return b"Basic " + base64.b64encode(pair.encode())
+
+
+CGI_VARIABLE = "REQUEST_METHOD"
+"""Set where a web server started this program. There a request's header `Proxy` becomes HTTP_PROXY."""
+
+
+def proxy_for(url: str, env: Mapping[str, str]) -> str | None:
+    """The proxy's URL, or None for a direct connection. Raises ValueError where `url` or the proxy is no address."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    if _is_this_machine(host):
+        return None
+    proxy = _named(f"{parts.scheme}_proxy", env) or _named("all_proxy", env)
+    if not proxy:
+        return None
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme)
+    exceptions = _named("no_proxy", env).lower().replace(",", " ").split()
+    if any(_matches(host, port, entry) for entry in exceptions):
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    named = urlsplit(proxy)
+    if not named.hostname or named.port == 0:
+        raise ValueError("not the address of a proxy")
+    return proxy
+
+
+def _named(name: str, env: Mapping[str, str]) -> str:
+    capitals = name.upper()
+    if capitals == "HTTP_PROXY" and CGI_VARIABLE in env:
+        capitals = ""
+    return (env.get(name) or env.get(capitals) or "").strip()
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = _address(host)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address is not None and (address.is_loopback or address.is_unspecified)
+
+
+def _matches(host: str, port: int | None, entry: str) -> bool:
+    """Whether an entry of NO_PROXY means this host: `*`, a name with all below it, an address or a network of them,
+    each with a port or without.
+    """
+    name, wanted_port = _split_port(entry)
+    if wanted_port and wanted_port != str(port):
+        return False
+    if name == "*":
+        return True
+    address = _address(host)
+    if address is not None:
+        return _in_network(address, name)
+    domain = name.removeprefix("*").strip(".")
+    return bool(domain) and (host == domain or host.endswith(f".{domain}"))
+
+
+def _split_port(entry: str) -> tuple[str, str]:
+    """`name:port`, `[address]:port` or either without a port; colons alone make an address."""
+    if entry.startswith("["):
+        name, _, port = entry[1:].partition("]")
+        return name, port.removeprefix(":")
+    name, colon, port = entry.rpartition(":")
+    return (name, port) if colon and ":" not in name and port.isdigit() else (entry, "")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _in_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, network: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False

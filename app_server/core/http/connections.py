@@ -1,20 +1,153 @@
-"""Connection pools by route: direct or through a proxy, clear or encrypted. Import late, because it imports
-httpcore.
+"""Connections for requests: the trusted certificates, a pool for each route (direct or through a proxy, clear or
+encrypted), and the network under them. Import late, because it imports httpcore.
+
+Certificates come from the given environment only; `ssl.create_default_context` would read the one of the process.
+httpcore writes the head and the body of a request separately, which costs two packets and two wakeups on each side; the
+network sends them together.
 """
 
 from __future__ import annotations
 
+import os
+import select
+import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import anyio
+import certifi
 import httpcore
 
-from app_server.core.http.network import GatheringNetwork
-from app_server.core.http.proxies import proxy_for
-from app_server.core.http.trust_store import trust_store
+from app_server.core.http.address import proxy_for
+from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.threads import run_in_thread
+
+AT_ONCE_BYTES = 1 << 16
+"""More than this is not held back."""
+
+SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+
+
+class GatheringStream(httpcore.AsyncNetworkStream):
+    """Buffers writes until the buffer is large or the client reads."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._socket = stream.get_extra_info("socket")
+        self._held: list[bytes] = []
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if not buffer:
+            return
+        self._held.append(buffer)
+        if sum(map(len, self._held)) > AT_ONCE_BYTES:
+            await self._flush(timeout)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            await self._flush(timeout)
+        except httpcore.WriteError:
+            pass  # a server that takes no more may have said why, which httpcore would read, too
+        return await self._stream.read(max_bytes, timeout)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        await self._flush(timeout)
+        return GatheringStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":  # asked of each idle connection at each request
+            return _is_readable(self._socket)
+        return self._stream.get_extra_info(info)
+
+    async def _flush(self, timeout: float | None) -> None:
+        if self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            await self._stream.write(data, timeout)
+
+
+def _is_readable(connection: socket.socket | None) -> bool:
+    """Something has come, or the other side has closed it."""
+    if connection is None or connection.fileno() < 0:
+        return True
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+CONNECTED: ContextVar[bool] = ContextVar("CONNECTED")
+"""Whether the request of the current task opened a connection. httpcore's own `trace` awaits a callback at each step to
+say as much.
+"""
+
+
+class GatheringNetwork(httpcore.AsyncNetworkBackend):
+    """Connects as httpcore does, and sets `CONNECTED`."""
+
+    def __init__(self) -> None:
+        self._network = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[SocketOption] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        CONNECTED.set(True)
+        return GatheringStream(
+            await self._network.connect_tcp(host, port, timeout, local_address, socket_options)
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
+
+
+def trust_store(env: Mapping[str, str]) -> ssl.SSLContext:
+    """Those that SSL_CERT_FILE and SSL_CERT_DIR name, and no others; else the system's, which may hold a company's own,
+    and the usual public ones. Takes tens of milliseconds: call it in a thread. Raises TrustUnavailable.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    file, folder = env.get("SSL_CERT_FILE") or None, env.get("SSL_CERT_DIR") or None
+    if file is not None or folder is not None:
+        _load(context, file, folder)
+        return context
+    system = ssl.get_default_verify_paths()
+    file = system.openssl_cafile if os.path.isfile(system.openssl_cafile) else None
+    folder = system.openssl_capath if os.path.isdir(system.openssl_capath) else None
+    if file is not None or folder is not None:
+        context.load_verify_locations(cafile=file, capath=folder)
+    context.load_verify_locations(cafile=certifi.where())
+    return context
+
+
+def trusted_pem(env: Mapping[str, str]) -> bytes:
+    """The same certificates as text, for a library that makes its own context. Raises TrustUnavailable."""
+    found = trust_store(env).get_ca_certs(binary_form=True)
+    if not found:
+        raise TrustUnavailable(
+            "SSL_CERT_DIR alone is of no use here; name the certificates with SSL_CERT_FILE"
+        )
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode()
+
+
+def _load(context: ssl.SSLContext, file: str | None, folder: str | None) -> None:
+    if folder is not None and not os.path.isdir(folder):
+        raise TrustUnavailable("SSL_CERT_DIR names no folder")
+    try:
+        context.load_verify_locations(cafile=file, capath=folder)
+    except (OSError, ValueError) as error:
+        raise TrustUnavailable("SSL_CERT_FILE names no file of certificates that can be read") from error
+
 
 MAX_IDLE_CONNECTIONS = 10
 """Kept for one route: what a burst of requests has opened beyond that is closed after it."""

@@ -12,8 +12,8 @@ from typing import TypedDict
 
 import httpx
 
-from app_server.core.http.proxies import proxy_for
-from app_server.core.http.trust_store import trust_store
+from app_server.core.http.address import proxy_for
+from app_server.core.http.connections import trust_store
 
 
 class HttpxOptions(TypedDict):

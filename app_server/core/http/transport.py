@@ -17,11 +17,10 @@ import anyio
 import httpcore
 
 from app_server.core.http.address import Address, address
-from app_server.core.http.connections import RouteTable
+from app_server.core.http.connections import CONNECTED, RouteTable
 from app_server.core.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.core.http.exchange import Fault, HttpFailure, HttpRequest, TrustUnavailable
-from app_server.core.http.network import CONNECTED
-from app_server.core.yielding import YieldBudget
+from app_server.core.threads import YieldBudget
 
 CONNECT_SECONDS = 15.0
 CLOSE_SECONDS = 1.0

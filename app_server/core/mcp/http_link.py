@@ -26,8 +26,7 @@ from app_server.core.mcp.launch_env import display_url, is_http_url, request_hea
 from app_server.core.mcp.rpc_messages import encode, oversized, parse
 from app_server.core.mcp.runtime import LoadTokens
 from app_server.core.mcp.server_limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
-from app_server.core.threads import run_in_thread
-from app_server.core.yielding import YieldBudget
+from app_server.core.threads import YieldBudget, run_in_thread
 from protocol.base import Json
 
 SESSION_HEADER = "Mcp-Session-Id"

@@ -20,7 +20,7 @@ from app_server.core.mcp.launch_env import find_program, process_environment, st
 from app_server.core.mcp.rpc_messages import LineSplitter, encode
 from app_server.core.mcp.runtime import McpRuntime
 from app_server.core.mcp.server_limits import OUTGOING_QUEUE, STDERR_LINES
-from app_server.core.yielding import YieldBudget
+from app_server.core.threads import YieldBudget
 from protocol.base import Json
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,8 @@
-"""Maps a provider's statuses and error codes to errors of this package. Pure."""
+"""Maps a provider's statuses, error codes and headers to errors of this package and to limits of the account. Pure."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -28,9 +29,34 @@ from app_server.core.model.model_errors import (
     excerpt,
 )
 from app_server.core.model.payload import count, mapping, parse_object, text_of
-from app_server.core.model.rate_limits import rate_limits
 from protocol.base import Json
+from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
 from protocol.records import dataclass
+
+
+def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:
+    """Both windows; a window that the headers are silent about is None. Header names are in lower case."""
+    return RateLimitSnapshot(primary=_window(headers, "primary"), secondary=_window(headers, "secondary"))
+
+
+def _window(headers: Mapping[str, str], name: str) -> RateLimitWindow | None:
+    try:
+        used = float(headers[f"x-codex-{name}-used-percent"])
+    except (KeyError, ValueError):
+        return None
+    minutes = _integer(headers.get(f"x-codex-{name}-window-minutes"))
+    resets_at = _integer(headers.get(f"x-codex-{name}-reset-at"))
+    if not math.isfinite(used) or (not used and not minutes and resets_at is None):
+        return None
+    return RateLimitWindow(used_percent=used, window_minutes=minutes, resets_at=resets_at)
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
 
 LONGEST_WAIT: Final = 120.0
 """Seconds; a provider that asks for more gets no further attempt, and the user sees why."""

@@ -21,8 +21,7 @@ from app_server.core.model.model_events import (
     OutputTextDelta,
     ReasoningContentDelta,
 )
-from app_server.core.model.payload import EventReader, count, mapping, text_of
-from app_server.core.model.reply_size import PIECE_OVERHEAD, ReplySize
+from app_server.core.model.payload import PIECE_OVERHEAD, EventReader, ReplySize, count, mapping, text_of
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.records import dataclass

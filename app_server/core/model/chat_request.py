@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from app_server.core.model.item_bytes import ItemBytes, json_bytes
-from app_server.core.model.prompt import FunctionTool, Prompt
-from app_server.core.model.request_settings import RequestSettings
+from app_server.core.model.item_bytes import ItemBytes, command_calls, json_bytes, wants_plain_outputs
+from app_server.core.model.prompt import FunctionTool, Prompt, RequestSettings
 from app_server.core.model.responses_request import SCHEMA_NAME, plainly, sendable
-from app_server.core.model.shell_outputs import command_calls, wants_plain_outputs
 from protocol.base import Json
 from protocol.responses import (
     CustomToolCall,

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from app_server.core.auth.home_login import AuthMethod, Credentials
 from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.model_errors import MissingVariable, NoBaseUrl
-from app_server.core.model.request_settings import ClientIdentity
+from app_server.core.model.prompt import ClientIdentity
 from protocol.records import dataclass
 
 OPENAI_URL = "https://api.openai.com/v1"

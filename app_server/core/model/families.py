@@ -1,11 +1,13 @@
-"""The properties of models as a table: one row per family, matched by the prefix of a model's name.
+"""The models: those that clients offer, and the properties of all of them as tables.
 
-The first matching row counts, so longer prefixes precede shorter ones. A model without a row gets `UNKNOWN`, which
-assumes only what a plain chat model supports. To add a model, add a row.
+`KNOWN_MODELS` is offered to the user in its order, the first one is the default; other names work too. `FAMILIES` has
+one row per family, matched by the prefix of a model's name: the first matching row counts, so longer prefixes precede
+shorter ones. A model without a row gets `UNKNOWN`, which assumes only what a plain chat model supports.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache
@@ -158,3 +160,29 @@ FAMILIES: tuple[tuple[str, ModelFamily], ...] = (
 def find_family(slug: str) -> ModelFamily:
     """The family that the model of this name belongs to."""
     return next((family for start, family in FAMILIES if slug.startswith(start)), UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    name: str
+    description: str
+    efforts: tuple[ReasoningEffort, ...]
+    default_effort: ReasoningEffort = ReasoningEffort.MEDIUM
+
+
+_MEDIUM_UP = (ReasoningEffort.MEDIUM, ReasoningEffort.HIGH)
+_LOW_UP = (ReasoningEffort.LOW, *_MEDIUM_UP)
+
+KNOWN_MODELS: tuple[KnownModel, ...] = (
+    KnownModel("gpt-5.1-codex", "Made for work on code: changes, reviews, long tasks.", _LOW_UP),
+    KnownModel("gpt-5.1-codex-mini", "Made for work on code; smaller, quicker and cheaper.", _MEDIUM_UP),
+    KnownModel("gpt-5.1", "For all kinds of questions, with wide general knowledge.", _LOW_UP),
+)
+
+EFFORT_WORDS: Mapping[ReasoningEffort, str] = {
+    ReasoningEffort.NONE: "Answers without thinking first",
+    ReasoningEffort.MINIMAL: "Thinks as little as possible",
+    ReasoningEffort.LOW: "Thinks briefly; quick, for plain tasks",
+    ReasoningEffort.MEDIUM: "Thinks as much as the task seems to need",
+    ReasoningEffort.HIGH: "Thinks for long; for hard or unclear tasks",
+}

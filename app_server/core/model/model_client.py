@@ -21,7 +21,7 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.errors import AuthError, ModelError
 from app_server.core.http.address import origin
 from app_server.core.http.exchange import Fault, Http, HttpFailure, HttpRequest, HttpResponse
-from app_server.core.model.api_failures import RequestFailure, refuses_usage, request_failure
+from app_server.core.model.api_failures import RequestFailure, rate_limits, refuses_usage, request_failure
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.chat_request import chat_body
 from app_server.core.model.endpoints import CredentialSource, Endpoint, endpoint, is_azure, key_source
@@ -34,14 +34,12 @@ from app_server.core.model.model_errors import (
     ModelUnknown,
     NotAnEventStream,
     Unauthorized,
+    backoff,
 )
 from app_server.core.model.model_events import ModelEvent, RateLimits
-from app_server.core.model.prompt import Prompt
-from app_server.core.model.rate_limits import rate_limits
-from app_server.core.model.request_settings import ClientIdentity, RequestSettings
+from app_server.core.model.prompt import ClientIdentity, Prompt, RequestSettings
 from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body
-from app_server.core.model.retry import backoff
 from app_server.core.model.stream import EventStream
 from app_server.masking import MASK, is_secret_name, masked_text
 

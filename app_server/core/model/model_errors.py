@@ -1,11 +1,14 @@
-"""The errors of requests to a model, with texts for the user.
+"""The errors of requests to a model, with texts for the user, and how long to wait before the next attempt.
 
 Clients match some of these texts, which must not change. `retryable` is for the turn loop: whether another attempt may
-succeed. `model_client` has retried the request before it raises any of these.
+succeed. `model_client` has retried the request before it raises any of these; who retries, and how often, is decided
+there and in the loop.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 
@@ -271,3 +274,18 @@ def _utc(seconds: int | None) -> str | None:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d at %H:%M UTC")
     except (OverflowError, OSError, ValueError):
         return None
+
+
+FIRST_DELAY = 0.2
+LONGEST_DELAY = 60.0
+"""Doubling stops here; otherwise a dozen attempts would take a quarter of an hour."""
+
+JITTER = 0.1
+"""Up to so much is added or taken away, so that many clients do not come back at the same moment."""
+
+
+def backoff(attempt: int, rng: Callable[[], float] = random.random) -> float:
+    """Seconds before attempt number `attempt`, counted from 1; `rng` gives numbers from 0 up to 1."""
+    doublings = min(max(attempt, 1) - 1, 16)
+    delay = min(FIRST_DELAY * 2.0**doublings, LONGEST_DELAY)
+    return delay * (1.0 - JITTER + 2.0 * JITTER * rng())

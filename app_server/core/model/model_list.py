@@ -14,7 +14,7 @@ from app_server.core.http.exchange import Http, HttpFailure, HttpRequest
 from app_server.core.model.endpoints import endpoint
 from app_server.core.model.model_errors import excerpt, status_line
 from app_server.core.model.payload import mapping, parse_object, text_of
-from app_server.core.model.request_settings import ClientIdentity
+from app_server.core.model.prompt import ClientIdentity
 from protocol.records import dataclass
 
 TOTAL_SECONDS = 10.0

@@ -1,10 +1,13 @@
-"""The content of one request to the model: instructions, the history, and the tools it may call."""
+"""One request to the model: its content (instructions, the history, the tools that may be called), its settings, and
+who sends it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from protocol.base import Json
+from protocol.policy import ReasoningSummary, Verbosity
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
@@ -49,3 +52,30 @@ class Prompt:
     parallel_tool_calls: bool = False
     output_schema: Json | None = None
     """The JSON Schema that the final answer has to follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSettings:
+    """Settings of a request. A request omits settings that the model's family does not support."""
+
+    model: str
+    conversation_id: str
+    effort: str | None = None
+    summary: ReasoningSummary = ReasoningSummary.AUTO
+    verbosity: Verbosity | None = None
+    supports_reasoning_summaries: bool | None = None
+    """The user's setting; None for the default of the model's family."""
+    sends_chosen_effort: bool = False
+    """An effort that was chosen is sent whatever is known of the model."""
+    subagent: str | None = None
+    """What the request is for, where it is not the user's turn: `review`, `compact`."""
+    live_chat: bool = False
+    """Whether a Chat Completions answer comes in deltas and with its token counts, or in whole items."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientIdentity:
+    """How requests present their sender."""
+
+    originator: str
+    user_agent: str

@@ -27,8 +27,7 @@ from app_server.core.model.model_events import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
 )
-from app_server.core.model.payload import EventReader, count, mapping, text_of
-from app_server.core.model.reply_size import ReplySize
+from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.responses import ResponseItem, parse_response_item

@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from app_server.core.model.families import ModelFamily
-from app_server.core.model.item_bytes import ItemBytes, json_bytes
+from app_server.core.model.item_bytes import (
+    ItemBytes,
+    command_calls,
+    json_bytes,
+    plain_output,
+    wants_plain_outputs,
+)
 from app_server.core.model.prompt import (
     FreeformTool,
     FunctionTool,
     LocalShellTool,
     Prompt,
+    RequestSettings,
     ToolSpec,
     WebSearchTool,
 )
-from app_server.core.model.request_settings import RequestSettings
-from app_server.core.model.shell_outputs import command_calls, plain_output, wants_plain_outputs
 from protocol.base import Json
 from protocol.policy import ULTRA, ReasoningEffort, ReasoningSummary
 from protocol.responses import (

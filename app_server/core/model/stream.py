@@ -15,8 +15,8 @@ from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import MAX_EVENT_BYTES, EventTooLong, SseDecoder, SseFrame
 from app_server.core.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge, ResponseUnreadable
 from app_server.core.model.model_events import ModelEvent
-from app_server.core.model.reply_size import MAX_ANSWER_BYTES
-from app_server.core.yielding import YieldBudget
+from app_server.core.model.payload import MAX_ANSWER_BYTES
+from app_server.core.threads import YieldBudget
 
 
 class WireDecoder(Protocol):

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from app_server.core.collector import without_collector
+from app_server.core.bounds import without_collector
 from app_server.core.rollout.batches import (
     ITEM_NAMES,
     MESSAGE_NAMES,

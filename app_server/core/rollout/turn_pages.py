@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from app_server.core.collector import without_collector
+from app_server.core.bounds import without_collector
 from app_server.core.errors import ConversationError
 from app_server.core.rollout.disk import describe, open_to_read_all
 from app_server.core.rollout.reverts import TakenBack

@@ -8,8 +8,8 @@ import grpc  # type: ignore[import-untyped]
 from opentelemetry.exporter.otlp.proto.grpc import _log_exporter
 from opentelemetry.sdk._logs.export import LogRecordExporter
 
-from app_server.core.http.proxies import proxy_for
-from app_server.core.http.trust_store import trusted_pem
+from app_server.core.http.address import proxy_for
+from app_server.core.http.connections import trusted_pem
 from protocol.base import Json
 
 

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.model.model_client import ModelClient
-from app_server.core.model.model_errors import UsageLimitReached
+from app_server.core.model.model_errors import UsageLimitReached, backoff
 from app_server.core.model.model_events import (
     Completed,
     Created,
@@ -28,9 +28,7 @@ from app_server.core.model.model_events import (
     ReasoningSummaryPartAdded,
     ReasoningSummaryTextDelta,
 )
-from app_server.core.model.prompt import Prompt
-from app_server.core.model.request_settings import RequestSettings
-from app_server.core.model.retry import backoff
+from app_server.core.model.prompt import Prompt, RequestSettings
 from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from app_server.core.config.types import Config
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.families import ModelFamily, find_family
-from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.model.request_settings import RequestSettings
+from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.turn.settings import Settings, Turn
 from protocol.policy import TurnMode, known_effort
 from protocol.records import dataclass

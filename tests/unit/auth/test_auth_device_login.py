@@ -5,12 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.auth.authorize import code_challenge
-from app_server.core.auth.device_login import DeviceLoginFlow, open_device_login
 from app_server.core.auth.home_login import AuthMethod
 from app_server.core.auth.issuer import Issuer
-from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.auth.login import DeviceLoginFlow, open_device_login
 from app_server.core.auth.storage import StoredAuth, read_auth, write_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError

@@ -12,8 +12,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from app_server.core.auth.auth_manager import AuthManager, AuthStatus
-from app_server.core.auth.home_login import AuthMethod, Credentials
-from app_server.core.auth.id_token import IdClaims
+from app_server.core.auth.home_login import AuthMethod, Credentials, IdClaims
 from app_server.core.auth.issuer import Issuer, LoginExpiredError
 from app_server.core.auth.issuer_http import MAX_BODY_BYTES
 from app_server.core.auth.storage import StoredAuth, Tokens, read_auth, write_auth

@@ -13,11 +13,10 @@ import httpx
 import pytest
 
 from app_server.core.auth import mcp_login
-from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.auth.auth_manager import LoginOutcome
 from app_server.core.auth.mcp_login import McpLogins
 from app_server.core.auth.mcp_tokens import McpTokenSource
-from app_server.core.auth.oauth_client import McpLoginOver
-from app_server.core.auth.oauth_discovery import covers, find_resource
+from app_server.core.auth.oauth_client import McpLoginOver, covers, find_resource
 from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
 from app_server.core.auth.oauth_tokens import (
     CREDENTIALS_FILE,

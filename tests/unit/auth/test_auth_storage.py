@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.auth.id_token import IdClaims, expires_at, read_id_token
+from app_server.core.auth.home_login import IdClaims, expires_at, read_id_token
 from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_auth, write_auth
 from app_server.core.errors import AuthError
 from protocol.base import Json

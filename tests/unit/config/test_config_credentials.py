@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.credentials import (
-    shown_value,
-    with_credentials,
-    without_credentials,
-)
+from app_server.core.config.effective import shown_value, with_credentials, without_credentials
 from app_server.core.errors import InvalidSettings
 from app_server.masking import MASK
 from protocol.base import Json

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app_server.core.config.edit import SettingEdit, edited, setting_edit
-from app_server.core.config.rewrite import rewrite_config
 from app_server.core.config.toml_text import edited_text
+from app_server.core.config.write import rewrite_config
 from app_server.core.errors import ConfigError, InvalidSettings
 from protocol.base import Json
 

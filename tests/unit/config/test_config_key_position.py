@@ -11,7 +11,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.config.key_position import MAX_CHARACTERS, Key, find_key
+from app_server.core.config.key_path import MAX_CHARACTERS, Key, find_key
 from app_server.core.config.load import load_config
 from app_server.core.config.saved import load_saved_config
 from app_server.core.config.types import CliOverrides, RequestOverrides

@@ -11,13 +11,13 @@ import tomli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.core.config.rewrite import set_default_model
 from app_server.core.config.saved import (
     SavedProfile,
     SavedSandboxSettings,
     SavedTools,
     load_saved_config,
 )
+from app_server.core.config.write import set_default_model
 from app_server.core.errors import ConfigError
 from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
 

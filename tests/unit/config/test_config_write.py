@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 import tomli
 
-from app_server.core.config import rewrite
+from app_server.core.config import write as config_file
 from app_server.core.config.edit import setting_edit
 from app_server.core.config.effective import LayerKind, settings_version
-from app_server.core.config.rewrite import rewrite_config
 from app_server.core.config.types import CliOverrides
-from app_server.core.config.write import SettingsPlace, WriteOutcome, write_settings
+from app_server.core.config.write import SettingsPlace, WriteOutcome, rewrite_config, write_settings
 from app_server.core.errors import ConfigError, InvalidSettings, VersionConflict
 from protocol.base import Json
 
@@ -162,7 +161,7 @@ def test_servers_write_one_after_another(tmp_path: Path) -> None:
     place = home(tmp_path)
     program = (
         "import sys; from pathlib import Path\n"
-        "from app_server.core.config.rewrite import rewrite_config\n"
+        "from app_server.core.config.write import rewrite_config\n"
         "for n in range(10):\n"
         "    rewrite_config(Path(sys.argv[1]), lambda s: {**s, f'{sys.argv[2]}{n}': n})\n"
     )
@@ -175,7 +174,7 @@ def test_servers_write_one_after_another(tmp_path: Path) -> None:
 
 def test_a_lock_that_is_held_for_long_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = home(tmp_path)
-    monkeypatch.setattr(rewrite, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(config_file, "LOCK_SECONDS", 0.0)
     held = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -9,7 +9,7 @@ from typing import Any
 import httpcore
 import pytest
 
-from app_server.core.http.network import AT_ONCE_BYTES, GatheringStream
+from app_server.core.http.connections import AT_ONCE_BYTES, GatheringStream
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.core.http.proxies import proxy_for
+from app_server.core.http.address import proxy_for
 
 P, Q = "http://proxy.test:3128", "http://other.test:8080"
 

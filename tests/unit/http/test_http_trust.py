@@ -9,9 +9,9 @@ import certifi
 import httpx
 import pytest
 
+from app_server.core.http.connections import trust_store, trusted_pem
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
-from app_server.core.http.trust_store import trust_store, trusted_pem
 
 ONE = "-----END CERTIFICATE-----\n"
 

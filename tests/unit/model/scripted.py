@@ -14,8 +14,7 @@ from app_server.core.http.exchange import HttpFailure, HttpRequest
 from app_server.core.model.endpoints import CredentialSource
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_events import ModelEvent
-from app_server.core.model.prompt import Prompt
-from app_server.core.model.request_settings import ClientIdentity, RequestSettings
+from app_server.core.model.prompt import ClientIdentity, Prompt, RequestSettings
 from protocol.base import Json
 from protocol.responses import InputText, MessageItem
 

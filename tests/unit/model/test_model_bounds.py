@@ -13,7 +13,7 @@ from app_server.core.bounds import MAX_VALUES, PIECE_BYTES, PIECE_STEPS
 from app_server.core.errors import ModelError
 from app_server.core.http.exchange import Fault, HttpFailure
 from app_server.core.http.sse import SseFrame
-from app_server.core.model import reply_size, stream
+from app_server.core.model import payload, stream
 from app_server.core.model.chat_api import ChatDecoder
 from app_server.core.model.model_errors import ResponseTooLarge, ResponseUnreadable
 from app_server.core.model.model_events import Completed, ModelEvent
@@ -53,7 +53,7 @@ def chat(*frames: Json) -> None:
 
 
 async def test_an_endless_answer_of_complete_items_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_size, "MAX_ITEM_BYTES", 100_000)
+    monkeypatch.setattr(payload, "MAX_ITEM_BYTES", 100_000)
     error, events = await failed(CREATED, *[message_done("x" * 1000)] * 200)
     assert isinstance(error, ResponseTooLarge)
     assert not error.retryable
@@ -61,7 +61,7 @@ async def test_an_endless_answer_of_complete_items_ends(monkeypatch: pytest.Monk
 
 
 async def test_an_answer_of_very_many_items_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_size, "MAX_ITEMS", 50)
+    monkeypatch.setattr(payload, "MAX_ITEMS", 50)
     error, events = await failed(CREATED, *[message_done("x")] * 60)
     assert "more than 50 items" in str(error)
     assert len(events) == 2 + 50
@@ -74,7 +74,7 @@ async def test_an_answer_that_never_ends_ends(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_pieces_of_a_chat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_size, "MAX_ITEM_BYTES", 10_000)
+    monkeypatch.setattr(payload, "MAX_ITEM_BYTES", 10_000)
     for piece in (
         {"content": "x" * 100},
         {"reasoning": "x" * 100},
@@ -88,7 +88,7 @@ def test_the_pieces_of_a_chat_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_calls_of_a_chat_are_bounded() -> None:
-    calls = [{"id": f"c{n}", "function": {}} for n in range(reply_size.MAX_ITEMS + 1)]
+    calls = [{"id": f"c{n}", "function": {}} for n in range(payload.MAX_ITEMS + 1)]
     chat({"tool_calls": calls[:-1]})
     with pytest.raises(ResponseTooLarge):
         chat({"tool_calls": calls})

@@ -5,17 +5,17 @@ import json
 import pytest
 
 from app_server.core.errors import ContextWindowExceeded, ModelError
-from app_server.core.model.api_failures import RequestFailure, request_failure, retry_after
+from app_server.core.model.api_failures import RequestFailure, rate_limits, request_failure, retry_after
 from app_server.core.model.model_errors import (
+    LONGEST_DELAY,
     AccessBlocked,
     QuotaExceeded,
     RetryLimitReached,
     UsageLimitReached,
     UsageNotIncluded,
     WaitTooLong,
+    backoff,
 )
-from app_server.core.model.rate_limits import rate_limits
-from app_server.core.model.retry import LONGEST_DELAY, backoff
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass
 from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow

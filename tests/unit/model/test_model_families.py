@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.core.model.catalogue import EFFORT_WORDS, KNOWN_MODELS
 from app_server.core.model.families import (
+    EFFORT_WORDS,
     FAMILIES,
+    KNOWN_MODELS,
     UNKNOWN,
     InstructionsKind,
     PatchToolKind,

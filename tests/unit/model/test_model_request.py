@@ -8,18 +8,17 @@ import pytest
 
 from app_server.core.model.chat_request import chat_body
 from app_server.core.model.families import find_family
-from app_server.core.model.item_bytes import ItemBytes
+from app_server.core.model.item_bytes import ItemBytes, plain_output
 from app_server.core.model.prompt import (
     FreeformTool,
     FunctionTool,
     LocalShellTool,
     Prompt,
+    RequestSettings,
     ToolSpec,
     WebSearchTool,
 )
-from app_server.core.model.request_settings import RequestSettings
 from app_server.core.model.responses_request import responses_body
-from app_server.core.model.shell_outputs import plain_output
 from protocol.base import Json
 from protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
 from protocol.responses import (

@@ -14,8 +14,7 @@ from app_server.apis.acp.session import Sessions
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.services import ConfigSource
-from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.errors import ConfigError
 from app_server.core.threads import run_in_thread
 from protocol.acp.initialize import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from app_server.apis.logins import Logins
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
-from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.auth.home_login import AuthMethod
-from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass

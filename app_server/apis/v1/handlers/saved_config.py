@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from app_server.apis.services import ConfigSource
-from app_server.core.config.rewrite import set_default_model as write_default_model
 from app_server.core.config.saved import load_saved_config
+from app_server.core.config.write import set_default_model as write_default_model
 from app_server.core.threads import run_in_thread
 from protocol.structs import read
 from protocol.table import NoParams

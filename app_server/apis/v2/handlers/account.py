@@ -18,9 +18,8 @@ from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits
 from app_server.apis.v2.notify import ThreadNotifier
-from app_server.core.auth.auth_manager import AuthManager
+from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.auth.home_login import AuthMethod
-from app_server.core.auth.login_outcome import LoginOutcome
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel

@@ -18,9 +18,14 @@ from app_server.apis.route import Route, route
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.settings import PERMISSION_PROFILES
-from app_server.core.config.credentials import shown_value, without_credentials
 from app_server.core.config.edit import SettingEdit, setting_edit
-from app_server.core.config.effective import LayerKind, SettingsLayer, effective_settings
+from app_server.core.config.effective import (
+    LayerKind,
+    SettingsLayer,
+    effective_settings,
+    shown_value,
+    without_credentials,
+)
 from app_server.core.config.toml_file import CONFIG_FILE, read_config_file
 from app_server.core.config.types import RequestOverrides
 from app_server.core.config.write import Overridden, SettingsPlace, WriteOutcome, write_settings

@@ -24,7 +24,7 @@ from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
-from app_server.core.auth.login_outcome import LoginOutcome
+from app_server.core.auth.auth_manager import LoginOutcome
 from app_server.core.config.types import Config, McpHttpTransport, McpServerConfig
 from app_server.core.errors import AuthError
 from app_server.core.lazy import Lazy

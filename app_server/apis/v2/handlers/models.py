@@ -10,10 +10,10 @@ from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.handlers import configuration
 from app_server.conversations.manager import ConversationManager
-from app_server.core.config.built_in_providers import OPENAI
 from app_server.core.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
+from app_server.core.config.sections import OPENAI
 from app_server.core.config.types import ProviderConfig, WireApi
-from app_server.core.model.catalogue import EFFORT_WORDS, KnownModel
+from app_server.core.model.families import EFFORT_WORDS, KnownModel
 from app_server.masking import masked_text
 from protocol.policy import ReasoningEffort
 from protocol.records import dataclass
