@@ -157,20 +157,23 @@ class Beneath:
             file.write(content)
 
     @contextlib.contextmanager
-    def staged(self, name: str | bytes, mode: int) -> Iterator[BinaryIO]:
+    def staged(self, name: str | bytes, mode: int, aside: Beneath | None = None) -> Iterator[BinaryIO]:
         """Make a file of exactly these permission bits, which takes its place at `name` when the block ends; makes
         missing folders.
+
+        It is made beside its place, or in `aside`, a folder of the same file system. What a killed server leaves there
+        is named so that git removes it from its folder of objects.
         """
         folder, last = self._place(name, create=True)
-        staged = _staged_name()
-        descriptor = os.open(staged, _CREATE, 0o600, dir_fd=folder)
+        source, staged = (folder, _staged_name()) if aside is None else (aside._root, _staged_name("tmp_"))
+        descriptor = os.open(staged, _CREATE, 0o600, dir_fd=source)
         try:
             with open(descriptor, "wb") as file:
                 yield file
                 os.fchmod(file.fileno(), mode)
-            os.replace(staged, last, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(staged, last, src_dir_fd=source, dst_dir_fd=folder)
         except BaseException:
-            os.unlink(staged, dir_fd=folder)
+            os.unlink(staged, dir_fd=source)
             raise
 
     def replace_with_link(self, name: str | bytes, target: bytes) -> None:
@@ -360,6 +363,6 @@ def _replaced(old: int, new: int) -> int:
     return new
 
 
-def _staged_name() -> str:
+def _staged_name(prefix: str = ".staged-") -> str:
     """Return a name that nobody can have planted."""
-    return f".staged-{os.urandom(8).hex()}"
+    return f"{prefix}{os.urandom(8).hex()}"

@@ -229,3 +229,13 @@ def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(root: Pa
         swapping.join()
     assert seen <= {b"inside"}
     assert os.listdir(root.parent / "out") == ["file"]
+
+
+def test_a_file_that_is_made_aside_leaves_nothing_beside_its_place(root: Path, beneath: Beneath) -> None:
+    (root / "aside").mkdir()
+    with Beneath(root / "aside") as aside, beneath.staged("d/file", 0o640, aside) as file:
+        file.write(b"new")
+        assert list((root / "d").iterdir()) == []
+        assert [place.name[:4] for place in (root / "aside").iterdir()] == ["tmp_"]
+    assert list((root / "aside").iterdir()) == []
+    assert ((root / "d" / "file").read_text(), (root / "d" / "file").stat().st_mode & 0o777) == ("new", 0o640)

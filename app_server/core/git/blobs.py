@@ -56,7 +56,7 @@ class Blobs:
             object_id = self._digest(opened, pieces)
             if object_id != known and not has_object(objects, object_id):
                 try:
-                    with objects.staged(object_name(object_id), 0o444) as object_file:
+                    with objects.staged(object_name(object_id), 0o444, objects) as object_file:
                         object_file.writelines(self._deflated(opened, pieces, object_id))
                 except (FileChanged, TimeoutError):
                     raise

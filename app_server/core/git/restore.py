@@ -7,6 +7,7 @@ are kept: they may be build results from outside the turn.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -208,7 +209,8 @@ class _Files:
         self, home: Path, repository: Repository, turn: SnapshotOfTurn, usual: int, *, sha256: bool
     ) -> None:
         """`usual`: the mode of a new file."""
-        self._home, self._root, self._folder = home, repository.root, os.fsencode(turn.folder)
+        self._home, self._root, self._objects = home, repository.root, repository.objects_dir
+        self._folder = os.fsencode(turn.folder)
         self._private, self._usual, self._sha256 = frozenset(turn.private_files), usual, sha256
         self.done = 0
         self.kept: set[bytes] = set()
@@ -271,7 +273,13 @@ class _Files:
         bits = bits | (bits & 0o444) >> 2 if mode & 0o100 else bits & ~0o111
         if displayable(change.path) in self._private:
             bits &= 0o700
-        worktree.replace(change.path, content, bits)
+        try:
+            with Beneath(self._objects) as aside, worktree.staged(change.path, bits, aside) as file:
+                file.write(content)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EACCES):
+                raise
+            worktree.replace(change.path, content, bits)
 
     def _remove(self, worktree: Beneath, path: bytes) -> None:
         worktree.remove(path)
