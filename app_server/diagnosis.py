@@ -27,14 +27,11 @@ from app_server.core.diagnostics.machine import (
     check_sandbox,
     check_system,
 )
-from app_server.core.diagnostics.mcp_servers import check_mcp_servers
-from app_server.core.diagnostics.providers import check_provider, checked_providers
-from app_server.core.diagnostics.redaction import Redaction
-from app_server.core.diagnostics.settings import check_config
+from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
+from app_server.core.diagnostics.settings import Redaction, check_config
 from app_server.core.errors import AuthError, ConfigError, GitError, SandboxShortage
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.git.git_program import GitProgram
-from app_server.core.git.run_git import run_git
+from app_server.core.git.run_git import GitProgram, run_git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.mcp.runtime import McpRuntime

@@ -113,7 +113,7 @@ PURE_MODULES = {
     "app_server.core.context": {
         *("command_output", "compacted_history", "environment_context", "history", "opening_messages"),
     },
-    "app_server.core.files": {"fuzzy", "wildmatch"},
+    "app_server.core.files": {"fuzzy", "ignore"},
     "app_server.core.goals": {"goal_keeper", "goal_texts"},
     "app_server.core.http": {"address", "content", "exchange", "sse"},
     "app_server.core.mcp": {"tool_names"},
@@ -122,8 +122,7 @@ PURE_MODULES = {
         *("responses_api", "responses_request"),
     },
     "app_server.core.patch": {
-        *("changes", "diff", "hunks", "line_diff", "parse", "patch_error", "patch_plan", "planner", "safety"),
-        *("seek", "shell_forms", "text", "turn_diff"),
+        *("changes", "diff", "hunks", "parse", "patch_plan", "planner", "safety", "shell_forms"),
     },
     "app_server.core.rollout": {
         *("persistence_policy", "rollout_names", "stored_calls", "stored_lines", "thread_query"),

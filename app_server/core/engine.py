@@ -25,7 +25,7 @@ from app_server.core.context.opening_messages import opening_messages
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots
-from app_server.core.git.info import read_git_info
+from app_server.core.git.repository import read_git_info
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
@@ -58,7 +58,7 @@ from app_server.core.session.services import (
 from app_server.core.session.session import PERFORM, Session
 from app_server.core.session.shared_messages import SharedMessages
 from app_server.core.session.state import SessionState
-from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
+from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.threads import run_in_thread
 from app_server.core.tools import tool_names
 from app_server.core.tools.client_tool import checked_tools

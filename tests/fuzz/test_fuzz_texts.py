@@ -9,14 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app_server.core.patch.changes import shown_changes
-from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.parse import PatchError, parse_patch
 from app_server.core.patch.planner import NoSnapshot, Snapshot, plan_patch
 from app_server.core.patch.shell_forms import find_patch
 from app_server.core.shell.dangerous_commands import is_dangerous
-from app_server.core.shell.parse_command import parse_command
 from app_server.core.shell.safe_commands import is_known_safe as judge_safe
 from app_server.core.shell.script import split_script
+from app_server.core.shell.summaries import parse_command
 from tests.fuzz.mutation import mutated, thorough
 
 is_known_safe = partial(judge_safe, trusts=lambda program: True)

@@ -27,7 +27,7 @@ from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
 from app_server.core.skills.skill_catalog import SkillCatalog
-from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from protocol.ids import ConversationId
 from protocol.ops import ShutdownOp
 from tests.support.scripted_model import reply, says, script

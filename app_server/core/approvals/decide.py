@@ -15,7 +15,7 @@ from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.quote import join
 from app_server.core.shell.safe_commands import is_known_safe
-from app_server.core.shell.typed_lines import as_typed
+from app_server.core.shell.script import as_typed
 from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
 from protocol.records import dataclass
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app_server.beneath import Beneath
 from app_server.core.real_path import real_path
-from app_server.core.shell.safe_git import is_plain_repository
+from app_server.core.shell.git_commands import is_plain_repository
 
 MAX_BYTES = 32 * 1024 * 1024
 """Of one file below `.git`. A very large repository has a larger index and counts as not plain."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from app_server.core.shell.dangerous_commands import is_dangerous
-from app_server.core.shell.git_scripts import after_options
+from app_server.core.shell.git_commands import after_options
 from app_server.core.shell.program_arguments import program_name, programs_named
 from app_server.core.shell.reachable_commands import commands_of
 from protocol.records import dataclass

@@ -1,7 +1,8 @@
-"""Files for a client, with the rights of the user: read, written, listed, removed.
+"""Files for a client, with the rights of the user: read, written, listed, removed and copied.
 
-Synchronous, for worker threads. What is read is bounded. Errors are those of the system (OSError), or FileRefused where
-the request itself is the reason.
+Synchronous, for worker threads. What is read is bounded. Links are copied as links; in a copied directory pipes,
+devices and sockets are left out. Errors are those of the system (OSError), or FileRefused where the request itself is
+the reason.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import stat
 from collections.abc import Callable
 from functools import partial
 
-from app_server.core.client_files.opening import FileRefused, opened
-from app_server.core.client_files.replacing import replace_content, write_all
+from app_server.core.client_files.opening import FileRefused, opened, replace_content, write_all
 from protocol.records import dataclass
 
 MAX_READ_BYTES = 48 << 20
@@ -123,3 +123,68 @@ def _leads_to(is_kind: Callable[[], bool]) -> bool:
         return is_kind()
     except OSError:  # a link in a circle
         return False
+
+
+PIECE = 1 << 20
+
+Stop = Callable[[], bool]
+
+
+class CopyStopped(Exception):
+    """Nobody waits for the copy any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    home: str
+    stop: Stop
+
+    def copy(self, source: str, destination: str, *, recursive: bool) -> None:
+        mode = os.lstat(source).st_mode
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(source), destination)
+        elif stat.S_ISREG(mode):
+            self._copy_file(source, destination)
+        elif not stat.S_ISDIR(mode):
+            raise FileRefused("fs/copy only supports regular files, directories, and symlinks")
+        elif not recursive:
+            raise FileRefused("fs/copy requires recursive: true when sourcePath is a directory")
+        else:
+            self._copy_tree(source, destination)
+
+    def _copy_tree(self, source: str, destination: str) -> None:
+        real, target = os.path.realpath(source), os.path.realpath(destination)
+        if target == real or target.startswith(real.rstrip("/") + "/"):
+            raise FileRefused("fs/copy cannot copy a directory to itself or one of its descendants")
+        pending = [(source, destination)]
+        while pending:
+            folder, copied = pending.pop()
+            os.makedirs(copied, exist_ok=True)
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self._check()
+                    target = os.path.join(copied, entry.name)
+                    if entry.is_symlink():
+                        os.symlink(os.readlink(entry.path), target)
+                    elif entry.is_dir(follow_symlinks=False):
+                        pending.append((entry.path, target))
+                    elif entry.is_file(follow_symlinks=False):
+                        self._copy_file(entry.path, target)
+
+    def _copy_file(self, source: str, destination: str) -> None:
+        with opened(source, self.home) as (descriptor, info):
+            if os.path.exists(destination) and os.path.samestat(info, os.stat(destination)):
+                return
+            rights = stat.S_IMODE(info.st_mode) & 0o777
+
+            def fill(target: int) -> None:
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                while part := os.read(descriptor, PIECE):
+                    self._check()
+                    write_all(target, part)
+
+            replace_content(destination, fill, info.st_size, rights)
+
+    def _check(self) -> None:
+        if self.stop():
+            raise CopyStopped

@@ -20,10 +20,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.client_files import inotify
-from app_server.core.client_files.inotify import Inotify, InotifyEvent
+from app_server.core.client_files.inotify import NOWHERE, Inotify, InotifyEvent, WatchPlace, find_place
 from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.path_snapshot import PathSnapshot, changed_paths, take_snapshot
-from app_server.core.client_files.watch_place import NOWHERE, WatchPlace, find_place
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 

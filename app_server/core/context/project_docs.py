@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.types import Config, changeable_folders
-from app_server.core.git.project_folders import OnRefusal, belongs_to_another, project_folders
+from app_server.core.git.repository import OnRefusal, belongs_to_another, project_folders
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)

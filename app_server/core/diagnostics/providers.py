@@ -1,22 +1,25 @@
-"""The check of a model provider: whether it has what a request needs, answers, and accepts the key. Pure: the answer of
-the provider is passed in.
+"""Checks of what a conversation talks to: the model provider has what a request needs, answers and accepts the key; the
+MCP servers start, as for a conversation, and have tools.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import anyio
+
 from app_server.core import remedies
 from app_server.core.auth.home_login import Credentials
 from app_server.core.config.sections import built_in_providers
-from app_server.core.config.types import Config, ProviderConfig
+from app_server.core.config.types import Config, McpHttpTransport, ProviderConfig
 from app_server.core.errors import ModelError
 from app_server.core.http.address import origin
+from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.endpoints import endpoint, is_azure, key_source
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from app_server.core.model.prompt import ClientIdentity
 from app_server.core.remedies import Problem
-from protocol.checks import Check, CheckStatus, ok, warning
+from protocol.checks import Check, CheckStatus, broken, ok, warning
 
 REFUSED = (401, 403)
 NO_LIST = (404, 405, 501)
@@ -100,3 +103,35 @@ def _is_missing(model: str, names: tuple[str, ...], provider: ProviderConfig) ->
 
 def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+SHOWN_TOOLS = 5
+
+
+async def check_mcp_servers(manager: McpManager) -> list[Check]:
+    """A check per configured server. Each server has the startup limit of its settings. Ends all of them."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run_servers)
+        await manager.ready()
+        checks = [_check(manager, name) for name in manager.configs]
+        await manager.close()
+    return checks
+
+
+def _check(manager: McpManager, name: str) -> Check:
+    title, server = f"mcp server {name}", manager.servers.get(name)
+    if server is None:
+        return ok(title, "disabled")
+    if server.failure is not None:
+        http = isinstance(server.config.transport, McpHttpTransport)
+        what = "its `url` and its token" if http else "its `command`, `args` and `env`"
+        return broken(
+            title, server.failure.message, f"correct {what} in [mcp_servers.{name}], or set `enabled = false`"
+        )
+    if not server.running:
+        limit = f"{server.config.startup_timeout_sec:g}"
+        return broken(title, f"has not started within {limit} seconds", "raise its `startup_timeout_sec`")
+    tools = [tool.tool for tool in server.tools]
+    more = f" and {len(tools) - SHOWN_TOOLS} more" if len(tools) > SHOWN_TOOLS else ""
+    listed = f": {', '.join(tools[:SHOWN_TOOLS])}{more}" if tools else ""
+    return ok(title, f"started, {len(tools)} tools{listed}")

@@ -1,12 +1,21 @@
-"""The check of the configuration: whether a conversation could begin with it, and what in it has no effect."""
+"""The check of the configuration: whether a conversation could begin with it, and what in it has no effect. Pure.
+
+Here too the credentials in it are removed from the texts of all checks: programs and providers may quote what they were
+given.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from app_server.core.auth.storage import StoredAuth
 from app_server.core.config.toml_file import CONFIG_FILE
-from app_server.core.config.types import Config
+from app_server.core.config.types import Config, McpStdioTransport
 from app_server.core.errors import ConfigError
+from app_server.core.exec.environment import secret_values
+from app_server.masking import MASK, masked_text
 from protocol.checks import Check, broken, ok, warning
 
 
@@ -33,3 +42,49 @@ def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
     return [
         ok("config", f"{path}{profile}" if path.exists() else f"no {path}; every setting has its default")
     ]
+
+
+SHORTEST = 6
+"""A shorter value is no credential, and its replacement would destroy other words."""
+
+
+class Redaction:
+    """Knows the credentials of one home, configuration and environment."""
+
+    def __init__(self, environment: Mapping[str, str], login: StoredAuth | None) -> None:
+        self._environment = environment
+        self._secrets = set(_long_enough(secret_values(environment)))
+        if login is not None:
+            tokens = login.tokens
+            found = (tokens.id_token, tokens.access_token, tokens.refresh_token) if tokens else ()
+            self._secrets.update(_long_enough((login.api_key or "", *found)))
+
+    def learn(self, config: Config) -> None:
+        """From now on, what this configuration holds is removed too."""
+        named = (self._environment.get(name, "") for name in config.credential_variables())
+        self._secrets.update(_long_enough(named), _long_enough(_configured(config)))
+
+    def apply(self, check: Check) -> Check:
+        return replace(check, found=self._shown(check.found), advice=self._shown(check.advice))
+
+    def _shown(self, text: str) -> str:
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, MASK)
+        return masked_text(text)
+
+
+def _configured(config: Config) -> Iterator[str]:
+    for provider in config.providers.values():
+        yield provider.experimental_bearer_token or ""
+        yield from (*provider.http_headers.values(), *provider.query_params.values())
+    for server in config.mcp_servers.values():
+        transport = server.transport
+        if isinstance(transport, McpStdioTransport):
+            yield from transport.env.values()
+        else:
+            yield from transport.http_headers.values()
+    yield from config.otel.headers.values()
+
+
+def _long_enough(values: Iterable[str]) -> list[str]:
+    return [value.strip() for value in values if len(value.strip()) >= SHORTEST]

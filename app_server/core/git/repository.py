@@ -1,8 +1,11 @@
-"""Reads a git repository's files without running git: its location, HEAD and references.
+"""Reads a git repository's files without running git: its location, HEAD and references, what a conversation's metadata
+say of it, and the folders of a project.
 
 It executes nothing of a repository and does not trust its files: it reads only regular files up to a maximum size, and
 follows only names that git itself would write. It ignores bare repositories, because a folder in a working tree can
-imitate one.
+imitate one. Files for the agent are looked for only where, as for git, `.git` belongs to the user or to root, and so do
+the files: otherwise anybody could instruct the model through a shared folder such as /tmp. Write permissions do not
+count, because on some file systems everybody has them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from app_server.beneath import Beneath, read_named
@@ -142,3 +145,90 @@ def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
         return read_named(path, limit).decode("utf-8", "replace")
     except OSError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    commit_hash: str | None = None
+    branch: str | None = None
+    repository_url: str | None = None
+
+
+_WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*://)([^/?#]*)@", re.IGNORECASE)
+
+
+def read_git_info(folder: Path) -> Revision | None:
+    """Commit, branch and remote of the repository that contains `folder`; None outside of one."""
+    repository = find_repository(folder)
+    if repository is None:
+        return None
+    head = read_head(repository)
+    return Revision(
+        commit_hash=head.commit,
+        # A branch without a commit does not exist yet.
+        branch=head.branch if head.commit else None,
+        repository_url=origin_url(repository),
+    )
+
+
+def origin_url(repository: Repository) -> str | None:
+    """The URL of `origin`, without credentials."""
+    values = config_of(repository)
+    url = values.get("remote.origin.url")
+    return without_credentials(_rewritten(url, values)) if url else None
+
+
+def _rewritten(url: str, values: Mapping[str, str]) -> str:
+    """The URL after the repository's `url.BASE.insteadOf` rules: the longest prefix wins."""
+    rules = [
+        (prefix, key.removeprefix("url.").removesuffix(".insteadof"))
+        for key, prefix in values.items()
+        if key.startswith("url.") and key.endswith(".insteadof") and url.startswith(prefix)
+    ]
+    prefix, base = max(rules, key=lambda rule: len(rule[0]), default=("", ""))
+    return base + url.removeprefix(prefix)
+
+
+def without_credentials(url: str) -> str:
+    """The URL without its password; over http also without the user, which may be a token."""
+    match = _WITH_USER.match(url)
+    if match is None:
+        return url
+    scheme, user = match[1], match[2].partition(":")[0]
+    keeps_user = user and scheme.lower() not in ("http://", "https://")
+    return scheme + (f"{user}@" if keeps_user else "") + url[match.end() :]
+
+
+OnRefusal = Callable[[str], None]
+"""Receives a message for the user about what was not read."""
+
+
+def project_folders(cwd: Path, purpose: str, on_refusal: OnRefusal) -> list[Path]:
+    """From the repository's root to `cwd`, without links; only `cwd` outside a repository, or in another user's.
+
+    `purpose` is what is looked for, in the message about a repository of another user.
+    """
+    cwd = Path(real_path(cwd))
+    chain = [cwd]
+    for directory in (cwd, *cwd.parents):
+        if directory != cwd:
+            chain.append(directory)
+        marker = directory / ".git"
+        if os.path.exists(marker):
+            if not is_strange(marker):
+                return chain[::-1]
+            on_refusal(f"{marker} belongs to another user: {purpose} above {cwd} are not looked for.")
+            break
+    return [cwd]
+
+
+def is_strange(path: Path) -> bool:
+    """Whether the entry itself, not the target of a link, belongs to another user than this one and root."""
+    try:
+        return belongs_to_another(os.lstat(path))
+    except OSError:
+        return False
+
+
+def belongs_to_another(facts: os.stat_result) -> bool:
+    return facts.st_uid not in (os.geteuid(), 0)

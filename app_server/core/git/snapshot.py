@@ -20,7 +20,6 @@ import anyio
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
 from app_server.core.git.blobs import Blobs, is_of_one_file
-from app_server.core.git.git_program import GitProgram
 from app_server.core.git.index import (
     LIST_INDEX,
     SUBMODULE,
@@ -33,7 +32,7 @@ from app_server.core.git.index import (
     parse_index,
 )
 from app_server.core.git.repository import Repository, config_of
-from app_server.core.git.run_git import RunGit, run_git
+from app_server.core.git.run_git import GitProgram, RunGit, run_git
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
 

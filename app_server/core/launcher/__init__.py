@@ -1,1 +1,0 @@
-"""What runs in the launcher's process and its children: the standard library and itself only, as `python -I -S`."""

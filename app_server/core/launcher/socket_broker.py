@@ -22,7 +22,7 @@ from app_server.core.launcher import wire
 from app_server.core.sandbox.confine.light_dataclasses import dataclass, field
 
 if sys.platform == "linux":
-    from app_server.core.sandbox.confine import listening, privileges, seccomp_listener, sockets
+    from app_server.core.sandbox.confine import privileges, seccomp_listener, sockets
     from app_server.core.sandbox.confine.syscalls import CLONE_NEWNET, call
 
 MAX_WAITING = 128
@@ -77,7 +77,7 @@ class BrokerHandle:
 
 def _list() -> socket.socket | None:
     try:
-        return listening.open_list()
+        return sockets.open_list()
     except OSError:
         return None
 

@@ -3,6 +3,9 @@
 Its process has no other command at the time. Outside namespaces it is the reaper of orphans, inside a pid namespace it
 is process 1. When the server closes or shuts down its end of the channel, on purpose or by dying, the supervisor kills
 the tree. Processes that outlive an unconfined command are left to the launcher, which kills them when the server ends.
+
+A working directory that was judged, and perhaps approved by the user, is entered without following links: if a part of
+its path is replaced by a link at any moment, the command fails instead of running elsewhere.
 """
 
 from __future__ import annotations
@@ -18,8 +21,30 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 
-from app_server.core.launcher import descendants, wire, working_directory
+from app_server.core.launcher import descendants, wire
 from app_server.core.sandbox.confine.light_dataclasses import dataclass
+
+COMPONENT = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+if sys.platform == "linux":
+    COMPONENT |= os.O_PATH  # passing through a directory takes no right to list it
+
+
+def enter(path: bytes, *, exact: bool) -> None:
+    """Make `path` the working directory. `exact`: it is absolute, and no part of it may be a link."""
+    if not exact:
+        os.chdir(path)
+        return
+    folder = os.open(b"/", COMPONENT)
+    try:
+        for name in path.split(b"/"):
+            if name:
+                inner = os.open(name, COMPONENT, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+        os.fchdir(folder)
+    finally:
+        os.close(folder)
+
 
 KILL_SECONDS = 2.0
 """How long it waits for killed processes; after that only the kernel can be holding them."""
@@ -221,7 +246,7 @@ def start(
     request: dict[str, wire.Value], stdio: list[int], before: Callable[[], None] | None, channel: int
 ) -> int:
     """Start the command in its own session and return its pid. Raises OSError if it cannot be executed."""
-    working_directory.enter(request["cwd"], exact=request["exact_cwd"])
+    enter(request["cwd"], exact=request["exact_cwd"])
     environment: dict[bytes, bytes] = request["env"]
     program = find_program(request["argv"][0], environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"))
     with _standard_streams(stdio) as streams:

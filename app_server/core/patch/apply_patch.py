@@ -19,8 +19,7 @@ if __name__ == "__main__":
 
 from app_server.core.patch.atomic_writer import UNINTERRUPTED, apply_document
 from app_server.core.patch.disk_files import DiskFiles
-from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.patch_error import PatchError, os_reason
+from app_server.core.patch.parse import PatchError, os_reason, parse_patch
 from app_server.core.patch.planner import plan_patch
 
 LONGEST = 64 * 1024 * 1024

@@ -1,15 +1,25 @@
-"""A patch as clients display it: what is added, removed or changed in each file. Pure."""
+"""What patches changed, as clients display it: the files of one patch, and the diff of all patches of a turn so far.
+
+The tracker of a turn keeps each file as it was before the first patch changed it, and compares it with the disk, so a
+later command's change to such a file appears too. It computes object ids itself and does not run git.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import os.path
+import stat
 from typing import assert_never
 
 from app_server.core.patch.diff import unified_hunks
+from app_server.core.patch.disk_files import read_regular
 from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
-from app_server.core.patch.patch_plan import FileEdit, PatchPlan
+from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
+from app_server.core.patch.planner import NoSnapshot, Snapshot
 from protocol.engine.items import FileTexts
 from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+from protocol.records import dataclass
 
 SHOWN_CONTEXT = 1
 """Lines of context in the diffs of an approval request."""
@@ -64,3 +74,153 @@ def _absolute(path: str, cwd: str) -> str:
 
 def _text(content: bytes | None) -> str:
     return (content or b"").decode("utf-8")
+
+
+CONTEXT = 3
+NO_OBJECT = "0" * 40
+NO_FILE = "/dev/null"
+
+
+@dataclass(slots=True)
+class _Tracked:
+    first: Place
+    """Where the file was before the turn."""
+    before: Snapshot | None
+    now: Place
+    """Where patches moved it."""
+
+
+class TurnDiffTracker:
+    """One per turn. Call `record` before a patch is written. `unified_diff` blocks while it reads the disk."""
+
+    def __init__(self, home: str | None = None, base: str | None = None) -> None:
+        """`home` is the server's, whose credentials are not shown. `base`: a directory to whose repository all names
+        are relative, or to itself where it is in none; without one each name is relative to its file's repository.
+        """
+        self._home = home
+        self._base = base
+        self._files: list[_Tracked] = []
+        self._at: dict[str, _Tracked] = {}
+        self._roots: dict[str, str | None] = {}
+
+    @property
+    def touched(self) -> bool:
+        """Whether any patch was recorded; without one there is no diff to compute."""
+        return bool(self._files)
+
+    def record(self, plan: PatchPlan) -> None:
+        for edit in plan.edits:
+            tracked = self._track(edit)
+            if edit.to is not None:
+                self._follow(tracked, edit.place, edit.to)
+
+    def unified_diff(self) -> str | None:
+        """None where nothing differs."""
+        by_new_name = self._base is None
+        parts = sorted(
+            (self._name(tracked.now if by_new_name else tracked.first), n, tracked)
+            for n, tracked in enumerate(self._files)
+        )
+        return "".join([self._file_diff(self._name(tracked.now), tracked) for _, _, tracked in parts]) or None
+
+    def _track(self, edit: FileEdit) -> _Tracked:
+        tracked = self._at.get(edit.place.real)
+        if tracked is None:
+            before = None if edit.old is None else Snapshot(edit.old, edit.mode or 0)
+            tracked = _Tracked(edit.place, before, edit.place)
+            self._files.append(tracked)
+            self._at[edit.place.real] = tracked
+        return tracked
+
+    def _follow(self, tracked: _Tracked, source: Place, to: Place) -> None:
+        there = self._at.get(to.real)
+        if there is not None and there.before is not None:
+            return  # the target existed before the turn: it counts as changed, and the source as deleted
+        if there is not None:
+            self._files.remove(there)
+        del self._at[source.real]
+        tracked.now = to
+        self._at[to.real] = tracked
+
+    def _file_diff(self, name: str, tracked: _Tracked) -> str:
+        old, found = tracked.before, read_regular(tracked.now.real, self._home)
+        if isinstance(found, NoSnapshot) and not found.absent:
+            return ""
+        new = None if isinstance(found, NoSnapshot) else found
+        old_name = self._name(tracked.first)
+        renamed = old is not None and new is not None and old_name != name
+        if not renamed and _same(old, new):
+            return ""
+        head = [f"diff --git a/{old_name} b/{name}\n", *_mode_lines(old, new)]
+        if old is not None and new is not None and old.content == new.content:
+            if renamed:
+                head += [f"similarity index 100%\nrename from {old_name}\nrename to {name}\n"]
+            return "".join(head)
+        head.append(f"index {_object_id(old)}..{_object_id(new)}\n")
+        return "".join([*head, _body(old, new, f"a/{old_name}", f"b/{name}")])
+
+    def _name(self, place: Place) -> str:
+        """The whole path where the file is outside of what names are relative to."""
+        root = self._repository(self._base or os.path.dirname(place.path)) or self._base
+        below = root and os.path.relpath(place.path, root)
+        return below if below and not below.startswith("../") else place.path
+
+    def _repository(self, folder: str) -> str | None:
+        if folder not in self._roots:
+            parent = os.path.dirname(folder)
+            if _is_repository(os.path.join(folder, ".git")):
+                self._roots[folder] = folder
+            else:
+                self._roots[folder] = self._repository(parent) if parent != folder else None
+        return self._roots[folder]
+
+
+def _is_repository(pointer: str) -> bool:
+    """False for an empty `.git`: while commands run, the sandbox creates one as a placeholder."""
+    return os.path.isfile(pointer) or os.path.lexists(os.path.join(pointer, "HEAD"))
+
+
+def _same(old: Snapshot | None, new: Snapshot | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return old.content == new.content and _git_mode(old) == _git_mode(new)
+
+
+def _git_mode(found: Snapshot) -> str:
+    return "100755" if found.mode & stat.S_IXUSR else "100644"
+
+
+def _mode_lines(old: Snapshot | None, new: Snapshot | None) -> list[str]:
+    if old is None:
+        return [f"new file mode {_git_mode(new)}\n"] if new is not None else []
+    if new is None:
+        return [f"deleted file mode {_git_mode(old)}\n"]
+    if _git_mode(old) != _git_mode(new):
+        return [f"old mode {_git_mode(old)}\nnew mode {_git_mode(new)}\n"]
+    return []
+
+
+def _object_id(found: Snapshot | None) -> str:
+    """The id of this content as a git blob."""
+    if found is None:
+        return NO_OBJECT
+    digest = hashlib.sha1(b"blob %d\0" % len(found.content), usedforsecurity=False)
+    digest.update(found.content)
+    return digest.hexdigest()
+
+
+def _body(old: Snapshot | None, new: Snapshot | None, old_name: str, new_name: str) -> str:
+    """The file names and the hunks; empty for an empty file that is added or deleted."""
+    before, after = _snapshot_text(old), _snapshot_text(new)
+    names = f"--- {old_name if old else NO_FILE}\n+++ {new_name if new else NO_FILE}\n"
+    if before is None or after is None:
+        return names + "Binary files differ\n"
+    hunks = unified_hunks(before, after, CONTEXT)
+    return names + hunks if hunks else ""
+
+
+def _snapshot_text(found: Snapshot | None) -> str | None:
+    try:
+        return "" if found is None else found.content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

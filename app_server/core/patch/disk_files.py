@@ -1,8 +1,8 @@
-"""Implements `PatchFiles` on the disk: resolves paths and reads files. Never writes.
+"""What a patch depends on, read from the disk: files and their real paths, and the git directories near them.
 
 It reads only regular files up to a maximum size, none of the kernel's and no credentials, so it neither hangs nor reads
-forever, and no patch shows or tests what commands may not read. The calls block as long as the file system does: call
-them in a thread.
+forever, and no patch shows or tests what commands may not read. It never writes. The calls block as long as the file
+system does: call them in a thread.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator, Sequence
 
 from app_server.beneath import Beneath, RefusedName, TooLarge, read_up_to
-from app_server.core.patch.patch_error import PatchError, os_reason
+from app_server.core.patch.parse import PatchError, os_reason
 from app_server.core.patch.planner import NoSnapshot, Snapshot
-from app_server.core.real_path import followed_path
+from app_server.core.real_path import followed_path, real_path
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Patches do not edit larger files: a diff of them takes seconds."""
@@ -63,3 +64,41 @@ def read_regular(path: str, home: str | None) -> Snapshot | NoSnapshot:
 
 
 _EFFECTIVE = os.access in os.supports_effective_ids
+
+
+POINTER = b"gitdir:"
+GIT_LAYOUT = ("HEAD", "objects", "refs")
+
+
+def git_directories(paths: Sequence[str], roots: Sequence[str], home: str) -> tuple[str, ...]:
+    """Git directories among the parents of `paths`, and targets of `.git` files there, up to the roots."""
+    found: dict[str, None] = {}
+    for folder in dict.fromkeys(folder for path in paths for folder in _parents(path, roots)):
+        if all(os.path.lexists(os.path.join(folder, name)) for name in GIT_LAYOUT):
+            found[folder] = None
+        target = _pointed_to(folder, home)
+        if target is not None:
+            found[target] = None
+    return tuple(found)
+
+
+def _parents(path: str, roots: Sequence[str]) -> Iterator[str]:
+    """The directories from the parent of `path` up to the outermost root that contains it."""
+    holding = [root.rstrip("/") for root in roots if path.startswith(root.rstrip("/") + "/")]
+    if not holding:
+        return
+    outermost = min(holding, key=len)
+    folder = os.path.dirname(path)
+    while folder.startswith(outermost) and len(folder) > 1:
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def _pointed_to(folder: str, home: str) -> str | None:
+    found = read_regular(os.path.join(folder, ".git"), home)
+    if not isinstance(found, Snapshot) or not found.content.startswith(POINTER):
+        return None
+    target = os.fsdecode(found.content.removeprefix(POINTER).split(b"\n")[0].strip())
+    if not target or "\0" in target:
+        return None
+    return real_path(os.path.join(folder, target))

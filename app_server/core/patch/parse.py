@@ -1,4 +1,5 @@
-"""The patch grammar: text -> `Patch`. Pure; raises nothing but `PatchSyntaxError`.
+"""The patch grammar: text -> `Patch`. Pure; raises nothing but `PatchSyntaxError`, a `PatchError`: why a patch cannot
+be applied, raised before anything is written.
 
     patch     = "*** Begin Patch" operation* "*** End Patch"      (may be wrapped in a heredoc)
     operation = "*** Add File: " path ("+" text)*
@@ -12,11 +13,32 @@ written; the planner resolves them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Literal
 
-from app_server.core.patch.patch_error import PatchSyntaxError
+from app_server.core.errors import CoreError
 from protocol.records import dataclass
+
+
+class PatchError(CoreError):
+    """The patch does not apply to the current files; nothing was changed."""
+
+    def for_model(self) -> str:
+        """What the model reads in place of the tool's output."""
+        return f"apply_patch verification failed: {self}"
+
+
+class PatchSyntaxError(PatchError):
+    """The text is not a patch. Line 1 is `*** Begin Patch`."""
+
+
+def os_reason(error: OSError) -> str:
+    """An error of the operating system in the wording that models know from this tool."""
+    if error.errno is None:
+        return str(error)
+    return f"{os.strerror(error.errno)} (os error {error.errno})"
+
 
 BEGIN = "*** Begin Patch"
 END = "*** End Patch"

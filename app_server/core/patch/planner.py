@@ -10,11 +10,9 @@ import os.path
 from dataclasses import replace
 from typing import Protocol, assert_never
 
-from app_server.core.patch.hunks import apply_hunks
-from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, UpdateFile
-from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.hunks import apply_hunks, decode
+from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patch, PatchError, UpdateFile
 from app_server.core.patch.patch_plan import EditKind, FileEdit, PatchPlan, Place
-from app_server.core.patch.text import decode
 from protocol.records import dataclass
 
 IS_A_DIRECTORY = "Is a directory (os error 21)"

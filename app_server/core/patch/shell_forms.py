@@ -10,8 +10,7 @@ import os.path
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app_server.core.patch.parse import BEGIN, parse_patch
-from app_server.core.patch.patch_error import PatchSyntaxError
+from app_server.core.patch.parse import BEGIN, PatchSyntaxError, parse_patch
 from app_server.core.shell import syntax_tree
 from protocol.records import dataclass
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable

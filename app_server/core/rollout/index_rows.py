@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.thread_query import source_word
 from app_server.core.rollout.thread_summary import FileState, StoredThread

@@ -13,11 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, UpdateFile, parse_patch
-from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.parse import (
+    AddFile,
+    DeleteFile,
+    FileOperation,
+    PatchError,
+    UpdateFile,
+    parse_patch,
+)
 from app_server.core.patch.shell_forms import PatchCall, find_patch
 from app_server.core.rollout.objects import parse_object
-from app_server.core.shell.parse_command import parse_command
+from app_server.core.shell.summaries import parse_command
 from protocol.base import Json
 from protocol.engine.items import (
     CommandExecution,

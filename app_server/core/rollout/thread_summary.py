@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.errors import RolloutNotFound
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.head import StoredSummary, summarise
 from app_server.core.rollout.listing import find_rollout

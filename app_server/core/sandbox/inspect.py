@@ -15,8 +15,7 @@ from app_server.core.errors import raise_shortage
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
-from app_server.core.sandbox.resolve import exists, resolve
-from app_server.core.sandbox.roots import ConversationRoots, NamedRoot
+from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 
 MAX_POINTER = 4096

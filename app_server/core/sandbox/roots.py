@@ -1,20 +1,187 @@
-"""What the names of writable roots stand for: resolved once, and kept for the life of a conversation.
+"""What the names of writable roots stand for, and the git repositories in them: found once, kept for a conversation's
+life. It looks at the disk, and changes nothing.
 
 A client repeats the names with each turn, and commands may meanwhile have changed what lies at them. So a name is
-resolved when the conversation first gets it, before any command of that turn runs. The real path is kept, and used
-from then on without following links. What commands of any conversation of this server could write is remembered: a link
+resolved when the conversation first gets it, before any command of that turn runs. The real path is kept, and used from
+then on without following links. What commands of any conversation of this server could write is remembered: a link
 found there says nothing about where the user wanted to go.
+
+A survey looks for repositories in the upper levels of a root once, before the conversation's first command. What it
+finds is remembered, so that no number of new folders can crowd it out. Later only the folders directly in the root are
+looked at, some of them with each command.
 """
 
 from __future__ import annotations
 
+import os
 import os.path
+import stat
+from collections import deque
 
+from app_server.core.errors import raise_shortage
+from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import within
-from app_server.core.sandbox.repositories import SURVEY_LEVELS, NestedRepositories
-from app_server.core.sandbox.resolve import ResolvedPath, resolve
 from protocol.policy import SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
+
+MAX_LINKS = 40
+"""As the kernel has it; more than that is a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    real: str
+    """Absolute, without links. What does not exist is kept as it is named."""
+    links: tuple[str, ...] = ()
+    """Every link that was followed, by the real path of its folder. Whoever changes one leads the path elsewhere."""
+
+
+def resolve(path: str) -> ResolvedPath | None:
+    """None where the path is not absolute, cannot be followed to its end or is no path at all."""
+    if not path.startswith("/"):
+        return None
+    real, links, left = "", list[str](), path.split("/")[::-1]
+    while left:
+        name = left.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            real = real.rpartition("/")[0]
+            continue
+        here = f"{real}/{name}"
+        try:
+            target = os.readlink(here) if stat.S_ISLNK(os.lstat(here).st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            target = None
+        except (OSError, ValueError):
+            return None
+        if target is None:
+            real = here
+            continue
+        links.append(here)
+        if len(links) > MAX_LINKS:
+            return None
+        if target.startswith("/"):
+            real = ""
+        left += target.split("/")[::-1]
+    return ResolvedPath(real or "/", tuple(links))
+
+
+def exists(path: str) -> bool:
+    """lexists without the exception that it makes and drops for each name that is missing."""
+    if os.access in os.supports_follow_symlinks:
+        return os.access(path, os.F_OK, follow_symlinks=False)
+    return os.path.lexists(path)
+
+
+SURVEY_LEVELS = 2
+"""How deep the survey goes: `root/a/b/.git` is found. Deeper ones are as a rule what a build has fetched, and what a
+build must be able to remove.
+"""
+
+SURVEY_ENTRIES = 8192
+"""So many entries of folders are looked at by a survey, those directly in the root first."""
+
+MAX_ENTRIES = 4096
+"""So many entries of one folder are looked at."""
+
+MAX_LOOKS = 256
+"""So many folders are looked at with each command: new ones and, in turn, the others."""
+
+MAX_REPOSITORIES = 256
+"""Repositories of a root that are protected; each costs a command two mounts or more."""
+
+
+class NestedRepositories:
+    """The `.git` of each repository that was found inside one root."""
+
+    def __init__(self, root: str, levels: int = SURVEY_LEVELS) -> None:
+        self._root, self._levels = root, levels
+        self._found: dict[str, None] = {}
+        self._seen: dict[str, None] = {}
+        """The folders directly in the root, the one that was looked at longest ago first."""
+        self._surveyed = False
+        self.incomplete = False
+        """The root holds more than is looked at: there may be repositories that are not known."""
+
+    def pointers(self) -> list[str]:
+        """What is there now of all that was ever found. Looks for more. Raises SandboxShortage; then the next call does
+        what this one should have done.
+        """
+        if self._surveyed:
+            self._look_again()
+        else:
+            self._survey()
+        there = [pointer for pointer in self._found if self._is_there(pointer)]
+        self.incomplete = self.incomplete or len(there) > MAX_REPOSITORIES
+        return there[:MAX_REPOSITORIES]
+
+    def _is_there(self, pointer: str) -> bool:
+        """Still there, and not by a link that has taken the place of a folder."""
+        if not exists(pointer):
+            return False
+        folder = os.path.dirname(pointer)
+        while folder != self._root:
+            if os.path.islink(folder):
+                return False
+            folder = os.path.dirname(folder)
+        return True
+
+    def _survey(self) -> None:
+        waiting = deque([(self._root, 1)])
+        left = SURVEY_ENTRIES
+        while waiting and left > 0:
+            folder, level = waiting.popleft()
+            folders, looked_at = self._folders(folder, min(left, MAX_ENTRIES))
+            left -= looked_at
+            for inner in folders:
+                if level == 1:
+                    self._seen[inner] = None
+                self._look_into(inner)
+                if level < self._levels:
+                    waiting.append((inner, level + 1))
+        self._surveyed = True
+
+    def _look_again(self) -> None:
+        now = dict.fromkeys(self._folders(self._root, MAX_ENTRIES)[0])
+        if len(now) <= MAX_LOOKS:
+            self._seen = now
+            for folder in now:
+                self._look_into(folder)
+            return
+        new = [folder for folder in now if folder not in self._seen]
+        self._seen = {folder: None for folder in self._seen if folder in now}
+        turns = MAX_LOOKS // 2
+        for folder in (*new[:turns], *list(self._seen)[:turns]):
+            self._look_into(folder)
+            self._seen.pop(folder, None)
+            self._seen[folder] = None
+
+    def _look_into(self, folder: str) -> None:
+        pointer = f"{folder}/.git"
+        # What keeps another conversation's command from creating a `.git` is no repository.
+        if exists(pointer) and not is_placeholder(pointer):
+            self._found[pointer] = None
+
+    def _folders(self, folder: str, most: int) -> tuple[list[str], int]:
+        """The folders in a folder, no links, and how many entries were looked at. `.git` is none that a repository is
+        looked for in.
+        """
+        found: list[str] = []
+        number = 0
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if number == most:
+                        self.incomplete = self.incomplete or folder == self._root
+                        break
+                    number += 1
+                    if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
+                        found.append(entry.path)
+        except OSError as error:
+            raise_shortage(error, f"{folder} cannot be looked through")
+        return found, number
+
 
 SLASH_TMP = "/tmp"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app_server.core.model.prompt import Prompt, ToolSpec
-from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.patch.changes import TurnDiffTracker
 from app_server.core.session.goal_turns import count_reply, goals_for_tools
 from app_server.core.session.services import Services
 from app_server.core.session.snapshots import TurnSnapshot

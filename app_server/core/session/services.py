@@ -14,7 +14,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_client import ModelClient
 from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.shared_messages import SharedMessages
-from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
+from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.client_tools import ClientTool

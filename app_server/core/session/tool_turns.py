@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.patch.changes import TurnDiffTracker
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.tools.contract import ToolTurn, TurnSettings

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from app_server.core.shell.destructive_git import git_destroys
+from app_server.core.shell.git_commands import git_destroys
 from app_server.core.shell.nested_commands import INTERPRETERS, FoundCommand
 from app_server.core.shell.program_arguments import (
     BULK,

@@ -1,7 +1,11 @@
 """Finds every command in a script: behind control flow, in substitutions, functions and redirections.
 
-Words are expanded as a shell would most likely expand them. That finds what a script shows. A script that hides what
-it does cannot be understood without running it.
+Words are expanded as a shell would most likely expand them. That finds what a script shows. A script that hides what it
+does cannot be understood without running it.
+
+What the parser leaves as text is a script too where a shell runs it: substitutions in here-documents, in subscripts of
+arrays (`test -v 'a[$(id)]'` runs `id`) and in other places that the grammar does not look into. Continued lines are
+joined before the script is parsed: the parser takes an `rm` that is broken by a backslash for two words.
 """
 
 from __future__ import annotations
@@ -11,18 +15,101 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from app_server.core.shell.braces import TooManyWords, mark_braces, unmark_braces
-from app_server.core.shell.continued_lines import is_quoted_heredoc, parse_joined
 from app_server.core.shell.quote import word_set
-from app_server.core.shell.redirections import arguments_behind, redirections, stages_before, substitutions_in
 from app_server.core.shell.script_variables import ScriptVariables
-from app_server.core.shell.syntax_tree import descendants, text_of
-from app_server.core.shell.unparsed_scripts import MAX_SCRIPTS, evaluated_subscripts, substitutions
-from app_server.core.shell.word_expansion import WordExpander
+from app_server.core.shell.syntax_tree import (
+    arguments_behind,
+    descendants,
+    parse,
+    redirections,
+    stages_before,
+    substitutions_in,
+    text_of,
+)
+from app_server.core.shell.word_expansion import TooManyWords, WordExpander, mark_braces, unmark_braces
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+MAX_ROUNDS = 6
+_CONTINUED = re.compile(rb"(?<!\\)((?:\\\\)*)\\\n")
+_LITERAL = frozenset({"comment", "raw_string", "ansi_c_string"})
+
+
+def parse_joined(source: bytes) -> tuple[bytes, Node] | None:
+    """The script without continued lines, and its tree; None where the parser does not finish.
+
+    Joining may change what is a comment or a string, so it goes on until nothing is left to join.
+    """
+    for _ in range(MAX_ROUNDS):
+        root = parse(source)
+        if root is None:
+            return None
+        joined = source if b"\\\n" not in source else _joined(source, root)
+        if joined == source:
+            return source, root
+        source = joined
+    return None
+
+
+def _joined(source: bytes, root: Node) -> bytes:
+    parts: list[bytes] = []
+    at = 0
+    for start, end in _literal_spans(source, root):
+        if start >= at:
+            parts += (_CONTINUED.sub(rb"\1", source[at:start]), source[start:end])
+            at = end
+    return b"".join((*parts, _CONTINUED.sub(rb"\1", source[at:])))
+
+
+def _literal_spans(source: bytes, root: Node) -> Iterator[tuple[int, int]]:
+    """Where a backslash at the end of a line stays."""
+    for node in descendants(root):
+        if node.type in _LITERAL or (node.type == "heredoc_body" and is_quoted_heredoc(node, source)):
+            yield node.start_byte, node.end_byte
+
+
+def is_quoted_heredoc(body: Node, source: bytes) -> bool:
+    """Whether the shell expands nothing in a here-document, because its delimiter is quoted."""
+    parent = body.parent
+    starts = [] if parent is None else [child for child in parent.children if child.type == "heredoc_start"]
+    return any(mark in text_of(start, source) for start in starts for mark in "'\"\\")
+
+
+MAX_SCRIPTS = 100
+_START = re.compile(r"(?<!\\)(?:\\\\)*(\$\(|`)")
+_SUBSCRIPT = re.compile(r"\[[^\]\n]{0,40}?(?=\$\(|`)")
+
+
+def substitutions(text: str) -> list[str]:
+    """The scripts of the first command substitutions in `text`."""
+    found: list[str] = []
+    at = 0
+    while len(found) <= MAX_SCRIPTS and (match := _START.search(text, at)):
+        start = match.end()
+        end = _closing_parenthesis(text, start) if match[1] == "$(" else text.find("`", start)
+        if end < 0:
+            end = len(text)
+        found.append(text[start:end])
+        at = end + 1
+    return found
+
+
+def evaluated_subscripts(text: str) -> list[str]:
+    """The scripts in what may be a subscript of an array, wherever the shell evaluates names as arithmetic."""
+    match = _SUBSCRIPT.search(text)
+    return [] if match is None else substitutions(text[match.end() :])
+
+
+def _closing_parenthesis(text: str, start: int) -> int:
+    depth = 1
+    for match in re.finditer(r"[()]", text[start:]):
+        depth += 1 if match[0] == "(" else -1
+        if depth == 0:
+            return start + match.start()
+    return -1
+
 
 INTERPRETERS = word_set("bash sh zsh dash ksh ash fish mksh rbash yash csh tcsh eval source .")
 MAX_NODES = 20_000

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from app_server.core.shell.braces import expand_braces
 from app_server.core.shell.nested_commands import INTERPRETERS
 from app_server.core.shell.quote import word_set
+from app_server.core.shell.word_expansion import expand_braces
 
 MAX_NAME = 500
 """Characters of a program's name that are looked at one by one."""

@@ -1,7 +1,8 @@
 """Splits a script of plain commands into the argument vectors that a shell would execute.
 
-`split_script` is for decisions: it returns None wherever bash, zsh and sh might disagree with it.
-`split_for_display` is for display: it understands more scripts and guarantees nothing.
+`split_script` is for decisions: it returns None wherever bash, zsh and sh might disagree with it. `split_for_display`
+is for display: it understands more scripts and guarantees nothing. `as_typed` says which lines a program gets of what
+is typed into its terminal.
 """
 
 from __future__ import annotations
@@ -164,3 +165,28 @@ def _shown_word(node: Node, source: bytes) -> str | None:
             return text_of(node, source)[1:-1]
         case _:
             return None
+
+
+_ERASE = frozenset("\x08\x7f")
+_ERASE_LINE = "\x15"
+_ERASE_WORD = "\x17"
+
+
+def as_typed(text: str) -> str:
+    """The lines that a program reads. What moves a cursor, completes or recalls is left out."""
+    lines: list[str] = []
+    line = ""
+    for character in text:
+        if character in "\r\n":
+            lines.append(line)
+            line = ""
+        elif character in _ERASE:
+            line = line[:-1]
+        elif character == _ERASE_LINE:
+            line = ""
+        elif character == _ERASE_WORD:
+            line = line.rstrip()
+            line = line[: line.rfind(" ") + 1]
+        elif character.isprintable() or character == "\t":
+            line += character
+    return "\n".join((*lines, line))

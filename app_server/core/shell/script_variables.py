@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
-from app_server.core.shell.braces import TooManyWords
 from app_server.core.shell.syntax_tree import text_of
-from app_server.core.shell.word_expansion import WordExpander
+from app_server.core.shell.word_expansion import TooManyWords, WordExpander
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -1,7 +1,7 @@
 """Expands the words of a script as a shell would most likely expand them.
 
-Quotes are removed, braces are expanded, and the script's own variables are inserted. What is known only when the
-script runs stays as it is written.
+Quotes are removed, braces are expanded (`r{m,} {a..c}` → `rm r a b c`), escapes of `$'…'`, `echo -e` and `printf` are
+replaced, and the script's own variables are inserted. What is known only when the script runs stays as it is written.
 """
 
 from __future__ import annotations
@@ -9,15 +9,169 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import islice, product, zip_longest
 from typing import TYPE_CHECKING
 
-from app_server.core.shell.braces import expand_braces, quote_braces, unmark_braces
-from app_server.core.shell.escapes import decode_escapes, printed
 from app_server.core.shell.syntax_tree import text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+MAX_BRACES = 20
+MAX_WORDS = 1_000
+
+_SEQUENCE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
+
+_QUOTED = str.maketrans("{},\ue003", "\ue000\ue001\ue002\ue000")
+_UNQUOTED = str.maketrans("\ue000\ue001\ue002", "{},")
+_IN_WORD = re.compile(r"(?<!\$)\{(?=[^\s{}(;&|<>])|(?<!\$)\{(?=\{)")
+_MARK = "\ue003"
+
+
+class TooManyWords(Exception):
+    """A word stands for more words than are looked at."""
+
+
+def mark_braces(script: str) -> str:
+    """Replaces opening braces that belong to words by a letter. The parser takes that of `{rm,-rf}` for a group's."""
+    return _IN_WORD.sub(_MARK, script) if "{" in script else script
+
+
+def unmark_braces(text: str) -> str:
+    return text.replace(_MARK, "{")
+
+
+def quote_braces(text: str) -> str:
+    """Text that `expand_braces` takes literally."""
+    return text.translate(_QUOTED)
+
+
+def expand_braces(text: str) -> list[str]:
+    """Numbers of a sequence are represented by its ends. Raises TooManyWords."""
+    text = unmark_braces(text)
+    if "{" not in text:
+        return [text.translate(_UNQUOTED)]
+    if text.count("{") > MAX_BRACES:
+        raise TooManyWords
+    return [word.translate(_UNQUOTED) for word in _expanded(text)]
+
+
+def _expanded(text: str) -> list[str]:
+    start = text.find("{")
+    while start >= 0:
+        end = _end(text, start)
+        alternatives = None if end is None else _alternatives(text[start + 1 : end])
+        if end is not None and alternatives is not None:
+            inner = [word for each in alternatives for word in _expanded(each)]
+            words = list(islice(product(inner, _expanded(text[end + 1 :])), MAX_WORDS + 1))
+            if len(words) > MAX_WORDS:
+                raise TooManyWords
+            return [text[:start] + first + rest for first, rest in words]
+        start = text.find("{", start + 1)
+    return [text]
+
+
+def _end(text: str, start: int) -> int | None:
+    """Where the brace is closed that is opened at `start`."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0:
+            return at
+    return None
+
+
+def _alternatives(inner: str) -> list[str] | None:
+    if match := _SEQUENCE.fullmatch(inner):
+        first, last = match[1], match[2]
+        if first.isalpha() and last.isalpha():
+            low, high = sorted((ord(first), ord(last)))
+            return [chr(code) for code in range(low, high + 1)]
+        return [first, last]
+    parts, depth = [""], 0
+    for character in inner:
+        depth += (character == "{") - (character == "}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts if len(parts) > 1 else None
+
+
+PRINTERS = frozenset({"echo", "printf"})
+MAX_ROUNDS = 100
+"""How often a format is used for more arguments."""
+
+_HEX = "([0-9a-fA-F]{1,%d})"
+_DECODED_ESCAPE = re.compile(
+    rf"\\(?:x\{{([0-9a-fA-F]+)\}}|x{_HEX % 2}|u{_HEX % 4}|U{_HEX % 8}|(0[0-7]{{1,3}}|[0-7]{{1,3}})|c(.)|(.))",
+    re.DOTALL,
+)
+_LETTERS = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
+_LITERAL_LETTERS = frozenset("\\'\"?")
+_DIRECTIVE = re.compile(r"%(%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
+
+
+def decode_escapes(text: str) -> str:
+    return _DECODED_ESCAPE.sub(_decoded, text)
+
+
+def _decoded(match: re.Match[str]) -> str:
+    if digits := next(filter(None, match.groups()[:4]), None):
+        code = int(digits, 16) if len(digits) <= 8 else 0
+        return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else "�"
+    if match[5]:
+        return chr(int(match[5], 8) % 256)
+    if match[6]:
+        return chr(ord(match[6].upper()) % 32)
+    letter = match[7]
+    return _LETTERS.get(letter, letter if letter in _LITERAL_LETTERS else match[0])
+
+
+def printed(words: Sequence[str]) -> str | None:
+    """What `echo` or `printf` with its arguments prints; None for other programs."""
+    match words:
+        case ["echo", *rest]:
+            while rest and re.fullmatch("-[neE]+", rest[0]):
+                rest = rest[1:]
+            return decode_escapes(" ".join(rest))
+        case ["printf", *rest]:
+            if rest[:1] == ["--"]:
+                rest = rest[1:]
+            return _formatted(rest[0], rest[1:]) if rest else ""
+        case _:
+            return None
+
+
+def _formatted(form: str, arguments: Sequence[str]) -> str:
+    """Without widths and precisions."""
+    form = decode_escapes(form)
+    left = list(reversed(arguments))
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] == "%":
+            return "%"
+        argument = left.pop() if left else ""
+        return decode_escapes(argument) if match[1].endswith("b") else argument
+
+    parts = []
+    for _ in range(MAX_ROUNDS):
+        before = len(left)
+        parts.append(_DIRECTIVE.sub(value, form))
+        if not left or len(left) == before:
+            break
+    return "".join(parts)
+
 
 _FIELD_BREAK = "\x1f"
 """Marks where an unquoted expansion splits a word."""

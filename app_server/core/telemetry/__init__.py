@@ -1,1 +1,0 @@
-"""Telemetry: events about conversations, sent by OpenTelemetry if the user enables it."""

@@ -14,8 +14,13 @@ import anyio
 
 from app_server.core.config.types import OtelConfig, OtelExporter
 from app_server.core.http.exchange import TrustUnavailable
-from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
-from app_server.core.telemetry.telemetry_events import Attribute, ConversationFacts, EventTelemetry
+from app_server.core.telemetry.telemetry_events import (
+    NO_TELEMETRY,
+    Attribute,
+    ConversationFacts,
+    ConversationTelemetry,
+    EventTelemetry,
+)
 from app_server.core.threads import run_in_thread
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,8 @@
-"""Builds telemetry events with their attributes. Pure; a sink exports them.
+"""What a session reports as telemetry, and the events that are built of it. Pure; a sink exports them.
 
-Names and attributes are those of codex 0.58, which dashboards know. Attributes without a value are omitted. Events
-contain the text of a prompt only if the user's settings allow it.
+The session calls the methods of `ConversationTelemetry` unconditionally; `EventTelemetry` builds and sends. Names and
+attributes are those of codex 0.58, which dashboards know. Attributes without a value are omitted. Events contain the
+text of a prompt only if the user's settings allow it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,46 @@ from dataclasses import field
 from datetime import UTC, datetime
 
 from app_server.core.config.types import Config
-from app_server.core.telemetry.conversation_telemetry import ConversationTelemetry
 from protocol.events.tokens import TokenUsage
 from protocol.records import dataclass
+
+
+class ConversationTelemetry:
+    """The events of one conversation. No method blocks or raises."""
+
+    __slots__ = ()
+
+    def conversation_starts(self, config: Config) -> None: ...
+
+    def api_request(
+        self,
+        attempt: int,
+        duration_ms: int,
+        *,
+        status: int | None = None,
+        error: str | None = None,
+        cf_ray: str | None = None,
+    ) -> None:
+        """One HTTP request to the model; `error` where it failed."""
+
+    def sse_event(self, kind: str, duration_ms: int, *, error: str | None = None) -> None:
+        """One event of the model's stream, and how long it was waited for."""
+
+    def response_completed(self, usage: TokenUsage) -> None:
+        """The last event of a stream, with what the response cost."""
+
+    def user_prompt(self, prompt: str) -> None: ...
+
+    def tool_decision(self, tool_name: str, call_id: str, decision: str, source: str) -> None:
+        """`decision` is approved, approved_for_session, denied or abort; `source` is config or user."""
+
+    def tool_result(
+        self, tool_name: str, call_id: str, arguments: str, duration_ms: int, *, success: bool, output: str
+    ) -> None: ...
+
+
+NO_TELEMETRY = ConversationTelemetry()
+
 
 REDACTED = "[REDACTED]"
 MAX_TEXT_CHARS = 32 * 1024

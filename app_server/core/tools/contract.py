@@ -19,9 +19,9 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.goals.goal_keeper import TurnGoals
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
-from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.patch.changes import TurnDiffTracker
 from app_server.core.sandbox.roots import ConversationRoots
-from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.editor_access import EditorAccess
 from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals

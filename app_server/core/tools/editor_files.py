@@ -16,13 +16,11 @@ from typing import Final
 import anyio
 
 from app_server.core.patch.disk_files import MAX_FILE_BYTES
-from app_server.core.patch.hunks import apply_hunks
-from app_server.core.patch.parse import Patch, UpdateFile
-from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.hunks import BOM, apply_hunks, decode
+from app_server.core.patch.parse import Patch, PatchError, UpdateFile
 from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
 from app_server.core.patch.planner import NoSnapshot, PatchFiles, Snapshot, plan_patch, resolve_place
 from app_server.core.patch.safety import WriteScope, may_write
-from app_server.core.patch.text import BOM, decode
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
 from protocol.records import dataclass

@@ -35,7 +35,7 @@ from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import SandboxPlan
-from app_server.core.shell.parse_command import parse_command
+from app_server.core.shell.summaries import parse_command
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output

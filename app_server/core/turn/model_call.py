@@ -29,7 +29,7 @@ from app_server.core.model.model_events import (
     ReasoningSummaryTextDelta,
 )
 from app_server.core.model.prompt import Prompt, RequestSettings
-from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
+from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.client_files import files, replacing
-from app_server.core.client_files.copying import Copying, CopyStopped
-from app_server.core.client_files.files import DirectoryEntry
-from app_server.core.client_files.opening import FileRefused
-from app_server.core.client_files.replacing import replace_content
+from app_server.core.client_files import files, opening
+from app_server.core.client_files.files import Copying, CopyStopped, DirectoryEntry
+from app_server.core.client_files.opening import FileRefused, replace_content
 
 NO_HOME = "/nonexistent"
 
@@ -78,9 +76,9 @@ def test_what_cannot_be_written_leaves_the_old_content(tmp_path: Path, several_n
 def test_a_file_in_a_closed_directory_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f"
     path.write_text("a longer old content")
-    monkeypatch.setattr(replacing, "STAGED", os.O_WRONLY)  # nothing can be made here, whoever runs this
-    monkeypatch.setattr(replacing, "CANNOT_STAGE", (2,))
-    replace_content(str(path), partial(replacing.write_all, data=b"new"), 3)
+    monkeypatch.setattr(opening, "STAGED", os.O_WRONLY)  # nothing can be made here, whoever runs this
+    monkeypatch.setattr(opening, "CANNOT_STAGE", (2,))
+    replace_content(str(path), partial(opening.write_all, data=b"new"), 3)
     assert path.read_text() == "new"
 
 

@@ -19,10 +19,8 @@ from app_server.core.config.types import (
     McpStdioTransport,
     RequestOverrides,
 )
-from app_server.core.diagnostics.mcp_servers import check_mcp_servers
-from app_server.core.diagnostics.providers import check_provider, checked_providers
-from app_server.core.diagnostics.redaction import Redaction
-from app_server.core.diagnostics.settings import check_config
+from app_server.core.diagnostics.providers import check_mcp_servers, check_provider, checked_providers
+from app_server.core.diagnostics.settings import Redaction, check_config
 from app_server.core.errors import ConfigError
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager

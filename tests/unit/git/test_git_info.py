@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.core.git.config_file import parse_git_config
-from app_server.core.git.info import read_git_info, without_credentials
-from app_server.core.git.repository import find_repository
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision, find_repository, read_git_info, without_credentials
 from tests.unit.git.conftest import Sandpit
 
 

@@ -12,12 +12,11 @@ import pytest
 
 from app_server.core.errors import GitError
 from app_server.core.git.blobs import Blobs
-from app_server.core.git.diff_to_remote import diff_to_remote
 from app_server.core.git.ghost import LEADS_ELSEWHERE, TOO_SLOW, Snapshots, SnapshotUnavailable, TakenSnapshot
-from app_server.core.git.git_program import GitCommand
 from app_server.core.git.index import WorktreeFile
-from app_server.core.git.run_git import GitResult, run_git
+from app_server.core.git.run_git import GitCommand, GitResult, run_git
 from app_server.core.git.snapshot import Git
+from app_server.core.git.upstream import diff_to_remote
 from tests.unit.git.conftest import Sandpit
 
 pytestmark = pytest.mark.anyio

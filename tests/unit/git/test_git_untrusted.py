@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.git.diff_to_remote import diff_to_remote
 from app_server.core.git.ghost import Snapshots, SnapshotUnavailable
-from app_server.core.git.info import read_git_info
+from app_server.core.git.repository import read_git_info
+from app_server.core.git.upstream import diff_to_remote
 from tests.unit.git.conftest import Sandpit
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.notify.message import ELLIPSIS, MAX_ARGUMENT_BYTES, fit, turn_complete
-from app_server.core.notify.program import LIMITS, MAX_RUNNING, NotifyProgram
+from app_server.core.notify import (
+    ELLIPSIS,
+    LIMITS,
+    MAX_ARGUMENT_BYTES,
+    MAX_RUNNING,
+    NotifyProgram,
+    fit,
+    turn_complete,
+)
 
 WRITE = "import json,os,sys; open(sys.argv[1],'w').write(json.dumps([sys.argv[2:], dict(os.environ), os.getsid(0)]))"
 KEEP = ("/bin/sh", "-c", 'printf %s "$1" > "$0.part" && mv "$0.part" "$0"')

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.patch.changes import TurnDiffTracker
 from app_server.core.patch.diff import unified_hunks
-from app_server.core.patch.turn_diff import TurnDiffTracker
 from tests.unit.patch.worlds import plan, write
 
 ALPHABET = st.lists(st.sampled_from("ab\nc"), max_size=30).map("".join)

@@ -8,11 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app_server.core.patch.hunks import apply_hunks
-from app_server.core.patch.parse import UpdateFile, parse_patch
-from app_server.core.patch.patch_error import PatchError
-from app_server.core.patch.seek import Haystack
-from app_server.core.patch.text import decode
+from app_server.core.patch.hunks import Haystack, apply_hunks, decode
+from app_server.core.patch.parse import PatchError, UpdateFile, parse_patch
 from tests.unit.patch.worlds import wrap
 
 

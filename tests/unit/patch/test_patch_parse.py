@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.patch.parse import AddFile, DeleteFile, Hunk, HunkLine, Patch, UpdateFile, parse_patch
-from app_server.core.patch.patch_error import PatchSyntaxError
+from app_server.core.patch.parse import (
+    AddFile,
+    DeleteFile,
+    Hunk,
+    HunkLine,
+    Patch,
+    PatchSyntaxError,
+    UpdateFile,
+    parse_patch,
+)
 from tests.unit.patch.worlds import wrap
 
 HEADERS = "Valid hunk headers: '*** Add File: {path}', '*** Delete File: {path}', '*** Update File: {path}'"

@@ -11,7 +11,7 @@ import pytest
 
 from app_server.core.patch import disk_files
 from app_server.core.patch.disk_files import DiskFiles
-from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.parse import PatchError
 from app_server.core.patch.patch_plan import EditKind
 from app_server.core.patch.planner import resolve_place
 from tests.unit.patch.worlds import plan, shown, tree

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.patch.git_directories import git_directories
+from app_server.core.patch.disk_files import git_directories
 from app_server.core.patch.patch_plan import Place
 from app_server.core.patch.safety import AskUser, AutoApprove, Reject, Verdict, WriteScope, assess
 from protocol.policy import AskForApproval

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout import head
 from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_summary, summarise
 from app_server.core.rollout.reader import read_rollout

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app_server.core.rollout.stored_calls import ended_item, item_of_call
-from app_server.core.shell.parse_command import parse_command
+from app_server.core.shell.summaries import parse_command
 from protocol.base import Json
 from protocol.engine.items import (
     CommandExecution,

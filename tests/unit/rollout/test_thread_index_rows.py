@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout import index_file
 from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.index_changes import IndexChanges, file_state, find_changes

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout import latest_lines
 from app_server.core.rollout.latest_lines import LatestLines
 from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, ThreadNotes

@@ -11,7 +11,7 @@ import pytest
 
 from app_server.apis.v2.turns import session_source, thread_view
 from app_server.core.errors import RolloutNotFound
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout import thread_summary
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
@@ -195,6 +195,6 @@ def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
 def test_numbers_of_a_file_fit_into_64_bits_with_a_sign() -> None:
     big = 2**64 - 1
     status = SimpleNamespace(st_ino=big, st_size=5, st_mtime_ns=big, st_ctime_ns=big)
-    assert FileState.of(cast(os.stat_result, status)).values == (2**63 - 1, 5, 2**63 - 1, 2**63 - 1)
+    assert FileState.of(cast("os.stat_result", status)).values == (2**63 - 1, 5, 2**63 - 1, 2**63 - 1)
     status = SimpleNamespace(st_ino=6, st_size=5, st_mtime_ns=-7, st_ctime_ns=8)
-    assert FileState.of(cast(os.stat_result, status)) == FileState(6, 5, -7, 8)
+    assert FileState.of(cast("os.stat_result", status)) == FileState(6, 5, -7, 8)

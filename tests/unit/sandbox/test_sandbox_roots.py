@@ -12,9 +12,15 @@ import pytest
 from app_server.core.sandbox.confine.placeholder_mark import MARK_NS
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan
-from app_server.core.sandbox.repositories import MAX_LOOKS, MAX_REPOSITORIES, NestedRepositories
-from app_server.core.sandbox.resolve import MAX_LINKS, resolve
-from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
+from app_server.core.sandbox.roots import (
+    MAX_LINKS,
+    MAX_LOOKS,
+    MAX_REPOSITORIES,
+    ConversationRoots,
+    NestedRepositories,
+    ServerRoots,
+    resolve,
+)
 from protocol.policy import ReadOnly, WorkspaceWrite
 
 Planned = Callable[..., SandboxPlan]
@@ -273,8 +279,8 @@ def test_repositories_are_searched_in_folders_and_not_behind_links(tmp_path: Pat
 
 
 def test_a_survey_ends_and_says_that_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app_server.core.sandbox.repositories.SURVEY_ENTRIES", 6)
-    monkeypatch.setattr("app_server.core.sandbox.repositories.MAX_ENTRIES", 4)
+    monkeypatch.setattr("app_server.core.sandbox.roots.SURVEY_ENTRIES", 6)
+    monkeypatch.setattr("app_server.core.sandbox.roots.MAX_ENTRIES", 4)
     for n in range(4):
         (tmp_path / f"d{n}/inner/.git").mkdir(parents=True)
     nested = NestedRepositories(str(tmp_path))

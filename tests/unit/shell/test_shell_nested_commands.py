@@ -6,8 +6,7 @@ import pytest
 
 from app_server.core.shell import nested_commands
 from app_server.core.shell.nested_commands import FoundCommand, FoundScript, commands_in
-from app_server.core.shell.redirections import MAX_STAGES_BEFORE
-from app_server.core.shell.syntax_tree import parse, text_of
+from app_server.core.shell.syntax_tree import MAX_STAGES_BEFORE, parse, text_of
 
 
 def found(script: str) -> FoundScript:

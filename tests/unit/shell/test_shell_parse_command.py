@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.shell.parse_command import parse_command
+from app_server.core.shell.summaries import parse_command
 from protocol.events.commands import (
     ListFilesCommand,
     ParsedCommand,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.core.shell.reach import MAX_FOLDERS, Reach
+from app_server.core.shell.safe_commands import MAX_FOLDERS, Reach
 
 
 @pytest.mark.parametrize("words", [[], ["-"], ["a"], ["-L", "a"], ["-P", "a"], ["--", "a"]])

@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_server.core.shell.braces import MAX_BRACES, MAX_WORDS, TooManyWords, expand_braces
 from app_server.core.shell.dangerous_commands import is_dangerous
-from app_server.core.shell.escapes import decode_escapes, printed
 from app_server.core.shell.program_arguments import is_open_name
 from app_server.core.shell.reachable_commands import commands_of
 from app_server.core.shell.script_variables import MAX_APPENDED
+from app_server.core.shell.word_expansion import (
+    MAX_BRACES,
+    MAX_WORDS,
+    TooManyWords,
+    decode_escapes,
+    expand_braces,
+    printed,
+)
 from tests.unit.shell.shims import Shims
 
 BASH = shutil.which("bash")

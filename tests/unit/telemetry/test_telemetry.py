@@ -22,9 +22,14 @@ from app_server.core.config.types import (
     OtelProtocol,
     ProviderConfig,
 )
-from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.telemetry.export import NoExport, open_export
-from app_server.core.telemetry.telemetry_events import ConversationFacts, EventTelemetry, timestamp
+from app_server.core.telemetry.telemetry_events import (
+    NO_TELEMETRY,
+    ConversationFacts,
+    ConversationTelemetry,
+    EventTelemetry,
+    timestamp,
+)
 from protocol.base import Json
 from protocol.events.tokens import TokenUsage
 from protocol.policy import ReasoningEffort

@@ -18,7 +18,7 @@ from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.patch.turn_diff import TurnDiffTracker
+from app_server.core.patch.changes import TurnDiffTracker
 from app_server.core.sandbox.probe import SandboxState
 from app_server.core.tools.contract import ApprovalServices, CommandServices, ToolTurn, TurnSettings
 from app_server.core.tools.terminals import Terminals
@@ -160,7 +160,7 @@ def scene(tmp_path: Path) -> MakeScene:
             items=TurnEmitter(Recorder(emit), "1", "turn-1", lambda: 0.0),
             commands=CommandServices(runner, runner.roots.open(), Terminals(), shell_path="/bin/sh"),
             approvals=ApprovalServices(broker, ApprovalMemory(), store),
-            mcp=cast(McpManager, None),  # no tool here has to do with servers
+            mcp=cast("McpManager", None),  # no tool here has to do with servers
             diffs=TurnDiffTracker(),
             clock=lambda: 0.0,
             new_id=lambda: str(uuid.uuid4()),

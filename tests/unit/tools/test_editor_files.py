@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from app_server.core.patch.disk_files import DiskFiles
-from app_server.core.patch.parse import parse_patch
-from app_server.core.patch.patch_error import PatchError
+from app_server.core.patch.parse import PatchError, parse_patch
 from app_server.core.patch.safety import WriteScope
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess
 from app_server.core.tools.editor_files import (

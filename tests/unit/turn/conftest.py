@@ -16,7 +16,7 @@ from app_server.core.errors import CoreError
 from app_server.core.model.prompt import FunctionTool, Prompt, ToolSpec
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.telemetry.conversation_telemetry import NO_TELEMETRY
+from app_server.core.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_output
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
@@ -134,7 +134,7 @@ class Bench:
                 summary=ReasoningSummary.AUTO,
             ),
             assembler=lambda: ReplyAssembler(self.emitter, self.new_id, raw_reasoning=False),
-            tools=ToolRuntime({"note": self.tool}, cast(ToolTurn, OnlyAClock())) if tools else None,
+            tools=ToolRuntime({"note": self.tool}, cast("ToolTurn", OnlyAClock())) if tools else None,
             clock=lambda: 0.0,
             telemetry=NO_TELEMETRY,
         )

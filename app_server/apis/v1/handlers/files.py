@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.core.files.search import FileSearch
-from app_server.core.git.diff_to_remote import diff_to_remote
 from app_server.core.git.snapshot import Git
+from app_server.core.git.upstream import diff_to_remote
 from app_server.rpc.errors import invalid_request
 from protocol.records import dataclass
 from protocol.v1.misc import (

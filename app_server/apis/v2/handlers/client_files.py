@@ -26,7 +26,7 @@ from app_server.apis.route import Route, route
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.core.client_files import files
-from app_server.core.client_files.copying import Copying
+from app_server.core.client_files.files import Copying
 from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.watching import FileWatcher
 from app_server.core.files.search import FileMatch, FileSearch

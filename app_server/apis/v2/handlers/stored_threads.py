@@ -19,7 +19,7 @@ from app_server.apis.v2.notify import ThreadNotifier
 from app_server.apis.v2.turns import thread_view
 from app_server.conversations.manager import ConversationManager
 from app_server.core.errors import ConversationError, RolloutNotFound
-from app_server.core.git.revision import Revision
+from app_server.core.git.repository import Revision
 from app_server.core.rollout.archive import (
     archivable,
     archive_rollout,

@@ -1,21 +1,74 @@
 """Applies the layers in order: namespaces, capabilities, Landlock, seccomp. Linux.
 
-Runs in the process to be confined. If a layer fails, it raises OSError and the command does not run.
+Runs in the process to be confined. If a layer fails, it raises OSError and the command does not run. Landlock itself is
+here: write rights for the roots only, TCP and scopes if the kernel supports them. The server chooses the rights
+(`exec.probing`, which wraps the `landlock` package). The three system calls are made here, since the launcher runs
+without site-packages and the package supports neither TCP nor scopes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
 
-from app_server.core.sandbox.confine import landlock, namespaces, places, privileges, seccomp
+from app_server.core.sandbox.confine import namespaces, privileges, seccomp
 from app_server.core.sandbox.confine.home import ShownHome
 from app_server.core.sandbox.confine.light_dataclasses import dataclass, replace
 from app_server.core.sandbox.confine.seccomp import Filter, Part
+from app_server.core.sandbox.confine.syscalls import call
 
 TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
 if TYPE_CHECKING:
     from typing import Any
+
+RULE_PATH_BENEATH = 1
+FILE_RIGHTS = (1 << 1) | (1 << 14) | (1 << 15)
+"""WRITE_FILE, TRUNCATE, IOCTL_DEV: the handled rights that a rule for a single file may grant."""
+
+
+class RulesetAttributes(ctypes.Structure):
+    """struct landlock_ruleset_attr"""
+
+    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class PathBeneath(ctypes.Structure):
+    """struct landlock_path_beneath_attr"""
+
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def apply_landlock(rights: dict[str, int], writable: list[int], devices: list[bytes]) -> None:
+    """Confine this thread and its future children; no_new_privs must be set. `writable` are descriptors of roots."""
+    attributes = RulesetAttributes(rights["fs"], rights["net"], rights["scoped"])
+    ruleset = call("landlock_create_ruleset", ctypes.byref(attributes), rights["size"], 0)
+    try:
+        for root in writable:
+            _allow_below(ruleset, root, rights["grant"])
+        for path in devices:
+            _allow(ruleset, path, rights["fs"] & FILE_RIGHTS if not os.path.isdir(path) else rights["device"])
+        call("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: bytes, rights: int) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        _allow_below(ruleset, parent, rights)
+    finally:
+        os.close(parent)
+
+
+def _allow_below(ruleset: int, parent: int, rights: int) -> None:
+    rule: Any = PathBeneath(rights, parent)
+    call("landlock_add_rule", ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+
 
 DEVICE_FOLDER = [b"/dev"]
 """Inside namespaces /dev is private, so all of it is writable."""
@@ -55,7 +108,7 @@ def with_namespaces(
     else:
         privileges.drop_capabilities()
     if confine["landlock"] is not None:
-        landlock.restrict(confine["landlock"], roots, DEVICE_FOLDER)
+        apply_landlock(confine["landlock"], roots, DEVICE_FOLDER)
     for root in roots:
         os.close(root)  # no command may inherit it
     try:
@@ -71,8 +124,8 @@ def without_namespaces(confine: dict[str, Any]) -> Callable[[], None]:
     def apply() -> None:
         privileges.forgo_new_privileges()
         privileges.drop_capabilities()
-        roots = places.open_roots(confine["roots"])
-        landlock.restrict(confine["landlock"], roots, HOST_DEVICES)
+        roots = namespaces.open_unlinked(confine["roots"])
+        apply_landlock(confine["landlock"], roots, HOST_DEVICES)
         for root in roots:
             os.close(root)
         seccomp.install(Filter(confine["network"], namespaces=False, read_only=not roots))

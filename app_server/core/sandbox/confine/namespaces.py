@@ -3,13 +3,17 @@
 Steps: a prepared parent calls `unshare`, the launcher writes its maps (`write_maps`), then it calls `prepare_mounts`.
 Each command is cloned with PER_COMMAND and calls `enter`, then `open_roots`. Only this layer covers metadata (mode,
 owner, times, attributes), other processes, and descendants in sessions of their own.
+
+A plan has real paths, but a command may have replaced a part of them since. Roots are opened without following links,
+so what is opened is still the folder that was granted. A root that cannot be opened in this way is left out.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
-from app_server.core.sandbox.confine import home, places
+from app_server.core.sandbox.confine import home
 from app_server.core.sandbox.confine.syscalls import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
@@ -40,6 +44,21 @@ from app_server.core.sandbox.confine.syscalls import (
 TYPE_CHECKING = False  # `typing` would take a tenth of the launcher's start
 if TYPE_CHECKING:
     from typing import Any
+
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
+
+
+def open_unlinked(paths: list[bytes]) -> list[int]:
+    """A descriptor for each root that exists; the caller closes them before the command runs."""
+    opened: list[int] = []
+    for path in paths:
+        try:
+            opened.append(open_place(path, os.O_DIRECTORY))
+        except OSError as error:
+            if error.errno not in GONE:
+                raise
+    return opened
+
 
 PER_COMMAND = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 
@@ -119,7 +138,7 @@ def open_roots(confine: dict[str, Any], shown: home.ShownHome | None) -> list[in
         shown.complete()
     elif shown is not None:
         shown.undo()
-    roots = places.open_roots(confine["roots"])
+    roots = open_unlinked(confine["roots"])
     for root in roots:
         _make_writable(root)
     if not current:

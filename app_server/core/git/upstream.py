@@ -1,4 +1,5 @@
-"""The local changes of a working tree: the closest commit that a remote has, and the diff to it.
+"""What a working tree has that others lack: the diff to the closest commit of a remote, and where its work left another
+branch.
 
 The diff includes untracked files. New objects go to a scratch folder, so that the repository is not changed.
 """
@@ -56,3 +57,20 @@ async def _diff_from(git: Git, repository: Repository, sha: str) -> str:
         flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
         diff = await git.output(repository, ["diff", *flags, sha, snapshot.tree], env=env)
     return diff.decode("utf-8", "replace")
+
+
+async def merge_base(git: Git, folder: Path, branch: str) -> str | None:
+    """The newest commit that HEAD and the branch have in common. None without a repository, for a branch that it does
+    not have, and for histories without a common commit.
+    """
+    repository = find_repository(folder)
+    if repository is None:
+        return None
+    try:
+        # The name is the client's: behind this mark it cannot be an option.
+        verify = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}"]
+        tip = (await git.output(repository, verify)).decode("ascii").strip()
+        base = (await git.output(repository, ["merge-base", "HEAD", tip])).decode("ascii").strip()
+    except (GitError, OSError, ValueError):
+        return None
+    return base or None
