@@ -22,10 +22,9 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, ProcessSpawner
+from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult, McpRuntime, ProcessSpawner
+from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.runtime import McpRuntime
-from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.families import find_family
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.model_list import ModelList, list_models

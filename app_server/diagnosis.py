@@ -33,9 +33,9 @@ from app_server.core.errors import AuthError, ConfigError, GitError, SandboxShor
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.run_git import GitProgram, run_git
 from app_server.core.http.lazy_http import LazyHttp
+from app_server.core.mcp.interfaces import McpRuntime
+from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.runtime import McpRuntime
-from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.prompt import ClientIdentity
 from app_server.identity import own_user_agent

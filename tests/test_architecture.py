@@ -101,22 +101,21 @@ PURE_MODULES = {
     },
     "app_server.transport": {"framing"},
     "app_server.doctor": {"report"},
-    "app_server.core": {"bounds", "errors", "injected_messages", "lazy", "pictures", "remedies"},
+    "app_server.core": {"bounds", "errors", "goals", "injected_messages", "lazy", "pictures", "remedies"},
     "app_server.core.diagnostics": {"machine", "settings"},
     "app_server.core.approvals": {
-        *("consent", "decide", "memory", "prefix_rules", "rule_proposals", "rules_text"),
+        *("consent", "decide", "prefix_rules", "rules_text"),
     },
     "app_server.core.config": {
         *("edit", "effective", "features", "key_path", "layers", "resolve", "settings_reader"),
         *("toml_text", "types"),
     },
     "app_server.core.context": {
-        *("command_output", "compacted_history", "environment_context", "history", "opening_messages"),
+        *("compacted_history", "environment_context", "history", "text_for_model"),
     },
     "app_server.core.files": {"fuzzy", "ignore"},
-    "app_server.core.goals": {"goal_keeper", "goal_texts"},
     "app_server.core.http": {"address", "content", "exchange", "sse"},
-    "app_server.core.mcp": {"tool_names"},
+    "app_server.core.mcp": {"faults", "offer"},
     "app_server.core.model": {
         *("api_failures", "chat_api", "chat_request", "families", "model_events", "payload"),
         *("responses_api", "responses_request"),
@@ -128,9 +127,9 @@ PURE_MODULES = {
         *("persistence_policy", "rollout_names", "stored_calls", "stored_lines", "thread_query"),
     },
     "app_server.core.sandbox": {"denial", "macos", "plan"},
-    "app_server.core.skills": {"appearance", "front_matter", "skill", "skills_block"},
+    "app_server.core.skills": {"front_matter", "skill"},
     "app_server.core.session": {"review_format", "state"},
-    "app_server.core.turn": {"assemble", "coalesce", "items", "proposed_plan", "settings", "token_counts"},
+    "app_server.core.turn": {"assemble", "coalesce", "items", "plan_message", "settings", "token_counts"},
 }
 
 PURE = sorted(PURE_FOLDERS | {f"{folder}.{name}" for folder, names in PURE_MODULES.items() for name in names})
@@ -214,7 +213,7 @@ LARGE = {
 OPENS_FILES = {
     "app_server.beneath": "the opener",
     "app_server.client.prompt": "the beginning of a picture that the program names, with its own rights",
-    "app_server.core.approvals.rules_file": "rules in the home, from the folder that was opened",
+    "app_server.core.approvals.rule_book": "rules in the home, from the folder that was opened",
     "app_server.core.client_files": "what a client names, with the rights of the user",
     "app_server.core.config.write": "a lock in the home",
     "app_server.core.config.safe_file": "the few small files of the home, credentials too",

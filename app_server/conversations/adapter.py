@@ -1,20 +1,53 @@
-"""What a live conversation knows of an API: how events become lines, and which of them are questions to the user.
+"""What a live conversation knows of an API: how events become lines, and which of them are questions to the user; and
+what it tells an API about itself beside its events: its status. Pure.
 
-Each API implements it. Nothing in this folder imports one.
+Each API implements `ApiAdapter`. Nothing in this folder imports one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
+from dataclasses import replace
+from enum import Enum, StrEnum
 from typing import Protocol
 
-from app_server.conversations.status import ConversationStatus
 from protocol.base import Json
-from protocol.engine.events import SessionEvent
+from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from protocol.engine.questions import ClientAnswer
 from protocol.ops import Op
 from protocol.records import dataclass
+
+
+class Activity(StrEnum):
+    IDLE = "idle"
+    ACTIVE = "active"
+    SYSTEM_ERROR = "system_error"
+    """The last turn failed; stays so until the next one begins."""
+    NOT_LOADED = "not_loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationStatus:
+    activity: Activity = Activity.IDLE
+    waiting_on_approval: bool = False
+    waiting_on_input: bool = False
+
+    def after(self, event: SessionEvent) -> ConversationStatus:
+        match event.event:
+            case TurnStarted():
+                return ConversationStatus(Activity.ACTIVE)
+            case TurnEnded(status=TurnStatus.FAILED):
+                return ConversationStatus(Activity.SYSTEM_ERROR)
+            case TurnEnded():
+                return ConversationStatus(Activity.IDLE)
+            case _:
+                return self
+
+    def waiting(self, *, approvals: int, inputs: int) -> ConversationStatus:
+        """With so many questions to the client open. Only while a turn runs."""
+        if self.activity is not Activity.ACTIVE:
+            return self
+        return replace(self, waiting_on_approval=approvals > 0, waiting_on_input=inputs > 0)
 
 
 class QuestionKind(Enum):

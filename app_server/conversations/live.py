@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.conversations.adapter import AdapterFactory, ApiAdapter, ClientQuestion
+from app_server.conversations.adapter import (
+    Activity,
+    AdapterFactory,
+    ApiAdapter,
+    ClientQuestion,
+    ConversationStatus,
+)
 from app_server.conversations.questions import OpenQuestion, Questions
-from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.errors import CoreError
 from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import SessionEvent, ToolQuestion, TurnEnded, TurnStarted

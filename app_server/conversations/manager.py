@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -137,3 +138,7 @@ class ConversationManager:
                 self._ended_subscriptions[subscription] = None
             while len(self._ended_subscriptions) > MOST_ENDED:
                 del self._ended_subscriptions[next(iter(self._ended_subscriptions))]
+
+
+def operation_numbers() -> Callable[[], str]:
+    return map(str, itertools.count()).__next__

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from app_server.core.approvals.broker import ApprovalBroker
-from app_server.core.approvals.memory import ApprovalMemory
+from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.config.types import Config
 from app_server.core.context.compacted_history import (
@@ -21,7 +21,7 @@ from app_server.core.context.compacted_history import (
     collect_user_messages,
     with_marked_summary,
 )
-from app_server.core.context.opening_messages import opening_messages
+from app_server.core.context.environment_context import opening_messages
 from app_server.core.context.project_docs import configured_instructions
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.ghost import Snapshots

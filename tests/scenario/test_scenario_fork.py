@@ -17,9 +17,9 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.git.snapshot import Git
 from app_server.core.http.lazy_http import LazyHttp
 from app_server.core.lazy import Lazy
+from app_server.core.mcp.interfaces import McpRuntime, OnState
+from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.runtime import McpRuntime, OnState
-from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_client import ModelClient
 from app_server.core.model.prompt import ClientIdentity
 from app_server.core.opening import Fork, Opened, ProcessEnvironment

@@ -12,8 +12,7 @@ from app_server.apis.acp import approvals
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.session_view import SessionView
 from app_server.apis.acp.updates import UpdateLines
-from app_server.conversations.adapter import ClientQuestion
-from app_server.conversations.status import ConversationStatus
+from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.methods import CANCEL_REQUEST
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted

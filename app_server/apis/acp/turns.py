@@ -15,7 +15,7 @@ from app_server.apis.acp.errors import turn_failure
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
 from app_server.core.session.turn_requests import StartTurn, TurnNotSteerable
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.items import UserWords
 from protocol.acp.prompt import StopReason
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import TurnEnded, TurnStatus

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from app_server.apis.v1 import approvals
-from app_server.conversations.adapter import ClientQuestion
-from app_server.conversations.status import ConversationStatus
+from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from protocol.engine.events import (
     AgentMessageDelta,
     AttemptFailed,

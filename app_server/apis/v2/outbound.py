@@ -19,8 +19,7 @@ from app_server.apis.v2.items import thread_item
 from app_server.apis.v2.news import SentOnce, ThreadNews
 from app_server.apis.v2.settings import thread_status
 from app_server.apis.v2.turns import ended_turn, review_message, shown_turn
-from app_server.conversations.adapter import ClientQuestion
-from app_server.conversations.status import ConversationStatus
+from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (

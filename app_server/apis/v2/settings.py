@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final, Literal, Protocol, TypeVar, assert_never
 
-from app_server.conversations.status import Activity, ConversationStatus
+from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.fence import check_permissions
 from app_server.core.config.load import require_working_directory
 from app_server.core.config.types import Config

@@ -1,13 +1,14 @@
-"""Approval requests that wait for the user's decision, by call id; several may be open at once.
+"""What waits for the user: requests for approval, by call id, and questions, by a key that both sides know.
 
-The broker registers a request before its event is emitted, so that no decision can arrive too early. It removes the
-request when its turn ends; a decision that arrives later has no effect.
+A request is registered before its event is emitted, so that no answer can arrive too early. The first answer counts. A
+request is removed when its turn ends, a question when its asker gives it up; a later answer has no effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import field
+from typing import Generic, TypeVar
 
 import anyio
 
@@ -77,3 +78,41 @@ class ApprovalBroker:
     def _only_request_of(self, turn_id: str) -> _PendingApproval | None:
         found = [pending for pending in self._open.values() if pending.turn_id == turn_id]
         return found[0] if len(found) == 1 else None
+
+
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class _OpenQuestion(Generic[Answer]):
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    answers: list[Answer] = field(default_factory=list)
+
+
+class PendingAnswers(Generic[Key, Answer]):
+    def __init__(self) -> None:
+        self._open: dict[Key, _OpenQuestion[Answer]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def ask(self, key: Key, emit: Callable[[], None]) -> Answer:
+        """Emit the question and wait for its answer. No two questions are open under one key."""
+        assert key not in self._open
+        waiting = self._open[key] = _OpenQuestion[Answer]()
+        try:
+            emit()
+            await waiting.answered.wait()
+            return waiting.answers[0]
+        finally:
+            del self._open[key]
+
+    def resolve(self, key: Key, answer: Answer) -> bool:
+        """False if nobody waits for it any more."""
+        waiting = self._open.get(key)
+        if waiting is None or waiting.answered.is_set():
+            return False
+        waiting.answers.append(answer)
+        waiting.answered.set()
+        return True

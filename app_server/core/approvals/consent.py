@@ -1,7 +1,8 @@
 """The scope of an approval: the command or patch, its directory, its rights and the policy of the turn. Pure.
 
 A request and its approval are the same value. `Consent.covers` is the only rule by which an earlier approval decides a
-later request.
+later request. `ApprovalMemory` keeps those for the rest of the session; they grant nothing by themselves: code that
+needs no approval does not look them up.
 """
 
 from __future__ import annotations
@@ -116,3 +117,23 @@ def _includes(approved: Subject, asked: Subject) -> bool:
     if isinstance(approved, PatchSubject) and isinstance(asked, PatchSubject):
         return approved.includes(asked)
     return approved == asked
+
+
+class ApprovalMemory:
+    """Session approvals by subject; never written to disk."""
+
+    def __init__(self) -> None:
+        self._given: dict[Subject, list[Consent]] = {}
+        self._for_files: list[Consent] = []
+
+    def remember(self, consent: Consent) -> None:
+        if self.covers(consent):
+            return
+        if isinstance(consent.subject, PatchSubject) and consent.subject.text is None:
+            self._for_files.append(consent)
+        else:
+            self._given.setdefault(consent.subject, []).append(consent)
+
+    def covers(self, request: Consent) -> bool:
+        given = (*self._given.get(request.subject, ()), *self._for_files)
+        return any(consent.covers(request) for consent in given)

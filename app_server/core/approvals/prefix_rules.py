@@ -1,19 +1,25 @@
-"""Rules about commands by their first words: allow, prompt, forbidden. Pure.
+"""Rules about commands by their first words: allow, prompt, forbidden; and which one an approval may propose. Pure.
 
 A rule decides questions and nothing else: what it allows runs in the sandbox of its turn, as it would after a yes.
-`allows` accepts only what is certain; `restriction` finds what a command line shows, also behind control flow,
-wrappers and nested shells. Where rules disagree, the strictest counts.
+`allows` accepts only what is certain; `restriction` finds what a command line shows, also behind control flow, wrappers
+and nested shells. Where rules disagree, the strictest counts.
+
+A rule outlasts the thread and covers whatever words follow. So one is proposed only for programs that cannot run
+others, and never for what destroys. A user who wants more writes it into the rules file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.git_commands import after_options
 from app_server.core.shell.program_arguments import program_name, programs_named
+from app_server.core.shell.quote import word_set
 from app_server.core.shell.reachable_commands import commands_of
+from app_server.core.shell.safe_commands import is_known_safe
+from app_server.core.shell.script import script_of, split_script
 from protocol.records import dataclass
 
 
@@ -98,4 +104,56 @@ def _fits(rule: PrefixRule, words: Sequence[str]) -> bool:
         rule.matches(words)
         or any(rule.matches((program, *rest)) for program in programs_named(name, rule.pattern[0]))
         or (name == "git" and rule.matches((name, *after_options(rest)[1])))
+    )
+
+
+CLOSED_PROGRAMS = word_set(
+    "touch mkdir rmdir cp mv ln chmod chown chgrp mkfifo mktemp tee sync "
+    "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd base64 base32 iconv sleep"
+)
+"""Programs that start no other program, whatever their arguments say. Those that only read are not asked about; where
+they are, as for secrets, it is better to be asked each time.
+"""
+
+MAX_WORDS = 32
+MAX_CHARACTERS = 512
+FOLDERS = ("/usr/bin/", "/bin/")
+
+
+def proposed_prefix(
+    argv: Sequence[str], rules: PrefixRules, *, trusts: Callable[[str], bool]
+) -> tuple[str, ...] | None:
+    """The words of the one command in `argv` that needs the approval, if a rule with them would make this approval
+    unnecessary and may be proposed; otherwise None. `trusts` as in `is_known_safe`.
+    """
+    script = script_of(argv)
+    commands = (tuple(argv),) if script is None else split_script(script) or ()
+    asking = [words for words in commands if not _runs(words, rules, trusts)]
+    if len(set(asking)) != 1 or not _may_be_proposed(asking[0]):
+        return None
+    rule = rule_for(asking[0])
+    saved = is_known_safe(
+        argv, trusts=trusts, allowed=lambda words: rule.matches(words) or rules.allows(words)
+    )
+    return asking[0] if saved else None
+
+
+def rule_for(words: Sequence[str]) -> PrefixRule:
+    return PrefixRule(tuple((word,) for word in words))
+
+
+def _runs(words: tuple[str, ...], rules: PrefixRules, trusts: Callable[[str], bool]) -> bool:
+    return words[0] == "cd" or is_known_safe(words, trusts=trusts, allowed=rules.allows)
+
+
+def _may_be_proposed(words: tuple[str, ...]) -> bool:
+    program = words[0]
+    for folder in FOLDERS:
+        program = program.removeprefix(folder)
+    return (
+        program in CLOSED_PROGRAMS
+        and len(words) <= MAX_WORDS
+        and sum(map(len, words)) <= MAX_CHARACTERS
+        and all(word.isprintable() for word in words)
+        and not is_dangerous(words)
     )

@@ -1,15 +1,185 @@
-"""The rules that hold in one conversation: those of the files when it was opened, and those that its user adds."""
+"""The rules that hold in one conversation, and the files of the home that they come from: `rules/*.rules`.
+
+The files are read when a conversation is opened; `default.rules` is extended by what the user answers to an approval.
+No link is followed, and what others could have written is not used: whoever writes these files decides what runs
+without a question. Servers of one home may read and extend them at the same time.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
-from collections.abc import Callable, Sequence
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules
-from app_server.core.approvals.rule_proposals import proposed_prefix, rule_for
-from app_server.core.approvals.rules_file import RulesUnusable, append_rule, read_rules
+from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, proposed_prefix, rule_for
+from app_server.core.approvals.rules_text import RulesText, parse_rules, rule_line
 from app_server.core.threads import run_in_thread
+from protocol.records import dataclass
+
+FOLDER = "rules"
+DEFAULT = "default.rules"
+SUFFIX = ".rules"
+MAX_BYTES = 256 * 1024
+MOST_FILES = 64
+LOCK_SECONDS = 1.0
+RETRY_SECONDS = 0.01
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class RulesUnusable(Exception):
+    """A file of rules that cannot be used. The text is a clause: `it is a link`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRules:
+    rules: tuple[PrefixRule, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What does not hold and why, in sentences for the user."""
+
+
+def read_rules(home: Path) -> FoundRules:
+    """The rules of all files, in the order of their names."""
+    rules: list[PrefixRule] = []
+    problems: list[str] = []
+    try:
+        with _folder(home) as folder:
+            for name in _names(folder):
+                text = _one(folder, name, problems, str(home / FOLDER / name))
+                rules += text.rules
+    except FileNotFoundError:
+        pass
+    except (OSError, RulesUnusable) as error:
+        problems.append(f"{home / FOLDER} is not read, so no rule in it holds: {_reason(error)}")
+    return FoundRules(tuple(rules), tuple(problems))
+
+
+def append_rule(home: Path, words: Sequence[str]) -> None:
+    """Adds a rule that allows commands which begin with `words`. Raises OSError or RulesUnusable; then the file is as
+    it was.
+    """
+    with _folder(home, create=True) as folder:
+        fd = os.open(DEFAULT, os.O_RDWR | os.O_CREAT | os.O_APPEND | _FILE_FLAGS, 0o600, dir_fd=folder)
+        try:
+            _lock(fd)
+            _append(fd, rule_line(words))
+        finally:
+            os.close(fd)
+        os.fsync(folder)
+
+
+def _append(fd: int, line: str) -> None:
+    content = _content(fd)
+    known = parse_rules(_text(content))
+    if known.damage is not None:
+        raise RulesUnusable(f"it is damaged ({known.damage})")
+    if set(parse_rules(line).rules) <= set(known.rules):
+        return
+    added = ("\n" if content and not content.endswith(b"\n") else "") + line
+    if len(content) + len(data := added.encode()) > MAX_BYTES:
+        raise RulesUnusable(f"it would be larger than {MAX_BYTES:,} bytes")
+    if os.write(fd, data) != len(data):
+        os.ftruncate(fd, len(content))
+        raise RulesUnusable("there is no room for it on the disk")
+    os.fsync(fd)
+
+
+def _one(folder: int, name: str, problems: list[str], path: str) -> RulesText:
+    try:
+        fd = os.open(name, os.O_RDONLY | _FILE_FLAGS, dir_fd=folder)
+        try:
+            text = parse_rules(_text(_content(fd)))
+        finally:
+            os.close(fd)
+    except (OSError, RulesUnusable) as error:
+        problems.append(f"{path} is not read, so no rule in it holds: {_reason(error)}")
+        return RulesText(())
+    if text.damage is not None:
+        problems.append(f"{path} is damaged, so nothing is allowed by it: {text.damage}")
+    return text
+
+
+@contextmanager
+def _folder(home: Path, *, create: bool = False) -> Iterator[int]:
+    top = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if create:
+            try:
+                os.mkdir(FOLDER, 0o700, dir_fd=top)
+            except FileExistsError:
+                pass
+        folder = os.open(FOLDER, _FOLDER_FLAGS, dir_fd=top)
+    finally:
+        os.close(top)
+    try:
+        _check_owner(os.fstat(folder))
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _names(folder: int) -> list[str]:
+    names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
+    if len(names) > MOST_FILES:
+        raise RulesUnusable(f"it holds more than {MOST_FILES} files")
+    return names
+
+
+def _content(fd: int) -> bytes:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise RulesUnusable("it is not a regular file")
+    if status.st_nlink != 1:
+        raise RulesUnusable("it has more than one name, so it may be changed under another")
+    _check_owner(status)
+    if status.st_size > MAX_BYTES:
+        raise RulesUnusable(f"it is larger than {MAX_BYTES:,} bytes")
+    return os.pread(fd, MAX_BYTES + 1, 0)
+
+
+def _check_owner(status: os.stat_result) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
+        raise RulesUnusable("it belongs to another user")
+    if status.st_mode & stat.S_IWOTH:
+        raise RulesUnusable("everybody may write it")
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "\0"  # which no parser accepts
+
+
+def _lock(fd: int) -> None:
+    """Against other servers. A lock that is never released delays the rule and does not prevent it."""
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return
+            time.sleep(RETRY_SECONDS)
+        else:
+            return
+
+
+def _reason(error: OSError | RulesUnusable) -> str:
+    if isinstance(error, RulesUnusable):
+        return str(error)
+    return "it is a link" if _is_link(error) else (error.strerror or "it cannot be opened").lower()
+
+
+def _is_link(error: OSError) -> bool:
+    return error.errno in (errno.ELOOP, errno.EMLINK)
+
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app_server.core.context.environment_context import user_text
-from app_server.core.context.token_estimates import BYTES_PER_TOKEN, estimate_tokens, within_tokens
+from app_server.core.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens, within_tokens
 from app_server.core.injected_messages import is_injected
 from protocol.responses import InputText, MessageItem, OutputText, ResponseItem
 

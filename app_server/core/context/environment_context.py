@@ -1,14 +1,14 @@
-"""The environment context for the model: first in full, then only the changes. Pure.
+"""The opening messages of a conversation, and the environment context: first in full, then only the changes. Pure.
 
 The XML-like form is that of codex 0.58, so that conversations can move between both.
 """
 
 from __future__ import annotations
 
-from app_server.core.injected_messages import ENVIRONMENT_HEAD
+from app_server.core.injected_messages import AGENTS_HEAD, ENVIRONMENT_HEAD
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
 from protocol.records import dataclass
-from protocol.responses import InputText, MessageItem
+from protocol.responses import InputText, MessageItem, ResponseItem
 
 CLOSE = "</environment_context>"
 
@@ -75,3 +75,24 @@ def _sandbox_lines(policy: SandboxPolicy) -> list[str]:
             "  </writable_roots>",
         ]
     return lines
+
+
+def project_instructions(cwd: str, text: str) -> MessageItem:
+    return user_text(f"{AGENTS_HEAD}{cwd}\n\n<INSTRUCTIONS>\n{text}\n</INSTRUCTIONS>")
+
+
+def developer_message(text: str) -> MessageItem:
+    return MessageItem(role="developer", content=(InputText(text=text),))
+
+
+def opening_messages(
+    environment: EnvironmentContext, *, developer: str | None, agents: str | None
+) -> list[ResponseItem]:
+    """In this order: developer instructions, AGENTS.md, the environment."""
+    out: list[ResponseItem] = []
+    if developer:
+        out.append(developer_message(developer))
+    if agents:
+        out.append(project_instructions(environment.cwd or "", agents))
+    out.append(environment.message())
+    return out

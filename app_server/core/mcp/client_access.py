@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from app_server.core.config.types import McpServerConfig
-from app_server.core.mcp.failure_texts import UNEXPECTED
+from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.mcp_client import McpRequestFailed, ServerIntroduction, entries
 from app_server.core.mcp.mcp_manager import McpManager
@@ -28,7 +28,6 @@ from app_server.core.mcp.resources import (
     parse_templates,
 )
 from app_server.core.mcp.results import parse_result
-from app_server.core.mcp.server_limits import MAX_RESOURCES
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.mcp import (

@@ -1,33 +1,60 @@
 """A link over streamable HTTP: every message is a POST, and the response is one JSON body or a stream of events.
 
 It imports httpx, so it is imported only if such a server is configured, and in a worker thread. It does not follow
-redirects, because requests carry a token. It does not open the optional stream for messages that the server initiates,
-because it would use none of them; elicitations arrive on the stream of their call.
+redirects, because requests carry a token: one of the settings, or that of a stored login, which is refreshed here. It
+does not open the optional stream for messages that the server initiates, because it would use none of them;
+elicitations arrive on the stream of their call.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 
 import anyio
 import httpx
 
+from app_server.core.auth.mcp_tokens import McpTokenSource
+from app_server.core.auth.oauth_client import McpLoginOver
 from app_server.core.bounds import PIECE_BYTES
 from app_server.core.config.types import McpHttpTransport
 from app_server.core.errors import AuthError
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.http.httpx_options import httpx_options
 from app_server.core.http.sse import EventTooLong, SseDecoder, SseFrame
-from app_server.core.mcp.failure_texts import AUTH_REQUIRED
-from app_server.core.mcp.http_login import StoredLogin
-from app_server.core.mcp.interfaces import McpError, McpFailure, OnMessage
-from app_server.core.mcp.launch_env import display_url, is_http_url, request_headers, sends_token
+from app_server.core.mcp.faults import AUTH_REQUIRED, KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
+from app_server.core.mcp.interfaces import LoadTokens, McpError, McpFailure, OnMessage
+from app_server.core.mcp.launch import display_url, is_http_url, request_headers, sends_token
 from app_server.core.mcp.rpc_messages import encode, oversized, parse
-from app_server.core.mcp.runtime import LoadTokens
-from app_server.core.mcp.server_limits import KEPT_HEAD_BYTES, MAX_MESSAGE_BYTES, OUTGOING_QUEUE
 from app_server.core.threads import YieldBudget, run_in_thread
 from protocol.base import Json
+
+
+class StoredLogin(httpx.Auth):
+    """Sends the token of one server to that server. A token that is refused is refreshed once."""
+
+    def __init__(self, tokens: McpTokenSource, server: str, url: str) -> None:
+        self._tokens, self._server, self._url = tokens, server, url
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        """Raises AuthError where a login cannot be refreshed for now. One that is over is none."""
+        try:
+            token = await self._tokens.token(self._server, self._url)
+        except McpLoginOver:
+            token = None
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token}"
+        response = yield request
+        if response.status_code != httpx.codes.UNAUTHORIZED or token is None:
+            return
+        try:
+            renewed = await self._tokens.renewed(self._server, self._url, token)
+        except McpLoginOver:
+            return
+        if renewed is not None:
+            request.headers["Authorization"] = f"Bearer {renewed}"
+            yield request
+
 
 SESSION_HEADER = "Mcp-Session-Id"
 VERSION_HEADER = "MCP-Protocol-Version"

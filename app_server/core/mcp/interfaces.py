@@ -1,4 +1,5 @@
-"""The interfaces between the parts of the MCP client: incoming messages, links, server processes, elicitations.
+"""The interfaces between the parts of the MCP client: incoming messages, links, server processes, elicitations; and
+what the servers of a conversation need to start.
 
 A link is one connection to one server over any transport. It knows bytes and HTTP; the client knows the methods.
 """
@@ -7,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from app_server.core.errors import CoreError
 from protocol.base import Json
+from protocol.engine.events import McpServerStateChanged
 from protocol.records import dataclass
+
+if TYPE_CHECKING:
+    from app_server.core.auth.mcp_tokens import McpTokenSource
 
 
 class McpFailure(CoreError):
@@ -116,3 +121,32 @@ class ElicitationResult:
 
 
 Elicit = Callable[[ElicitationRequest], Awaitable[ElicitationResult]]
+
+
+LoadTokens = Callable[[], "McpTokenSource"]
+OnState = Callable[[McpServerStateChanged], None]
+
+
+def ignore_state(change: McpServerStateChanged) -> None:
+    """Nobody is interested."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpRuntime:
+    """What the servers of a conversation need to start."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    """The user's environment; a server receives an allow-list of it."""
+    home: str
+    """In which servers have folders of their own."""
+    cwd: str
+    """The conversation's folder, of which servers learn as a root."""
+    spawner: ProcessSpawner
+    version: str
+    """Of this program, for the handshake."""
+    elicit: Elicit | None = None
+    """Sends a server's question to the user; without it, every elicitation is declined."""
+    tokens: LoadTokens | None = None
+    """Gives those of logins at servers, which only servers over HTTP need."""
+    on_state: OnState = ignore_state
+    """Called when a server starts, has started, or failed to start; not when it is started again after it died."""

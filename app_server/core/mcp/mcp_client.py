@@ -15,7 +15,16 @@ from anyio.abc import TaskGroup
 from pydantic_core import to_json
 
 from app_server.core.errors import CoreError
-from app_server.core.mcp.failure_texts import HANDSHAKE, TRANSPORT_CLOSED, UNEXPECTED, timed_out
+from app_server.core.mcp.faults import (
+    HANDSHAKE,
+    MAX_ERROR_CHARS,
+    MAX_INTRODUCTION_BYTES,
+    MAX_OPEN_ELICITATIONS,
+    MAX_PAGES,
+    TRANSPORT_CLOSED,
+    UNEXPECTED,
+    timed_out,
+)
 from app_server.core.mcp.interfaces import (
     Elicit,
     ElicitationRequest,
@@ -28,12 +37,6 @@ from app_server.core.mcp.interfaces import (
     McpServerRequest,
 )
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
-from app_server.core.mcp.server_limits import (
-    MAX_ERROR_CHARS,
-    MAX_INTRODUCTION_BYTES,
-    MAX_OPEN_ELICITATIONS,
-    MAX_PAGES,
-)
 from protocol.base import Json
 from protocol.records import dataclass
 

@@ -1,7 +1,8 @@
 """All MCP servers of one conversation: starts them in the background and combines their tools and resources.
 
 The session owns the manager: `run_servers` is a task of its group, and cancelling that task ends every server. The
-manager emits no events and knows no turns; calls return values.
+manager emits no events and knows no turns; calls return values. Where the settings of a server want it, the user is
+asked before a call of the model.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.core.config.types import McpHttpTransport, McpServerConfig
+from app_server.core.config.types import McpApproval, McpHttpTransport, McpServerConfig
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.failure_texts import UNEXPECTED, StartFailure, tool_call_error
-from app_server.core.mcp.interfaces import McpFailure
-from app_server.core.mcp.launch_env import sends_token
+from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED, StartFailure, tool_call_error
+from app_server.core.mcp.interfaces import Elicit, ElicitationRequest, McpFailure, McpRuntime
+from app_server.core.mcp.launch import sends_token
 from app_server.core.mcp.mcp_client import McpRequestFailed, entries
 from app_server.core.mcp.offer import McpTool, model_tools
 from app_server.core.mcp.resources import (
@@ -33,9 +34,6 @@ from app_server.core.mcp.resources import (
     templates_output,
 )
 from app_server.core.mcp.results import McpCallOutcome, parse_result
-from app_server.core.mcp.runtime import McpRuntime
-from app_server.core.mcp.server_limits import MAX_RESOURCES
-from app_server.core.mcp.tool_approval import is_approved, needs_approval
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.events.mcp import McpListToolsResponseEvent
@@ -44,6 +42,32 @@ from protocol.message_outline import nested_too_deeply
 
 if TYPE_CHECKING:
     from app_server.core.mcp.mcp_server import McpServer
+
+APPROVAL_KIND = "mcp_tool_call"
+"""By which clients distinguish this question from those of the server itself."""
+
+
+def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:
+    """A tool is taken to write unless the server says that it only reads."""
+    match config.tool_approvals.get(tool.tool, config.approval):
+        case McpApproval.PROMPT:
+            return True
+        case McpApproval.WRITES:
+            annotations = tool.definition.annotations
+            return annotations is None or annotations.read_only_hint is not True
+        case McpApproval.AUTO | McpApproval.APPROVE:
+            return False
+
+
+async def is_approved(elicit: Elicit | None, tool: McpTool, arguments: Json) -> bool:
+    """Nothing but a plain yes approves; where nobody can be asked, nobody does."""
+    if elicit is None:
+        return False
+    meta = {"codex_approval_kind": APPROVAL_KIND, "tool_params": {} if arguments is None else arguments}
+    message = f"Allow the MCP server `{tool.server}` to run the tool `{tool.tool}`?"
+    answer = await elicit(ElicitationRequest(tool.server, message, meta=meta, is_approval=True))
+    return answer.action == "accept"
+
 
 READY_GRACE_SECONDS = 2.0
 """Time beyond a server's startup limit for its orderly end."""

@@ -18,20 +18,19 @@ import anyio
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.lazy import Lazy
-from app_server.core.mcp.failure_texts import (
+from app_server.core.mcp.faults import (
+    MAX_TOOLS_PER_SERVER,
+    RESTARTS,
     TIMED_OUT_HANDSHAKING,
     TRANSPORT_CLOSED,
     StartFailure,
     start_failure,
 )
-from app_server.core.mcp.interfaces import McpFailure, McpLink
+from app_server.core.mcp.interfaces import LoadTokens, McpFailure, McpLink, McpRuntime, ignore_state
 from app_server.core.mcp.mcp_client import McpClient, McpRequestFailed, ServerIntroduction
-from app_server.core.mcp.offer import ServerTool, server_tools
+from app_server.core.mcp.offer import SERVER_NAME, ServerTool, server_tools
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
-from app_server.core.mcp.runtime import LoadTokens, McpRuntime, ignore_state
-from app_server.core.mcp.server_limits import MAX_TOOLS_PER_SERVER, RESTARTS
 from app_server.core.mcp.stdio_link import open_stdio
-from app_server.core.mcp.tool_names import SERVER_NAME
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.engine.events import McpServerState, McpServerStateChanged

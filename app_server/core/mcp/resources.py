@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from app_server.core.mcp.faults import MAX_RESULT_CHARS
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.results import known_fields
-from app_server.core.mcp.server_limits import MAX_RESULT_CHARS
 from protocol.base import Json
 from protocol.mcp import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 from protocol.records import dataclass

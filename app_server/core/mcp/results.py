@@ -10,7 +10,7 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from app_server.core.mcp.server_limits import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
+from app_server.core.mcp.faults import MAX_IMAGE_CHARS, MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from app_server.core.pictures import ImageUnreadable, checked_url
 from protocol.base import Json, Model
 from protocol.events.commands import Duration

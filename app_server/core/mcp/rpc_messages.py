@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pydantic_core import from_json, to_json
 
 from app_server.core.bounds import MAX_VALUES, too_many_values
+from app_server.core.mcp.faults import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
 from app_server.core.mcp.interfaces import Incoming, McpError, McpReply, McpServerRequest
-from app_server.core.mcp.server_limits import KEPT_HEAD_BYTES, MAX_BATCH, MAX_ERROR_CHARS, MAX_MESSAGE_BYTES
 from protocol.base import Json
 from protocol.message_outline import MAX_DEPTH
 

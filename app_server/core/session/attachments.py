@@ -16,7 +16,7 @@ from app_server.core.injected_messages import MENTION_HEAD
 from app_server.core.lazy import Lazy
 from app_server.core.session.user_input import as_words
 from app_server.core.threads import run_in_thread
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.items import UserWords
 from protocol.items import MentionInput, SentInput, SkillInput
 from protocol.responses import MessageItem
 

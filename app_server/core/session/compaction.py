@@ -9,10 +9,9 @@ from app_server.core.context.compacted_history import (
     collect_user_messages,
     estimate_history,
 )
-from app_server.core.context.environment_context import user_text
+from app_server.core.context.environment_context import opening_messages, user_text
 from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
-from app_server.core.context.opening_messages import opening_messages
 from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.session.model_calls import internal_call, shape_of
 from app_server.core.session.services import Services

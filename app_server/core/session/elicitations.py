@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app_server.core.approvals.pending_answers import PendingAnswers
+from app_server.core.approvals.broker import PendingAnswers
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.events.mcp import ElicitationRequestEvent

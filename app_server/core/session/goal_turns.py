@@ -5,13 +5,12 @@ Whether one is to begin is decided by `GoalKeeper`; here its changes are emitted
 
 from __future__ import annotations
 
-from app_server.core.goals.goal_keeper import TurnGoals
-from app_server.core.goals.goal_texts import budget_spent_message, goal_turn_message
+from app_server.core.goals import TurnGoals, budget_spent_message, goal_turn_message
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.transcript import StoredTranscript
-from app_server.core.turn.user_words import UserWords
 from protocol.engine.errors import TurnError
 from protocol.engine.events import GoalUpdated
 from protocol.engine.goals import GoalStatus

@@ -28,9 +28,9 @@ from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.session.user_input import as_words
 from app_server.core.session.user_shell import OwnShellTask, UserShellTask, run_with_users_rights
 from app_server.core.turn.emitter import OperationEmitter
+from app_server.core.turn.items import NO_WORDS
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import StoredTranscript
-from app_server.core.turn.user_words import NO_WORDS
 from protocol.engine.events import SettingsChanged, TurnKind
 from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
 from protocol.ops import (

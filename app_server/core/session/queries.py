@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from app_server.core.custom_prompts.discover import discover_prompts
-from app_server.core.custom_prompts.folder import FOLDER
+from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import ConversationError
 from app_server.core.session.services import Services
 from app_server.core.threads import run_in_thread

@@ -18,10 +18,10 @@ from app_server.core.session.snapshots import TurnSnapshot
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.session.tool_turns import tool_settings
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import AutoCompaction, TurnLoop
 from app_server.core.turn.settings import Settings, Turn
 from app_server.core.turn.transcript import StoredTranscript
-from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import TurnKind
 
 SERVERS_HEAD_START = 1.0

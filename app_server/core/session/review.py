@@ -26,11 +26,11 @@ from app_server.core.session.tasks import ActiveTask
 from app_server.core.session.tool_turns import tool_turn_of
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import TurnLoop
 from app_server.core.turn.request_shape import RequestShape, context_line
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import IsolatedTranscript, StoredTranscript
-from app_server.core.turn.user_words import UserWords
 from protocol.base import Json
 from protocol.engine.events import TurnKind
 from protocol.engine.items import EnteredReview, ExitedReview

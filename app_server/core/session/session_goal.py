@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app_server.core.goals.goal_keeper import GoalChange
+from app_server.core.goals import GoalChange
 from app_server.core.session.goal_turns import GOAL_OPERATION
 from app_server.core.session.operation_queue import OperationQueue
 from app_server.core.session.services import Services

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from app_server.core.context.environment_context import EnvironmentContext
 from app_server.core.context.history import ConversationHistory
-from app_server.core.goals.goal_keeper import GoalKeeper
+from app_server.core.goals import GoalKeeper
 from app_server.core.turn.settings import Settings, SettingsChange
 from app_server.core.turn.token_counts import TokenCounts
 from protocol.records import dataclass

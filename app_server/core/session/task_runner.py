@@ -16,10 +16,9 @@ from app_server.core.session.operation_queue import OperationQueue
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
-from app_server.core.turn.emitter import OperationEmitter, TurnEmitter
-from app_server.core.turn.errors import turn_error
+from app_server.core.turn.emitter import OperationEmitter, TurnEmitter, turn_error
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.transcript import StoredTranscript
-from app_server.core.turn.user_words import UserWords
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import TurnKind, TurnStatus
 from protocol.events.turn import TurnAbortReason

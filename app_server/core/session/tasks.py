@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from app_server.core.session.turn_requests import TurnRequest
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.items import UserWords
 from protocol.engine.events import TurnKind
 from protocol.engine.questions import ClientAnswer
 from protocol.events.turn import TurnAbortReason

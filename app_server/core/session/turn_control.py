@@ -17,7 +17,7 @@ from app_server.core.session.turn_requests import (
     StartTurn,
     TurnNotSteerable,
 )
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.items import UserWords
 from protocol.engine.events import TurnKind
 from protocol.ops import CompactOp, ReviewOp
 

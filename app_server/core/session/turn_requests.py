@@ -7,8 +7,8 @@ wait for in between.
 from __future__ import annotations
 
 from app_server.core.errors import CoreError
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.settings import SettingsChange
-from app_server.core.turn.user_words import UserWords
 from protocol.base import Json
 from protocol.engine.events import TurnKind
 from protocol.records import dataclass

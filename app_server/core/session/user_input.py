@@ -11,7 +11,7 @@ from typing import TypeVar, assert_never
 from app_server.core.context.images import image_data_url
 from app_server.core.pictures import ImageUnreadable, checked_url
 from app_server.core.threads import run_in_thread
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.items import UserWords
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
 

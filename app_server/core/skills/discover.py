@@ -15,8 +15,15 @@ from pathlib import Path
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.git.repository import belongs_to_another, project_folders
 from app_server.core.real_path import real_path
-from app_server.core.skills.appearance import SETTINGS_FILE, appearance, is_implicit
-from app_server.core.skills.front_matter import NoFrontMatter, front_matter, one_line, plain_yaml
+from app_server.core.skills.front_matter import (
+    SETTINGS_FILE,
+    NoFrontMatter,
+    appearance,
+    front_matter,
+    is_implicit,
+    one_line,
+    plain_yaml,
+)
 from app_server.core.skills.skill import SKILL_FILE, Skill, SkillOwner, SkillProblem
 from protocol.records import dataclass
 

@@ -1,4 +1,5 @@
-"""The settings at the top of a SKILL.md, between two lines `---`. Pure.
+"""The settings of a skill: at the top of its SKILL.md, between two lines `---`, and in `agents/openai.yaml` beside it,
+which says how clients show it, and whether the model may choose it by itself. Pure.
 
 They are YAML, of which skills use plain keys and texts. Only these are read: one line or several, quoted or not, in
 blocks (`|`, `>`), and one level of keys below a key. A whole YAML parser would be more surface for files of
@@ -8,8 +9,11 @@ repositories that nobody trusts.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
+
+from app_server.core.skills.skill import SkillAppearance
 
 FENCE = "---"
 _KEY = re.compile(r"([A-Za-z_][\w.-]*)[ \t]*:(?:[ \t]+(.*)|$)")
@@ -104,3 +108,36 @@ def _unquoted(text: str) -> str | None:
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip(" \t"))
+
+
+SETTINGS_FILE = "agents/openai.yaml"
+MAX_TEXT = 1024
+
+
+def appearance(settings: Mapping[str, str], folder: str) -> SkillAppearance | None:
+    """None where it says nothing. Icons are paths in the folder of the skill, whatever is there."""
+    shown = SkillAppearance(
+        display_name=_interface_text(settings, "display_name"),
+        short_description=_interface_text(settings, "short_description"),
+        icon_small=_icon(settings, "icon_small", folder),
+        icon_large=_icon(settings, "icon_large", folder),
+        brand_color=_interface_text(settings, "brand_color"),
+        default_prompt=_interface_text(settings, "default_prompt"),
+    )
+    return None if shown == SkillAppearance() else shown
+
+
+def is_implicit(settings: Mapping[str, str]) -> bool:
+    return settings.get("policy.allow_implicit_invocation", "true").lower() != "false"
+
+
+def _interface_text(settings: Mapping[str, str], key: str) -> str | None:
+    return one_line(settings.get(f"interface.{key}", ""))[:MAX_TEXT] or None
+
+
+def _icon(settings: Mapping[str, str], key: str, folder: str) -> str | None:
+    given = _interface_text(settings, key)
+    if given is None or os.path.isabs(given):
+        return None
+    path = os.path.normpath(os.path.join(folder, given))
+    return path if path.startswith(f"{folder}/") else None

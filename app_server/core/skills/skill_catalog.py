@@ -24,8 +24,7 @@ from app_server.core.skills.discover import (
     project_roots,
     read_skill_file,
 )
-from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
-from app_server.core.skills.skills_block import skills_message
+from app_server.core.skills.skill import Skill, SkillOwner, SkillSet, skills_message
 from app_server.core.threads import run_in_thread
 from protocol.responses import MessageItem, ResponseItem
 

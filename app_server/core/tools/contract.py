@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Protocol
 
-from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker
-from app_server.core.approvals.memory import ApprovalMemory
-from app_server.core.approvals.pending_answers import PendingAnswers
+from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker, PendingAnswers
+from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
 from app_server.core.config.types import Config
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.goals.goal_keeper import TurnGoals
+from app_server.core.goals import TurnGoals
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.prompt import ToolSpec
 from app_server.core.patch.changes import TurnDiffTracker

@@ -26,10 +26,9 @@ from app_server.core.approvals.decide import (
     may_ask_after_denial,
     policy_rejection,
 )
-from app_server.core.approvals.plain_repository import git_is_plain
+from app_server.core.approvals.planted import ProgramSearch, exposed_folders, git_is_plain
 from app_server.core.approvals.prefix_rules import PrefixRule
-from app_server.core.approvals.programs import ProgramSearch, exposed_folders
-from app_server.core.context.command_output import command_output, command_result
+from app_server.core.context.text_for_model import command_output, command_result
 from app_server.core.errors import CoreError, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.environment import command_environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from app_server.core.context.command_output import command_output
+from app_server.core.context.text_for_model import command_output
 from app_server.core.exec.command import ExecResult, Stream
 from protocol.engine.events import CommandOutput, OutputStream
 from protocol.engine.items import CommandExecution, ItemStatus

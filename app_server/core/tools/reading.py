@@ -10,7 +10,7 @@ import os.path
 import sys
 from collections.abc import Mapping
 
-from app_server.core.context.command_output import shorten
+from app_server.core.context.text_for_model import shorten
 from app_server.core.errors import CoreError
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput, Stream
 from app_server.core.files import model_reads

@@ -12,8 +12,8 @@ from dataclasses import field, replace
 
 from anyio.abc import TaskGroup
 
-from app_server.core.context.command_output import aborted_by_user
 from app_server.core.context.history import call_key
+from app_server.core.context.text_for_model import aborted_by_user
 from app_server.core.tools.call_order import CallOrder, CallSlot
 from app_server.core.tools.contract import (
     Tool,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from app_server.core.context.command_output import shorten
-from app_server.core.context.token_estimates import estimate_tokens, within_tokens
+from app_server.core.context.text_for_model import estimate_tokens, shorten, within_tokens
 from app_server.core.exec.output import HeadTail
 from app_server.core.exec.pty import SESSION_CAP
 from app_server.core.sandbox.denial import looks_denied

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from app_server.core.errors import CoreError, ModelError
 from app_server.core.rollout.stored_events import turn_started_line
 from app_server.core.tools.events import BegunItem
-from protocol.engine.errors import TurnError
+from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
     ItemCompleted,
@@ -195,3 +196,11 @@ class TurnEmitter:
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)
+
+
+def turn_error(error: BaseException) -> TurnError:
+    """The error's text, which is fit for a user, and its class."""
+    error_class = error.error_class if isinstance(error, CoreError) else ErrorClass.OTHER
+    status = getattr(error, "status", None)
+    details = error.details if isinstance(error, ModelError) else None
+    return TurnError(str(error), error_class, status if isinstance(status, int) else None, details)

@@ -1,4 +1,6 @@
-"""Entries of the history as the items that clients are shown. Pure."""
+"""Entries of the history as the items that clients are shown, and the user's words in both forms: as the client sent
+them, and as a message for the model. Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
-from protocol.items import ImageInput, TextInput, UserInput
+from protocol.items import ImageInput, SentInput, TextInput, UserInput
+from protocol.records import dataclass
 from protocol.responses import (
     COMMENTARY,
     InputImage,
@@ -85,3 +88,30 @@ def last_assistant_text(items: Sequence[ResponseItem]) -> str | None:
                 return text
             commentary = commentary or text or None
     return commentary
+
+
+@dataclass(frozen=True, slots=True)
+class UserWords:
+    message: MessageItem
+    sent: tuple[SentInput, ...] | None = None
+    """None: the message is the engine's own."""
+    client_id: str | None = None
+    attached: tuple[MessageItem, ...] = ()
+    """Further messages for the model that the words bring along: skills, mentions."""
+    is_shown: bool = True
+    """False: for the model alone."""
+    notices: tuple[str, ...] = ()
+    """What the client has to know about what it sent."""
+
+    def messages(self) -> tuple[MessageItem, ...]:
+        """In the order of the history. Without words of their own, the attached ones are all."""
+        return (self.message, *self.attached) if self.message.content else self.attached
+
+    def item(self, id: str) -> UserMessage:
+        shown = user_message(self.message, id)
+        sent = self.sent if self.sent != shown.content else None
+        return UserMessage(id, shown.content, self.client_id, sent)
+
+
+NO_WORDS = UserWords(MessageItem(role="user", content=()), is_shown=False)
+"""The user lets the model go on."""

@@ -19,11 +19,10 @@ from typing import Protocol
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.items import last_assistant_text
+from app_server.core.turn.items import UserWords, last_assistant_text
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import Transcript
-from app_server.core.turn.user_words import UserWords
 from protocol.engine.events import TurnKind
 from protocol.events.notices import ErrorEvent, WarningEvent
 from protocol.events.patches import TurnDiffEvent

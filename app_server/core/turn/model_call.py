@@ -32,8 +32,7 @@ from app_server.core.model.prompt import Prompt, RequestSettings
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.core.tools.runtime import CallRun, ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
-from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.errors import turn_error
+from app_server.core.turn.emitter import TurnEmitter, turn_error
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import Transcript

@@ -13,7 +13,7 @@ from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.handlers.reading import ReadingContext, Rendering
 from app_server.apis.v2.handlers.thread_list import reading_routes
 from app_server.apis.v2.turns import whole_turns
-from app_server.conversations.status import Activity, ConversationStatus
+from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.core.config.types import CliOverrides
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes

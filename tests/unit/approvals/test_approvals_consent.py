@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app_server.core.approvals.consent import (
     EVERYTHING,
+    ApprovalMemory,
     CommandSubject,
     Consent,
     InputSubject,
@@ -18,7 +19,6 @@ from app_server.core.approvals.consent import (
     Subject,
     rights_of,
 )
-from app_server.core.approvals.memory import ApprovalMemory
 from app_server.core.sandbox.plan import SandboxPlan
 
 ROOTS = ("/a", "/a/b", "/a/bc", "/d", "/d/e/f", "/tmp")

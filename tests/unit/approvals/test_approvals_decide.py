@@ -13,8 +13,7 @@ from app_server.core.approvals.decide import (
     decide_input,
     policy_rejection,
 )
-from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, RuleDecision
-from app_server.core.approvals.rule_proposals import rule_for
+from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, RuleDecision, rule_for
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,

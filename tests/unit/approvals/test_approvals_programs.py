@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.approvals.programs import MOST_FOLDERS, ProgramSearch, exposed_folders
+from app_server.core.approvals.planted import MOST_FOLDERS, ProgramSearch, exposed_folders
 
 
 @pytest.fixture

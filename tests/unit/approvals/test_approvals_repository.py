@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app_server.core.approvals.decide import CommandRequest, Verdict, decide
-from app_server.core.approvals.plain_repository import git_is_plain
+from app_server.core.approvals.planted import git_is_plain
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly
 
 UNTRUSTED = AskForApproval.UNTRUSTED

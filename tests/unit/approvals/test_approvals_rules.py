@@ -13,8 +13,9 @@ from app_server.core.approvals.prefix_rules import (
     PrefixRule,
     PrefixRules,
     RuleDecision,
+    proposed_prefix,
+    rule_for,
 )
-from app_server.core.approvals.rule_proposals import proposed_prefix, rule_for
 from app_server.core.approvals.rules_text import parse_rules, rule_line
 from app_server.core.shell.reachable_commands import MAX_DEPTH, MAX_WORK, PARSING
 from app_server.core.shell.safe_commands import is_known_safe

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.approvals.rule_book import RuleBook
-from app_server.core.approvals.rules_file import (
+from app_server.core.approvals.rule_book import (
     DEFAULT,
     FOLDER,
     MAX_BYTES,
+    RuleBook,
     RulesUnusable,
     append_rule,
     read_rules,

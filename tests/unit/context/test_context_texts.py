@@ -8,13 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.context.command_output import (
-    MAX_BYTES,
-    MAX_LINES,
-    command_output,
-    command_result,
-    shorten,
-)
 from app_server.core.context.compacted_history import (
     NO_SUMMARY,
     USER_MESSAGES_MAX_TOKENS,
@@ -24,9 +17,23 @@ from app_server.core.context.compacted_history import (
     summary_message,
     with_marked_summary,
 )
-from app_server.core.context.environment_context import EnvironmentContext, difference, user_text
-from app_server.core.context.opening_messages import opening_messages, project_instructions
-from app_server.core.context.token_estimates import BYTES_PER_TOKEN, estimate_tokens, within_tokens
+from app_server.core.context.environment_context import (
+    EnvironmentContext,
+    difference,
+    opening_messages,
+    project_instructions,
+    user_text,
+)
+from app_server.core.context.text_for_model import (
+    BYTES_PER_TOKEN,
+    MAX_BYTES,
+    MAX_LINES,
+    command_output,
+    command_result,
+    estimate_tokens,
+    shorten,
+    within_tokens,
+)
 from app_server.core.injected_messages import is_injected
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from protocol.responses import InputText, MessageItem, OutputText

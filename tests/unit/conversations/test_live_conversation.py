@@ -9,9 +9,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from app_server.conversations.adapter import ClientQuestion
+from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.status import ConversationStatus
 from app_server.rpc.outgoing import Outgoing
 from app_server.rpc.pending import ClientReply
 from protocol.base import Json
@@ -141,7 +140,7 @@ async def place() -> AsyncIterator[Place]:
 
     outgoing = Outgoing(write, 1 << 20)
     ids = iter(f"op-{n}" for n in range(100))
-    here = Place(LiveConversation("c", cast(Any, session), outgoing, ids.__next__), session, outgoing)
+    here = Place(LiveConversation("c", cast("Any", session), outgoing, ids.__next__), session, outgoing)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             group.start_soon(outgoing.write_queued)

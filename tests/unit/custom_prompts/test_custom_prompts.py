@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.custom_prompts.discover import MAX_BYTES, discover_prompts, split_front_matter
+from app_server.core.custom_prompts import MAX_BYTES, discover_prompts, split_front_matter
 
 
 def test_a_file_is_a_prompt_under_its_stem(tmp_path: Path) -> None:

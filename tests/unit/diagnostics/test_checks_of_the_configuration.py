@@ -23,9 +23,9 @@ from app_server.core.diagnostics.providers import check_mcp_servers, check_provi
 from app_server.core.diagnostics.settings import Redaction, check_config
 from app_server.core.errors import ConfigError
 from app_server.core.exec.runner import CommandRunner
+from app_server.core.mcp.interfaces import McpRuntime
+from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.runtime import McpRuntime
-from app_server.core.mcp.spawn import LauncherSpawner
 from app_server.core.model.model_list import ModelList, ModelsUnknown
 from protocol.checks import Check, CheckStatus
 

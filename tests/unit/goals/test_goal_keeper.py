@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.goals.goal_keeper import (
+from app_server.core.goals import (
     MAX_OBJECTIVE,
     MAX_TURNS_WITHOUT_A_CALL,
     GoalChange,
     GoalKeeper,
     GoalRefused,
     NoGoal,
+    goal_turn_message,
 )
-from app_server.core.goals.goal_texts import goal_turn_message
 from protocol.engine.errors import ErrorClass
 from protocol.engine.goals import Goal, GoalStatus
 from protocol.events.tokens import TokenUsage

@@ -15,11 +15,10 @@ import pytest
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.mcp.failure_texts import StartFailure
-from app_server.core.mcp.interfaces import Elicit
+from app_server.core.mcp.faults import StartFailure
+from app_server.core.mcp.interfaces import Elicit, McpRuntime
+from app_server.core.mcp.launch import LauncherSpawner
 from app_server.core.mcp.mcp_manager import McpManager
-from app_server.core.mcp.runtime import McpRuntime
-from app_server.core.mcp.spawn import LauncherSpawner
 from protocol.base import Json
 from protocol.engine.events import McpServerState, McpServerStateChanged
 

@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.core.mcp.failure_texts import (
-    GITHUB_URL,
-    duration_text,
-    start_failure,
-    timed_out,
-    tool_call_error,
-)
+from app_server.core.mcp.faults import GITHUB_URL, duration_text, start_failure, timed_out, tool_call_error
 from app_server.core.mcp.interfaces import McpFailure
-from app_server.core.mcp.launch_env import (
+from app_server.core.mcp.launch import (
     display_url,
     find_program,
     process_environment,

@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from app_server.core.config.types import McpServerConfig, McpStdioTransport
+from app_server.core.mcp.faults import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
 from app_server.core.mcp.interfaces import ElicitationRequest, ElicitationResult
-from app_server.core.mcp.server_limits import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER
-from app_server.core.mcp.tool_names import SERVER_NAME
+from app_server.core.mcp.offer import SERVER_NAME
 from protocol.base import Json
 from tests.unit.mcp.conftest import USER, Rig, fake, gone, until
 

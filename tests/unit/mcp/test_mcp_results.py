@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from app_server.core.mcp.faults import MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from app_server.core.mcp.results import McpCallOutcome, parse_result, payload_of, text_result
-from app_server.core.mcp.server_limits import MAX_RESULT_BLOCKS, MAX_RESULT_CHARS
 from protocol.base import Json
 from protocol.mcp import CallToolResult
 from protocol.responses import FunctionCallOutputPayload

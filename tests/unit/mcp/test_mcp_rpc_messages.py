@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.bounds import MAX_VALUES
+from app_server.core.mcp.faults import MAX_BATCH, MAX_MESSAGE_BYTES
 from app_server.core.mcp.interfaces import Incoming, McpError, McpReply, McpServerRequest
 from app_server.core.mcp.rpc_messages import LineSplitter, encode, oversized, parse, parse_json
-from app_server.core.mcp.server_limits import MAX_BATCH, MAX_MESSAGE_BYTES
 
 
 def read(data: bytes, size: int = 1 << 16) -> list[Incoming]:

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.mcp.tool_names import qualify
+from app_server.core.mcp.offer import qualify
 
 FIT = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

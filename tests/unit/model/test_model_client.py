@@ -27,7 +27,7 @@ from app_server.core.model.model_errors import (
 from app_server.core.model.model_events import Completed, Created, ModelEvent, OutputTextDelta, RateLimits
 from app_server.core.model.model_list import ModelList, ModelsUnknown, list_models
 from app_server.core.model.prompt import RequestSettings
-from app_server.core.turn.errors import turn_error
+from app_server.core.turn.emitter import turn_error
 from protocol.base import Json
 from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
 from tests.unit.model.scripted import (

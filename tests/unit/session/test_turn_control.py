@@ -20,7 +20,7 @@ from app_server.core.session.turn_requests import (
     TurnNotSteerable,
 )
 from app_server.core.turn.emitter import TurnEmitter
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.items import UserWords
 from protocol.engine.events import TurnKind
 from protocol.ops import CompactOp
 
@@ -36,11 +36,11 @@ class Scene:
         ids = iter(f"turn-{n}" for n in range(100))
         self.queue = OperationQueue(ids.__next__)
         self.tasks = SimpleNamespace(active=None)
-        self.turns = TurnControl(self.queue, cast(Any, self.tasks))
+        self.turns = TurnControl(self.queue, cast("Any", self.tasks))
 
     def runs(self, turn_id: str, input_policy: InputPolicy = InputPolicy.STEER) -> ActiveTask:
         active = ActiveTask(
-            emitter=TurnEmitter(cast(Any, None), "0", turn_id, lambda: 0.0),
+            emitter=TurnEmitter(cast("Any", None), "0", turn_id, lambda: 0.0),
             task=NothingToDo(),
             input_policy=input_policy,
         )

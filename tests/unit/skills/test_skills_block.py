@@ -2,8 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app_server.core.skills.skill import Skill, SkillOwner, SkillSet
-from app_server.core.skills.skills_block import CLOSE, MAX_CHARACTERS, OPEN, skills_message
+from app_server.core.skills.skill import (
+    CLOSE,
+    MAX_CHARACTERS,
+    OPEN,
+    Skill,
+    SkillOwner,
+    SkillSet,
+    skills_message,
+)
 from protocol.responses import InputText, MessageItem
 
 

@@ -21,12 +21,12 @@ from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn, text_
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import AutoCompaction, TurnLoop
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import StoredTranscript
-from app_server.core.turn.user_words import UserWords
 from protocol.base import Json
 from protocol.engine.events import EngineEvent, SessionEvent, TurnKind
 from protocol.ids import ConversationId

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from app_server.core.context.environment_context import user_text
+from app_server.core.turn.items import UserWords
 from app_server.core.turn.loop import ContextStillFull
-from app_server.core.turn.user_words import UserWords
 from protocol.events.notices import ErrorEvent
 from tests.unit.model.scripted import COMPLETED, answer, event, message_done
 from tests.unit.turn.conftest import Bench

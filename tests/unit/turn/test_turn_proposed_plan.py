@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.turn.proposed_plan import Piece, PlainText, PlanEdge, PlanFinder, PlanText
+from app_server.core.turn.plan_message import Piece, PlainText, PlanEdge, PlanFinder, PlanText
 
 MESSAGES = st.lists(
     st.sampled_from(["<proposed_plan>", "</proposed_plan>", "<propo", "a", "\n", "\n", " ", "é"]), max_size=20

@@ -21,11 +21,10 @@ from app_server.apis.acp.inbound import UnsupportedBlock, all_text, engine_input
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.turns import AwaitedTurn, Ticket
 from app_server.core.auth.auth_manager import AuthManager
-from app_server.core.custom_prompts.discover import discover_prompts
-from app_server.core.custom_prompts.folder import FOLDER
+from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.session.user_input import as_words
 from app_server.core.threads import run_in_thread
-from app_server.core.turn.user_words import UserWords
+from app_server.core.turn.items import UserWords
 from protocol.acp.content import ContentBlock, TextBlock
 from protocol.acp.prompt import (
     PromptRequest,

@@ -34,11 +34,9 @@ from app_server.apis.acp.updates import UpdateLines
 from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.warm_up import ProviderModels, WarmUp
-from app_server.conversations.manager import ConversationManager
-from app_server.conversations.operation_ids import operation_numbers
+from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.core.config.types import Config
-from app_server.core.custom_prompts.discover import discover_prompts
-from app_server.core.custom_prompts.folder import FOLDER
+from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import BeyondClientRights, CoreError, RolloutNotFound
 from app_server.core.opening import NewConversation, Origin, StoredRollout
 from app_server.core.rollout.archive import archive_rollout

@@ -9,8 +9,7 @@ from app_server.apis.result import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import ConversationManager
-from app_server.conversations.operation_ids import operation_numbers
+from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConversationError
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout

@@ -37,7 +37,7 @@ from app_server.core.mcp.client_access import (
     server_statuses,
 )
 from app_server.core.mcp.interfaces import McpFailure
-from app_server.core.mcp.launch_env import sends_token
+from app_server.core.mcp.launch import sends_token
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from protocol import mcp as engine

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import invalid_cursor, parse_thread_id, thread_not_loaded
 from app_server.apis.v2.turns import thread_view, whole_turns
-from app_server.conversations.status import ConversationStatus
+from app_server.conversations.adapter import ConversationStatus
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.thread_listing import ThreadLists

@@ -22,8 +22,8 @@ from app_server.apis.v2.handlers.threads import (
 )
 from app_server.apis.v2.opening import overrides_of, reopened
 from app_server.apis.v2.settings import thread_status
+from app_server.conversations.adapter import Activity, ConversationStatus
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.status import Activity, ConversationStatus
 from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.disk import describe
 from app_server.core.rollout.rollout_names import parse_rollout_name

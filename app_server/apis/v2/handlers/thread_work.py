@@ -22,7 +22,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.errors import RolloutNotFound
 from app_server.core.git.snapshot import Git
 from app_server.core.git.upstream import merge_base
-from app_server.core.goals.goal_keeper import GoalChange, GoalRefused, NoGoal
+from app_server.core.goals import GoalChange, GoalRefused, NoGoal
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.stored_goal import last_goal
 from app_server.core.session import review_requests

@@ -21,8 +21,7 @@ from app_server.apis.v2.turns import thread_view, whole_turns
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.adapter import AdapterFactory
 from app_server.conversations.live import LiveConversation
-from app_server.conversations.manager import ConversationManager
-from app_server.conversations.operation_ids import operation_numbers
+from app_server.conversations.manager import ConversationManager, operation_numbers
 from app_server.conversations.unloading import IdleUnloader
 from app_server.core.config.toml_file import UNREADABLE
 from app_server.core.errors import BeyondClientRights, ConfigError, RolloutNotFound

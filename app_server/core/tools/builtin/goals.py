@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import Field
 
-from app_server.core.goals.goal_keeper import GoalRefused, NoGoal, TurnGoals
+from app_server.core.goals import GoalRefused, NoGoal, TurnGoals
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output

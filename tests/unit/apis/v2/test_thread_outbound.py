@@ -8,8 +8,7 @@ import pytest
 
 from app_server.apis.v2.items import NO_REVIEW
 from app_server.apis.v2.outbound import ThreadAdapter
-from app_server.conversations.adapter import AdapterFactory
-from app_server.conversations.status import Activity, ConversationStatus
+from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError

@@ -1,7 +1,8 @@
-"""Whether a program's name resolves to a file that no command and no repository can have planted.
+"""Whether a command that looks harmless is so on this disk. Reads the disk.
 
 A harmless name proves nothing if the PATH searches the workspace first, as the PATH of an activated virtual environment
-does. Reads the disk.
+does: `ProgramSearch` trusts only what no command and no repository can have planted. A git command that only reads may
+still execute what the repository configures, unless `git_is_plain`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
 
+from app_server.beneath import Beneath
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
+from app_server.core.shell.git_commands import is_plain_repository
 from protocol.records import dataclass
 
 SHELLS = frozenset({"bash", "sh", "zsh"})
@@ -104,3 +109,32 @@ def exposed_folders(cwd: str, writable: Iterable[str]) -> tuple[str, ...]:
             found.add(parent)
         parent = os.path.dirname(parent)
     return tuple(sorted(found - {"/"}))
+
+
+MAX_GIT_FILE_BYTES = 32 * 1024 * 1024
+"""Of one file below `.git`. A very large repository has a larger index and counts as not plain."""
+
+
+def git_is_plain(cwd: str) -> bool:
+    folder = Path(real_path(cwd))
+    try:
+        for root in (folder, *folder.parents):
+            if os.path.lexists(root / "HEAD"):
+                # git would treat the folder itself as a bare repository with its own configuration.
+                return False
+            git = root / ".git"
+            if os.path.lexists(git):
+                with Beneath(git) as opened:
+                    return is_plain_repository(partial(_read, opened))
+    except (
+        OSError
+    ):  # also where `.git` is no folder, or a path that should be a regular file is something else
+        pass
+    return False
+
+
+def _read(git: Beneath, name: str) -> bytes | None:
+    try:
+        return git.read(name, MAX_GIT_FILE_BYTES)
+    except FileNotFoundError:
+        return None

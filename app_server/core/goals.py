@@ -1,4 +1,5 @@
-"""The goal of one conversation: who may change it how, what it has used, whether a turn is to be begun for it. Pure.
+"""The goal of one conversation: who may change it how, what it has used, whether a turn is to be begun for it, and what
+the model is sent about it. Pure.
 
 Turns are begun only after the user asked for work in this process, by a turn or by setting the goal, and no longer once
 they interrupted one: a conversation that is resumed with an active goal waits for a word.
@@ -10,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Final, Literal
 
+from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError
+from app_server.core.injected_messages import GOAL_HEAD
 from protocol.engine.errors import ErrorClass
 from protocol.engine.goals import Goal, GoalStatus
 from protocol.events.tokens import TokenUsage
 from protocol.records import dataclass
+from protocol.responses import MessageItem
 
 MAX_OBJECTIVE: Final = 4000
 MAX_TURNS_WITHOUT_A_CALL: Final = 10
@@ -192,3 +196,47 @@ def _check(objective: str | None, budget: int | Literal["none"] | None) -> None:
         raise GoalRefused(f"goal objective must be at most {MAX_OBJECTIVE} characters", "objective")
     if isinstance(budget, int) and budget <= 0:
         raise GoalRefused("goal budgets must be positive when provided", "tokenBudget")
+
+
+_CLOSE = "</codex_internal_context>"
+
+_GO_ON = """Nobody has said anything new: this turn was begun because the thread has a goal that is not reached. The \
+goal is what the user wants; it is a task, and changes nothing about your instructions or your rights.
+
+<objective>
+{objective}
+</objective>
+
+{budget}
+
+- Look at the present state of files and programs first; what was said earlier may be out of date.
+- Do the next step that brings the goal nearer. Keep to all of it: do not make it smaller because a part is hard.
+- When every part is done, check each against the actual state, and only then call `update_goal` with `complete`.
+- Call `update_goal` with `blocked` where nothing useful is left to do without the user, not because it is hard or \
+slow. Say what you need.
+- Else end the turn with a short account of the step; the next turn begins by itself."""
+
+_SPENT = """The token budget of the goal ({budget}) is used up. No further turn will be begun for it. Do not begin \
+anything new: bring what you are doing to a safe end, and tell the user what is done and what is left."""
+
+
+def goal_turn_message(goal: Goal) -> MessageItem:
+    budget = (
+        f"Tokens used: {goal.tokens_used}. There is no budget."
+        if goal.token_budget is None
+        else f"Tokens used: {goal.tokens_used} of {goal.token_budget}; {goal.tokens_left} are left."
+    )
+    return _message(_GO_ON.format(objective=_plain(goal.objective), budget=budget))
+
+
+def budget_spent_message(goal: Goal) -> MessageItem:
+    return _message(_SPENT.format(budget=goal.token_budget))
+
+
+def _message(text: str) -> MessageItem:
+    return user_text(f"{GOAL_HEAD}{text}\n{_CLOSE}")
+
+
+def _plain(text: str) -> str:
+    """Without marks that could end the message."""
+    return text.replace("<", "‹").replace(">", "›")

@@ -1,4 +1,4 @@
-"""Finds the user's custom prompts: every `*.md` file of a folder, named by its file name.
+"""Finds the user's custom prompts: every `*.md` file of `prompts` in the home, named by its file name.
 
 It omits files that are unreadable, not regular or not UTF-8, so that one bad file does not affect the others.
 """
@@ -78,3 +78,7 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+FOLDER = "prompts"
+"""Relative to the home of the server."""

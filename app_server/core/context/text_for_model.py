@@ -1,6 +1,7 @@
-"""A command's output for the model: head and tail of a long output, and the exit status. Pure.
+"""Texts for the model, cut to size: the output of commands with the exit status, and estimates in tokens. Pure.
 
-The limits are those of codex 0.58, so that a model sees the same in both.
+Of a long text the model gets the head and the tail. The limits are those of codex 0.58, so that a model sees the same
+in both.
 """
 
 from __future__ import annotations
@@ -81,3 +82,22 @@ def aborted_by_user(seconds: float, *, command: bool) -> str:
 
 def _tenth(seconds: float) -> str:
     return f"{seconds:.1f}"
+
+
+BYTES_PER_TOKEN = 4
+"""An approximation that is sufficient for budgets in any language."""
+
+
+def estimate_tokens(text: str) -> int:
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+
+
+def within_tokens(text: str, tokens: int) -> str:
+    """`text` if it fits, else its head and tail, with a note about the number of omitted tokens."""
+    dropped = estimate_tokens(text) - tokens
+    if dropped <= 0:
+        return text
+    half = max(tokens, 0) * BYTES_PER_TOKEN // 2
+    data = text.encode("utf-8", "replace")
+    head, tail = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
+    return f"{head}…{dropped} tokens truncated…{tail}"

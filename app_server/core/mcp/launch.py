@@ -1,7 +1,8 @@
-"""What a server receives of the user's environment: variables, the program's path, HTTP headers.
+"""How a server process is started: by the launcher, which kills its process tree when this process ends, and with what
+it receives of the user's environment: variables, the program's path; for a server over HTTP, headers.
 
-A server process receives an allow-list of variables and those that its settings name. The others may be credentials of
-this server. Pure, except for the search for the program.
+A server receives an allow-list of variables and those that its settings name. The others may be credentials of this
+server.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from app_server.core.config.types import McpHttpTransport, McpStdioTransport
+from app_server.core.errors import LaunchError
 from app_server.core.exec.own_files import own_folder
+from app_server.core.exec.runner import CommandRunner
+from app_server.core.exec.service import ServiceProcess
 from app_server.core.http.address import origin
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
+from protocol.records import dataclass
 
 PASSED_ON = frozenset(
     {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
@@ -108,3 +113,17 @@ def display_url(url: str) -> str:
     """A URL for messages: without user and query, which may contain secrets."""
     start = origin(url)
     return "its URL" if start is None else start + urlsplit(url).path
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherSpawner:
+    runner: CommandRunner
+
+    async def open(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
+        """Raises OSError, and ValueError for what no program can be given."""
+        if any("\0" in text for text in (*argv, cwd, *env, *env.values())):
+            raise ValueError("a NUL byte")
+        try:
+            return await self.runner.open_service(argv, env, cwd)
+        except LaunchError as error:
+            raise OSError(error.code or errno.EAGAIN, str(error)) from error

@@ -1,1 +1,0 @@
-"""Custom prompts: files of the user."""
