@@ -22,9 +22,9 @@ from app_server.client.failures import AppServerError, InvalidArgument, RequestR
 from app_server.client.options import TurnOptions
 from app_server.client.prompt import image
 from app_server.client.thread_handle import ThreadHandle
-from protocol.v2.input import UserInput
+from protocol.v2.item_parts import UserInput
 from protocol.v2.settings import ThreadSettingsUpdatedNotification
-from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
+from protocol.v2.thread import ThreadTokenUsageUpdatedNotification
 from protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,

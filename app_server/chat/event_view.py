@@ -15,7 +15,6 @@ from app_server.chat.markdown_blocks import MarkdownBlocks, ShownMarkdown, block
 from app_server.chat.open_questions import PendingQuestion
 from app_server.client.command_line import printable
 from app_server.client.events import DeltasDropped, ServerEvent, warning_text
-from protocol.v2.errors import ErrorNotification
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
@@ -33,6 +32,7 @@ from protocol.v2.items import (
     UserMessageThreadItem,
     WebSearchThreadItem,
 )
+from protocol.v2.server import ErrorNotification
 from protocol.v2.turn import (
     Turn,
     TurnCompletedNotification,

@@ -11,7 +11,7 @@ from app_server.chat.thread_choices import title_of
 from app_server.client.failures import AppServerError
 from app_server.client.options import ListOptions
 from protocol.records import dataclass
-from protocol.v2.policy import (
+from protocol.v2.settings import (
     DangerFullAccessSandboxPolicy,
     ReadOnlySandboxPolicy,
     SandboxPolicy,

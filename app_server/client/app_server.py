@@ -25,13 +25,23 @@ from protocol.base import Json, WireModel
 from protocol.names import INITIALIZED
 from protocol.structs import Written
 from protocol.table import ClientRequest
-from protocol.v2.initialize import ClientInfo, InitializeCapabilities, InitializeParams, InitializeResponse
-from protocol.v2.models import ListedModel, ModelListParams
-from protocol.v2.setup_methods import INITIALIZE, MODEL_LIST
+from protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams
+from protocol.v2.server import (
+    INITIALIZE,
+    ClientInfo,
+    InitializeCapabilities,
+    InitializeParams,
+    InitializeResponse,
+)
 from protocol.v2.thread import Thread
-from protocol.v2.thread_methods import THREAD_LIST, THREAD_RESUME, THREAD_START
-from protocol.v2.thread_open import OpenedThread, ThreadResumeParams, ThreadStartParams
-from protocol.v2.thread_store import ThreadListParams
+from protocol.v2.thread_open import (
+    THREAD_RESUME,
+    THREAD_START,
+    OpenedThread,
+    ThreadResumeParams,
+    ThreadStartParams,
+)
+from protocol.v2.thread_store import THREAD_LIST, ThreadListParams
 
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)

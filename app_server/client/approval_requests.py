@@ -12,6 +12,9 @@ from protocol.base import Json, WireModel
 from protocol.records import dataclass
 from protocol.structs import read
 from protocol.v2.approval import (
+    ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
+    ITEM_FILE_CHANGE_REQUEST_APPROVAL,
+    ITEM_PERMISSIONS_REQUEST_APPROVAL,
     AcceptWithExecpolicyAmendmentCommandExecutionApprovalDecision,
     CommandExecutionApprovalDecision,
     CommandExecutionRequestApprovalParams,
@@ -20,6 +23,10 @@ from protocol.v2.approval import (
     FileChangeApprovalDecision,
     FileChangeRequestApprovalParams,
     FileChangeRequestApprovalResponse,
+    GrantedPermissionProfile,
+    PermissionGrantScope,
+    PermissionsRequestApprovalParams,
+    PermissionsRequestApprovalResponse,
 )
 from protocol.v2.item_parts import (
     DynamicToolCallOutputContentItem,
@@ -27,21 +34,10 @@ from protocol.v2.item_parts import (
     InputTextDynamicToolCallOutputContentItem,
 )
 from protocol.v2.items import CommandExecutionThreadItem, FileChangeThreadItem
-from protocol.v2.methods import (
-    ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
-    ITEM_FILE_CHANGE_REQUEST_APPROVAL,
-    ITEM_PERMISSIONS_REQUEST_APPROVAL,
+from protocol.v2.question import (
     ITEM_TOOL_CALL,
     ITEM_TOOL_REQUEST_USER_INPUT,
     MCP_SERVER_ELICITATION_REQUEST,
-)
-from protocol.v2.permission import (
-    GrantedPermissionProfile,
-    PermissionGrantScope,
-    PermissionsRequestApprovalParams,
-    PermissionsRequestApprovalResponse,
-)
-from protocol.v2.question import (
     DynamicToolCallParams,
     DynamicToolCallResponse,
     FormElicitation,

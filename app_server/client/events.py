@@ -13,12 +13,6 @@ from pydantic import ValidationError
 from protocol.base import Json
 from protocol.records import dataclass
 from protocol.structs import Struct, Written, read
-from protocol.v2.errors import (
-    ConfigWarningNotification,
-    DeprecationNoticeNotification,
-    ErrorNotification,
-    WarningNotification,
-)
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     CommandExecutionOutputDeltaNotification,
@@ -37,13 +31,17 @@ from protocol.v2.item_events import (
 )
 from protocol.v2.mcp import McpServerStartupState, McpServerStatusUpdatedNotification
 from protocol.v2.methods import TABLE
+from protocol.v2.server import (
+    ConfigWarningNotification,
+    DeprecationNoticeNotification,
+    ErrorNotification,
+    WarningNotification,
+)
 from protocol.v2.settings import ThreadSettingsUpdatedNotification
-from protocol.v2.thread_events import (
+from protocol.v2.thread import (
     ThreadArchivedNotification,
     ThreadClosedNotification,
     ThreadDeletedNotification,
-    ThreadGoalClearedNotification,
-    ThreadGoalUpdatedNotification,
     ThreadNameUpdatedNotification,
     ThreadRevertedNotification,
     ThreadStartedNotification,
@@ -51,6 +49,7 @@ from protocol.v2.thread_events import (
     ThreadTokenUsageUpdatedNotification,
     ThreadUnarchivedNotification,
 )
+from protocol.v2.thread_work import ThreadGoalClearedNotification, ThreadGoalUpdatedNotification
 from protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,

@@ -16,15 +16,10 @@ from app_server.client.failures import ServerEnded
 from app_server.client.thread_feed import ThreadFeed
 from protocol.base import Json
 from protocol.jsonrpc import RequestId
-from protocol.v2.notifications import (
-    CONFIG_WARNING,
-    DEPRECATION_NOTICE,
-    MCP_SERVER_STARTUP_STATUS_UPDATED,
-    SERVER_REQUEST_RESOLVED,
-    THREAD_CLOSED,
-    THREAD_DELETED,
-    WARNING,
-)
+from protocol.v2.item_events import SERVER_REQUEST_RESOLVED
+from protocol.v2.mcp import MCP_SERVER_STARTUP_STATUS_UPDATED
+from protocol.v2.server import CONFIG_WARNING, DEPRECATION_NOTICE, WARNING
+from protocol.v2.thread import THREAD_CLOSED, THREAD_DELETED
 
 WARNINGS = {
     each.method for each in (WARNING, CONFIG_WARNING, DEPRECATION_NOTICE, MCP_SERVER_STARTUP_STATUS_UPDATED)

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from app_server.client.failures import InvalidArgument
 from protocol.base import Json, WireModel
 from protocol.policy import ReasoningSummary, SandboxMode
-from protocol.v2.policy import AskForApproval, SandboxPolicy
-from protocol.v2.settings import CollaborationMode, Personality
+from protocol.v2.settings import AskForApproval, CollaborationMode, Personality, SandboxPolicy
 from protocol.v2.thread_open import DynamicToolSpec
 from protocol.validation import PREFIX, describe_validation_error
 

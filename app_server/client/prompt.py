@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from app_server.client.failures import InvalidArgument
-from protocol.v2.input import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
+from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput, TextUserInput, UserInput
 
 Prompt: TypeAlias = str | UserInput | Sequence[str | UserInput]
 """A text, a part, or a sequence of both: `["What is this?", image("shot.png")]`."""

@@ -36,8 +36,8 @@ from app_server.client.turn_progress import TurnResult
 from protocol.base import Json, WireModel
 from protocol.structs import Written
 from protocol.table import ClientRequest
-from protocol.v2.initialize import ClientInfo, InitializeResponse
 from protocol.v2.models import ListedModel
+from protocol.v2.server import ClientInfo, InitializeResponse
 from protocol.v2.thread import Thread
 from protocol.v2.thread_open import OpenedThread
 

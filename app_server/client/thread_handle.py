@@ -20,25 +20,32 @@ from app_server.client.turn_handle import TurnHandle
 from app_server.client.turn_progress import TurnResult
 from protocol.base import Json
 from protocol.v2.thread import Thread
-from protocol.v2.thread_edit import ThreadArchiveParams, ThreadSetNameParams
-from protocol.v2.thread_methods import (
-    THREAD_ARCHIVE,
-    THREAD_COMPACT_START,
-    THREAD_FORK,
-    THREAD_NAME_SET,
-    THREAD_READ,
-    THREAD_UNSUBSCRIBE,
-)
 from protocol.v2.thread_open import (
+    THREAD_FORK,
+    THREAD_UNSUBSCRIBE,
     OpenedThread,
     ThreadForkParams,
     ThreadForkResponse,
     ThreadUnsubscribeParams,
 )
-from protocol.v2.thread_store import ThreadReadParams
-from protocol.v2.thread_work import ThreadCompactStartParams
-from protocol.v2.turn import TurnInterruptParams, TurnStartParams, TurnStartResponse, TurnSteerParams
-from protocol.v2.turn_methods import TURN_INTERRUPT, TURN_START, TURN_STEER
+from protocol.v2.thread_store import (
+    THREAD_ARCHIVE,
+    THREAD_NAME_SET,
+    THREAD_READ,
+    ThreadArchiveParams,
+    ThreadReadParams,
+    ThreadSetNameParams,
+)
+from protocol.v2.thread_work import THREAD_COMPACT_START, ThreadCompactStartParams
+from protocol.v2.turn import (
+    TURN_INTERRUPT,
+    TURN_START,
+    TURN_STEER,
+    TurnInterruptParams,
+    TurnStartParams,
+    TurnStartResponse,
+    TurnSteerParams,
+)
 
 M = TypeVar("M", bound=BaseModel)
 

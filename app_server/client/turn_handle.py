@@ -8,8 +8,7 @@ from app_server.client.connection import ServerConnection
 from app_server.client.failures import AppServerError
 from app_server.client.prompt import Prompt, parts_of
 from app_server.client.turn_progress import TurnProgress, TurnResult
-from protocol.v2.turn import TurnInterruptParams, TurnSteerParams
-from protocol.v2.turn_methods import TURN_INTERRUPT, TURN_STEER
+from protocol.v2.turn import TURN_INTERRUPT, TURN_STEER, TurnInterruptParams, TurnSteerParams
 
 INTERRUPT_WITHIN = 5.0
 """Seconds that an abandoned turn may take to end before its caller goes on."""

@@ -12,11 +12,10 @@ import anyio
 from app_server.client.events import ServerEvent
 from app_server.client.failures import OutputInvalid, TurnFailed
 from protocol.records import dataclass
-from protocol.v2.errors import ErrorNotification, TurnError
 from protocol.v2.item_events import ItemCompletedNotification
 from protocol.v2.items import AgentMessageThreadItem, MessagePhase, ThreadItem
-from protocol.v2.thread import TokenUsageBreakdown
-from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
+from protocol.v2.server import ErrorNotification, TurnError
+from protocol.v2.thread import ThreadTokenUsageUpdatedNotification, TokenUsageBreakdown
 from protocol.v2.turn import TurnCompletedNotification, TurnStatus
 
 T = TypeVar("T")

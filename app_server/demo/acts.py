@@ -25,13 +25,12 @@ from app_server.demo.screen import Screen
 from app_server.demo.turn import PlayedTurn, TurnRecorder
 from app_server.demo.workspace import DemoWorkspace
 from protocol.records import dataclass
-from protocol.v2.initialize import ClientInfo
-from protocol.v2.input import TextUserInput
+from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import UserMessageThreadItem
-from protocol.v2.policy import WorkspaceWriteSandboxPolicy
-from protocol.v2.setup_methods import INITIALIZE
+from protocol.v2.server import INITIALIZE, ClientInfo
+from protocol.v2.settings import WorkspaceWriteSandboxPolicy
 from protocol.v2.thread import Thread
-from protocol.v2.thread_methods import THREAD_RESUME, THREAD_START
+from protocol.v2.thread_open import THREAD_RESUME, THREAD_START
 
 LEAVES_WITHIN = 2.0
 """Seconds after its stdin was closed; editors kill what takes longer."""

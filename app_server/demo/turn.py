@@ -24,7 +24,6 @@ from app_server.demo.checks import DemoStopped
 from app_server.demo.person import Person
 from app_server.demo.screen import Screen
 from protocol.records import dataclass
-from protocol.v2.errors import ErrorNotification, WarningNotification
 from protocol.v2.item_events import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
@@ -32,8 +31,8 @@ from protocol.v2.item_events import (
 )
 from protocol.v2.item_parts import PatchApplyStatus
 from protocol.v2.items import AgentMessageThreadItem, CommandExecutionThreadItem, FileChangeThreadItem
-from protocol.v2.thread import ThreadTokenUsage
-from protocol.v2.thread_events import ThreadTokenUsageUpdatedNotification
+from protocol.v2.server import ErrorNotification, WarningNotification
+from protocol.v2.thread import ThreadTokenUsage, ThreadTokenUsageUpdatedNotification
 from protocol.v2.turn import TurnDiffUpdatedNotification
 
 LIMIT = 60.0

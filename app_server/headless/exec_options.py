@@ -22,7 +22,7 @@ from app_server.core.session.schema_problem import schema_problem
 from app_server.headless.message_file import MessageFile, message_file
 from protocol.base import Json
 from protocol.records import dataclass
-from protocol.v2.input import UserInput
+from protocol.v2.item_parts import UserInput
 
 FROM_STDIN = "-"
 MOST_PIPED = 4 << 20

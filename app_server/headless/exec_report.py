@@ -13,7 +13,6 @@ from app_server.client.turn_progress import TurnResult
 from protocol.base import Json
 from protocol.policy import kebab
 from protocol.structs import Struct
-from protocol.v2.errors import ErrorNotification
 from protocol.v2.item_events import ItemCompletedNotification, ItemStartedNotification
 from protocol.v2.items import (
     AgentMessageThreadItem,
@@ -23,6 +22,7 @@ from protocol.v2.items import (
     ThreadItem,
 )
 from protocol.v2.methods import TABLE
+from protocol.v2.server import ErrorNotification
 from protocol.v2.thread_open import OpenedThread
 
 METHODS: Final = {row.params: method for method, row in TABLE.server_notifications.items()}

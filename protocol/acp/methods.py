@@ -3,7 +3,7 @@
 from typing import Final
 
 from protocol import names
-from protocol.acp import initialize, prompt, session, tool_calls
+from protocol.acp import prompt, session, tool_calls
 from protocol.table import (
     AnyClientRequest,
     AnyServerRequest,
@@ -20,18 +20,18 @@ _SESSION: Final = "sessionId"
 
 INITIALIZE: Final = ClientRequest(
     names.INITIALIZE,
-    initialize.AgentInitializeRequest,
-    initialize.AgentInitializeResponse,
+    session.AgentInitializeRequest,
+    session.AgentInitializeResponse,
     "The first request: version and capabilities of both sides, and ways to log in.",
 )
 AUTHENTICATE: Final = ClientRequest(
     "authenticate",
-    initialize.AuthenticateRequest,
-    initialize.AuthenticateResponse,
+    session.AuthenticateRequest,
+    session.AuthenticateResponse,
     "Logs in by one of the announced methods; answered when that is done.",
 )
 LOGOUT: Final = ClientRequest(
-    "logout", initialize.LogoutRequest, initialize.LogoutResponse, "Deletes the stored login."
+    "logout", session.LogoutRequest, session.LogoutResponse, "Deletes the stored login."
 )
 NEW_SESSION: Final = ClientRequest(
     "session/new", session.NewSessionRequest, session.NewSessionResponse, "Opens a session in a folder."

@@ -1,13 +1,91 @@
-"""Prompts and their end."""
+"""Prompts, their end, and the content blocks that prompts and messages are made of. The shapes of blocks are
+those of the Model Context Protocol.
+"""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
+from typing_extensions import TypeAliasType
 
-from protocol.acp.content import ContentBlock
-from protocol.base import WireModel
+from protocol.base import Json, WireModel, omit_none, tag_of
+from protocol.fields import CleanText
 from protocol.structs import WireStruct
+
+
+class TextBlock(WireModel):
+    type: Literal["text"] = "text"
+    text: CleanText
+
+
+class ImageBlock(WireModel):
+    """Base64, or nothing where `uri` names a file."""
+
+    type: Literal["image"] = "image"
+    data: str = ""
+    mime_type: str
+    uri: str | None = omit_none()
+
+
+class AudioBlock(WireModel):
+    type: Literal["audio"] = "audio"
+    data: str
+    mime_type: str
+
+
+class ResourceLinkBlock(WireModel):
+    """Names something that is not sent along."""
+
+    type: Literal["resource_link"] = "resource_link"
+    name: CleanText
+    uri: CleanText
+    title: CleanText | None = omit_none()
+    description: CleanText | None = omit_none()
+    mime_type: str | None = omit_none()
+    size: int | None = omit_none()
+
+
+class ResourceContents(WireModel):
+    """Something with its content: `text`, or `blob` in base64."""
+
+    uri: CleanText
+    mime_type: str | None = omit_none()
+    text: CleanText | None = omit_none()
+    blob: str | None = omit_none()
+
+
+class ResourceBlock(WireModel):
+    type: Literal["resource"] = "resource"
+    resource: ResourceContents
+
+
+class OtherBlock(WireModel):
+    """Of a kind that is not known here."""
+
+    type: str = ""
+
+
+_KINDS = frozenset({"text", "image", "audio", "resource_link", "resource"})
+
+
+def _tag(raw: Json) -> str:
+    kind = tag_of(raw)
+    return kind if kind in _KINDS else "other"
+
+
+ContentBlock = TypeAliasType(
+    "ContentBlock",
+    Annotated[
+        Annotated[TextBlock, Tag("text")]
+        | Annotated[ImageBlock, Tag("image")]
+        | Annotated[AudioBlock, Tag("audio")]
+        | Annotated[ResourceLinkBlock, Tag("resource_link")]
+        | Annotated[ResourceBlock, Tag("resource")]
+        | Annotated[OtherBlock, Tag("other")],
+        Discriminator(_tag),
+    ],
+)
+
 
 MOST_BLOCKS = 1000
 

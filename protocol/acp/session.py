@@ -1,8 +1,10 @@
-"""Sessions: opening, listing and ending them, their modes and options."""
+"""The connection and its sessions: the handshake, opening, listing and ending sessions, their modes and options,
+and what `session/update` sends besides tool calls and the pieces of messages, which are written by hand.
+"""
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, StrictBool, StrictStr, Tag
+from pydantic import ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel, tag_of
@@ -165,3 +167,96 @@ class SetSessionConfigOptionRequest(WireModel):
 
 class SetSessionConfigOptionResponse(WireStruct):
     config_options: tuple[SessionConfigOption, ...]
+
+
+class AgentInitializeRequest(WireModel):
+    """What the client can do is read from the extra fields: unknown or odd capabilities count as absent."""
+
+    model_config = ConfigDict(extra="allow")
+    protocol_version: StrictInt = Field(ge=0, lt=1 << 16)
+
+
+class AgentInitializeResponse(WireModel):
+    """Built by hand, for it is also needed before models are loaded."""
+
+    model_config = ConfigDict(extra="allow")
+    protocol_version: int
+    agent_capabilities: Json
+    auth_methods: Json
+    agent_info: Json
+
+
+class AuthenticateRequest(WireModel):
+    method_id: str
+
+
+class AuthenticateResponse(WireStruct):
+    pass
+
+
+class LogoutRequest(WireModel):
+    pass
+
+
+class LogoutResponse(WireStruct):
+    pass
+
+
+class PlanEntry(WireStruct):
+    content: str
+    priority: Literal["high", "medium", "low"] = "medium"
+    status: Literal["pending", "in_progress", "completed"]
+
+
+class PlanOfSession(WireStruct):
+    session_update: Literal["plan"] = "plan"
+    entries: tuple[PlanEntry, ...]
+
+
+class CommandInput(WireStruct):
+    hint: str
+
+
+class AvailableCommand(WireStruct, omit_defaults=True):
+    name: str
+    description: str
+    input: CommandInput | None = None
+
+
+class AvailableCommandsUpdate(WireStruct):
+    session_update: Literal["available_commands_update"] = "available_commands_update"
+    available_commands: tuple[AvailableCommand, ...]
+
+
+class CurrentModeUpdate(WireStruct):
+    session_update: Literal["current_mode_update"] = "current_mode_update"
+    current_mode_id: str
+
+
+class ConfigOptionUpdate(WireStruct):
+    session_update: Literal["config_option_update"] = "config_option_update"
+    config_options: tuple[SessionConfigOption, ...]
+
+
+class SessionInfoUpdate(WireStruct):
+    session_update: Literal["session_info_update"] = "session_info_update"
+    title: str
+
+
+class UsageUpdate(WireStruct):
+    session_update: Literal["usage_update"] = "usage_update"
+    used: int
+    size: int
+
+
+class SessionNotice(WireStruct, omit_defaults=True):
+    session_update: Literal["notice"] = shown("notice")
+    severity: Literal["info", "warning", "error"]
+    title: str
+    description: str | None = None
+
+
+class CompactionUpdate(WireStruct):
+    session_update: Literal["compaction_update"] = "compaction_update"
+    compaction_id: str
+    status: Literal["in_progress", "completed", "failed", "cancelled"]

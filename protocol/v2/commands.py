@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
@@ -10,8 +10,9 @@ from protocol.base import Json, WireModel
 from protocol.fields import Count, Flag
 from protocol.paths import PathText
 from protocol.structs import WireStruct
+from protocol.table import ClientRequest, ServerNotification
 from protocol.v2.fields import Integer, Small, experimental
-from protocol.v2.policy import SANDBOX_TYPES, SandboxPolicy
+from protocol.v2.settings import SANDBOX_TYPES, SandboxPolicy
 
 
 class CommandExecTerminalSize(WireModel):
@@ -92,3 +93,34 @@ class CommandExecOutputDeltaNotification(WireStruct):
     stream: CommandExecOutputStream
     delta_base64: str
     cap_reached: bool
+
+
+COMMAND_EXEC: Final = ClientRequest(
+    "command/exec",
+    CommandExecParams,
+    CommandExecResponse,
+    "Runs a command in the sandbox, without asking. The answer comes when it has ended.",
+)
+COMMAND_EXEC_WRITE: Final = ClientRequest(
+    "command/exec/write",
+    CommandExecWriteParams,
+    CommandExecWriteResponse,
+    "Writes to the input of a command, or closes it.",
+)
+COMMAND_EXEC_RESIZE: Final = ClientRequest(
+    "command/exec/resize",
+    CommandExecResizeParams,
+    CommandExecResizeResponse,
+    "Sets the size of a command's terminal.",
+)
+COMMAND_EXEC_TERMINATE: Final = ClientRequest(
+    "command/exec/terminate",
+    CommandExecTerminateParams,
+    CommandExecTerminateResponse,
+    "Ends a command and all that it started.",
+)
+COMMAND_EXEC_OUTPUT_DELTA: Final = ServerNotification(
+    "command/exec/outputDelta",
+    CommandExecOutputDeltaNotification,
+    "A piece of the output of a client's command.",
+)

@@ -4,7 +4,7 @@ Settings are spelled as in that file, in snake_case; null where nothing is set.
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
@@ -14,8 +14,12 @@ from protocol.fields import Flag
 from protocol.paths import PathText
 from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
 from protocol.structs import EngineStruct, WireStruct
+from protocol.table import ClientRequest, NoParams
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
-from protocol.v2.policy import ApprovalsReviewer, AskForApproval
+from protocol.v2.settings import (
+    ApprovalsReviewer,
+    AskForApproval,
+)
 
 
 class AnalyticsConfig(WireModel):
@@ -223,3 +227,29 @@ class ConfigRequirements(WireStruct):
 
 class ConfigRequirementsReadResponse(WireStruct):
     requirements: ConfigRequirements | None = None
+
+
+CONFIG_READ: Final = ClientRequest(
+    "config/read",
+    ConfigReadParams,
+    ConfigReadResponse,
+    "The configuration in force, and where each setting comes from.",
+)
+CONFIG_VALUE_WRITE: Final = ClientRequest(
+    "config/value/write",
+    ConfigValueWriteParams,
+    ConfigWriteResponse,
+    "Writes one setting into the user's file.",
+)
+CONFIG_BATCH_WRITE: Final = ClientRequest(
+    "config/batchWrite",
+    ConfigBatchWriteParams,
+    ConfigWriteResponse,
+    "Writes several settings into the user's file, all or none.",
+)
+CONFIG_REQUIREMENTS_READ: Final = ClientRequest(
+    "configRequirements/read",
+    NoParams,
+    ConfigRequirementsReadResponse,
+    "What an administrator allows; null where there is no restriction.",
+)

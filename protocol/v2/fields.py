@@ -1,17 +1,21 @@
-"""Kinds of fields that several resources of the thread API share, and the mark of an experimental one.
+"""Kinds of fields that several resources of the thread API share, the mark of an experimental one, and
+parameters and results that are one of several shapes.
 
 Paths and numbers that a client sends are checked here; those that the server sends are passed through, so that
 no stored oddity (a relative cwd, a file name that is no Unicode) keeps an answer from being written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel, Field, StrictInt
+from pydantic import BaseModel, Field, RootModel, StrictInt
 from typing_extensions import TypeAliasType
 
-from protocol.base import Json, is_none
+from protocol.base import Json, WireModel, is_none
+
+IN_THREAD: Final = "threadId"
+"""Requests about the same thread are served one after another."""
 
 AbsolutePathBuf = TypeAliasType("AbsolutePathBuf", str)
 """An absolute path that the server sends."""
@@ -70,3 +74,20 @@ def experimental_fields_in_use(params: BaseModel) -> tuple[str, ...]:
         for name, spelled in experimental_fields(type(params)).items()
         if name in params.model_fields_set and values[name] is not None and values[name] is not False
     )
+
+
+U = TypeVar("U")
+
+
+class WireUnion(WireModel, RootModel[U], Generic[U]):
+    """One of several shapes as the whole of a method's parameters or result; `root` is the shape."""
+
+
+def without(*names: str) -> Callable[[dict[str, Any]], None]:
+    """For `json_schema_extra`: fields that the schema of the surrounding shape declares instead."""
+
+    def remove(schema: dict[str, Any]) -> None:
+        schema["properties"] = {key: one for key, one in schema["properties"].items() if key not in names}
+        schema["required"] = [name for name in schema.get("required", ()) if name not in names]
+
+    return remove

@@ -1,9 +1,15 @@
-"""Files for clients. Paths are absolute, contents base64; neither the sandbox nor a question stands before them."""
+"""Files of the machine, outside of any thread: read, write and watch them, and find them by a rough spelling of
+their path.
+"""
+
+from enum import StrEnum
+from typing import Final
 
 from protocol.base import WireModel
 from protocol.fields import Flag
-from protocol.paths import AbsolutePath
-from protocol.structs import WireStruct
+from protocol.paths import AbsolutePath, PathText
+from protocol.structs import EngineStruct, WireStruct
+from protocol.table import ClientRequest, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf
 
 
@@ -103,3 +109,187 @@ class FsChangedNotification(WireStruct):
 
     watch_id: str
     changed_paths: tuple[AbsolutePathBuf, ...]
+
+
+class FuzzyFileSearchParams(WireModel):
+    """A search with the same token ends the one before."""
+
+    query: str
+    roots: tuple[PathText, ...]
+    cancellation_token: str | None = None
+
+
+class FuzzyFileSearchMatchType(StrEnum):
+    FILE = "file"
+    DIRECTORY = "directory"
+
+
+class FuzzyFileSearchResult(EngineStruct):
+    """One hit, in snake_case as the clients of this method expect; `indices` are the matching characters."""
+
+    root: str
+    path: str
+    match_type: FuzzyFileSearchMatchType
+    file_name: str
+    score: int
+    indices: tuple[int, ...] | None = None
+
+
+class FuzzyFileSearchResponse(WireStruct):
+    files: tuple[FuzzyFileSearchResult, ...]
+
+
+class FuzzyFileSearchSessionStartParams(WireModel):
+    session_id: str
+    roots: tuple[PathText, ...]
+
+
+class FuzzyFileSearchSessionStartResponse(WireStruct):
+    pass
+
+
+class FuzzyFileSearchSessionUpdateParams(WireModel):
+    session_id: str
+    query: str
+
+
+class FuzzyFileSearchSessionUpdateResponse(WireStruct):
+    pass
+
+
+class FuzzyFileSearchSessionStopParams(WireModel):
+    session_id: str
+
+
+class FuzzyFileSearchSessionStopResponse(WireStruct):
+    pass
+
+
+class FuzzyFileSearchSessionUpdatedNotification(WireStruct):
+    session_id: str
+    query: str
+    files: tuple[FuzzyFileSearchResult, ...]
+
+
+class FuzzyFileSearchSessionCompletedNotification(WireStruct):
+    session_id: str
+
+
+_SESSION: Final = "sessionId"
+"""Requests about the same search are served one after another."""
+
+
+_PATH: Final = "path"
+"""What is done to the same path is done in order."""
+
+
+_WATCH: Final = "watchId"
+"""A watch begins before it ends."""
+
+
+FS_READ_FILE: Final = ClientRequest(
+    "fs/readFile",
+    FsReadFileParams,
+    FsReadFileResponse,
+    "The bytes of a file.",
+    ordered_by=_PATH,
+)
+FS_WRITE_FILE: Final = ClientRequest(
+    "fs/writeFile",
+    FsWriteFileParams,
+    FsWriteFileResponse,
+    "Writes a file, whole.",
+    ordered_by=_PATH,
+)
+FS_CREATE_DIRECTORY: Final = ClientRequest(
+    "fs/createDirectory",
+    FsCreateDirectoryParams,
+    FsCreateDirectoryResponse,
+    "Makes a directory, by default with those above it.",
+    ordered_by=_PATH,
+)
+FS_GET_METADATA: Final = ClientRequest(
+    "fs/getMetadata",
+    FsGetMetadataParams,
+    FsGetMetadataResponse,
+    "What a path leads to, and its times.",
+    ordered_by=_PATH,
+)
+FS_READ_DIRECTORY: Final = ClientRequest(
+    "fs/readDirectory",
+    FsReadDirectoryParams,
+    FsReadDirectoryResponse,
+    "The names in a directory.",
+    ordered_by=_PATH,
+)
+FS_REMOVE: Final = ClientRequest(
+    "fs/remove",
+    FsRemoveParams,
+    FsRemoveResponse,
+    "Removes a file or, by default, a directory with all that is in it.",
+    ordered_by=_PATH,
+)
+FS_COPY: Final = ClientRequest(
+    "fs/copy",
+    FsCopyParams,
+    FsCopyResponse,
+    "Copies a file or, if asked to, a directory.",
+    ordered_by="destinationPath",
+)
+FS_WATCH: Final = ClientRequest(
+    "fs/watch",
+    FsWatchParams,
+    FsWatchResponse,
+    "Reports changes at a path by `fs/changed`.",
+    ordered_by=_WATCH,
+)
+FS_UNWATCH: Final = ClientRequest(
+    "fs/unwatch",
+    FsUnwatchParams,
+    FsUnwatchResponse,
+    "Ends a watch.",
+    ordered_by=_WATCH,
+)
+FUZZY_FILE_SEARCH: Final = ClientRequest(
+    "fuzzyFileSearch",
+    FuzzyFileSearchParams,
+    FuzzyFileSearchResponse,
+    "Finds files by a rough spelling of their path, best first.",
+)
+FUZZY_FILE_SEARCH_SESSION_START: Final = ClientRequest(
+    "fuzzyFileSearch/sessionStart",
+    FuzzyFileSearchSessionStartParams,
+    FuzzyFileSearchSessionStartResponse,
+    "Begins a search whose query will change.",
+    ordered_by=_SESSION,
+    experimental=True,
+)
+FUZZY_FILE_SEARCH_SESSION_UPDATE: Final = ClientRequest(
+    "fuzzyFileSearch/sessionUpdate",
+    FuzzyFileSearchSessionUpdateParams,
+    FuzzyFileSearchSessionUpdateResponse,
+    "Changes the query. `fuzzyFileSearch/sessionUpdated` follows.",
+    ordered_by=_SESSION,
+    experimental=True,
+)
+FUZZY_FILE_SEARCH_SESSION_STOP: Final = ClientRequest(
+    "fuzzyFileSearch/sessionStop",
+    FuzzyFileSearchSessionStopParams,
+    FuzzyFileSearchSessionStopResponse,
+    "Ends the search.",
+    ordered_by=_SESSION,
+    experimental=True,
+)
+FS_CHANGED: Final = ServerNotification(
+    "fs/changed", FsChangedNotification, "Something changed below a watched path."
+)
+FUZZY_FILE_SEARCH_SESSION_UPDATED: Final = ServerNotification(
+    "fuzzyFileSearch/sessionUpdated",
+    FuzzyFileSearchSessionUpdatedNotification,
+    "What a search has found so far.",
+)
+FUZZY_FILE_SEARCH_SESSION_COMPLETED: Final = ServerNotification(
+    "fuzzyFileSearch/sessionCompleted",
+    FuzzyFileSearchSessionCompletedNotification,
+    "A search has looked at everything.",
+)

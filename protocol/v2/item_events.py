@@ -1,6 +1,9 @@
 """What is said about an item while it lives: its start, its end, and each piece in between."""
 
+from typing import Final
+
 from protocol.structs import WireStruct
+from protocol.table import ServerNotification
 from protocol.v2.fields import RequestId
 from protocol.v2.item_parts import FileUpdateChange
 from protocol.v2.items import ThreadItem
@@ -114,3 +117,61 @@ class ServerRequestResolvedNotification(WireStruct):
 
     thread_id: str
     request_id: RequestId
+
+
+THREAD_COMPACTED: Final = ServerNotification(
+    "thread/compacted",
+    ContextCompactedNotification,
+    "The older form of the item `contextCompaction`.",
+)
+ITEM_STARTED: Final = ServerNotification("item/started", ItemStartedNotification, "An item begins.")
+ITEM_COMPLETED: Final = ServerNotification("item/completed", ItemCompletedNotification, "An item ended.")
+ITEM_AGENT_MESSAGE_DELTA: Final = ServerNotification(
+    "item/agentMessage/delta", AgentMessageDeltaNotification, "A piece of what the model says."
+)
+ITEM_PLAN_DELTA: Final = ServerNotification(
+    "item/plan/delta", PlanDeltaNotification, "A piece of the plan that the model proposes."
+)
+ITEM_REASONING_SUMMARY_PART_ADDED: Final = ServerNotification(
+    "item/reasoning/summaryPartAdded",
+    ReasoningSummaryPartAddedNotification,
+    "Another part of the summary of what the model thinks.",
+)
+ITEM_REASONING_SUMMARY_TEXT_DELTA: Final = ServerNotification(
+    "item/reasoning/summaryTextDelta",
+    ReasoningSummaryTextDeltaNotification,
+    "A piece of that summary.",
+)
+ITEM_REASONING_TEXT_DELTA: Final = ServerNotification(
+    "item/reasoning/textDelta",
+    ReasoningTextDeltaNotification,
+    "A piece of what the model thinks, where it is shown.",
+)
+ITEM_COMMAND_EXECUTION_OUTPUT_DELTA: Final = ServerNotification(
+    "item/commandExecution/outputDelta",
+    CommandExecutionOutputDeltaNotification,
+    "A piece of a command's output, as text.",
+)
+ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION: Final = ServerNotification(
+    "item/commandExecution/terminalInteraction",
+    TerminalInteractionNotification,
+    "The model wrote to a command.",
+)
+ITEM_FILE_CHANGE_OUTPUT_DELTA: Final = ServerNotification(
+    "item/fileChange/outputDelta",
+    FileChangeOutputDeltaNotification,
+    "A piece of what applying a patch printed.",
+)
+ITEM_FILE_CHANGE_PATCH_UPDATED: Final = ServerNotification(
+    "item/fileChange/patchUpdated",
+    FileChangePatchUpdatedNotification,
+    "The patch so far, while the model writes it.",
+)
+ITEM_MCP_TOOL_CALL_PROGRESS: Final = ServerNotification(
+    "item/mcpToolCall/progress", McpToolCallProgressNotification, "A tool says how far it is."
+)
+SERVER_REQUEST_RESOLVED: Final = ServerNotification(
+    "serverRequest/resolved",
+    ServerRequestResolvedNotification,
+    "A question needs no answer any more.",
+)

@@ -1,4 +1,6 @@
-"""Parts of the items that tools leave: what a command does, how a file changes, what a call came to."""
+"""What items are made of: words of the user (text, pictures, sounds, skills, mentions), and parts of commands,
+file changes and tool calls.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -8,6 +10,8 @@ from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
+from protocol.fields import CleanText, Count
+from protocol.paths import PathText
 from protocol.structs import EngineStruct, WireStruct, shown
 from protocol.v2.fields import LegacyAppPathString
 
@@ -198,6 +202,94 @@ WebSearchAction = TypeAliasType(
     "WebSearchAction",
     Annotated[
         SearchWebSearchAction | OpenPageWebSearchAction | FindInPageWebSearchAction | OtherWebSearchAction,
+        Field(discriminator="type"),
+    ],
+)
+
+
+class ImageDetail(StrEnum):
+    AUTO = "auto"
+    LOW = "low"
+    HIGH = "high"
+    ORIGINAL = "original"
+
+
+class ByteRange(WireModel):
+    start: Count
+    end: Count
+
+
+class TextElement(WireModel):
+    """A range of the text, in bytes of UTF-8, and what a client shows in its place."""
+
+    byte_range: ByteRange
+    placeholder: str | None = None
+
+
+class TextUserInput(WireModel):
+    """Words. `text_elements` are the ranges that a client shows in another way than as plain text."""
+
+    type: Literal["text"] = "text"
+    text: CleanText
+    text_elements: tuple[TextElement, ...] = Field(default=(), alias="text_elements")
+
+
+class ImageUserInput(WireModel):
+    """A picture by URL, which may be a data URL."""
+
+    type: Literal["image"] = "image"
+    url: CleanText
+    detail: ImageDetail | None = None
+
+
+class LocalImageUserInput(WireModel):
+    """A picture's file on the server's machine; read when the request to the model is built."""
+
+    type: Literal["localImage"] = "localImage"
+    path: PathText
+    detail: ImageDetail | None = None
+
+
+class AudioUserInput(WireModel):
+    """A sound by URL, which may be a data URL."""
+
+    type: Literal["audio"] = "audio"
+    url: CleanText
+
+
+class LocalAudioUserInput(WireModel):
+    """A sound's file on the server's machine."""
+
+    type: Literal["localAudio"] = "localAudio"
+    path: PathText
+
+
+class SkillUserInput(WireModel):
+    """A skill that the model shall use, by the path of its description."""
+
+    type: Literal["skill"] = "skill"
+    name: CleanText
+    path: PathText
+
+
+class MentionUserInput(WireModel):
+    """A file or another thing that the text speaks of."""
+
+    type: Literal["mention"] = "mention"
+    name: CleanText
+    path: PathText
+
+
+UserInput = TypeAliasType(
+    "UserInput",
+    Annotated[
+        TextUserInput
+        | ImageUserInput
+        | LocalImageUserInput
+        | AudioUserInput
+        | LocalAudioUserInput
+        | SkillUserInput
+        | MentionUserInput,
         Field(discriminator="type"),
     ],
 )

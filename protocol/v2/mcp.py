@@ -1,6 +1,7 @@
 """MCP servers: their state, their tools and resources, calls of a client, logins."""
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 from pydantic import Field
@@ -9,6 +10,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import Json, WireModel
 from protocol.fields import Count
 from protocol.structs import WireStruct, shown
+from protocol.table import ClientRequest, NoParams, ServerNotification
 from protocol.v2.fields import Integer
 
 
@@ -196,3 +198,45 @@ class McpServerStatusUpdatedNotification(WireStruct):
     status: McpServerStartupState
     error: str | None = None
     failure_reason: McpServerStartupFailureReason | None = None
+
+
+MCP_SERVER_STATUS_LIST: Final = ClientRequest(
+    "mcpServerStatus/list",
+    ListMcpServerStatusParams,
+    ListMcpServerStatusResponse,
+    "The MCP servers and what they offer, by pages.",
+)
+MCP_SERVER_TOOL_CALL: Final = ClientRequest(
+    "mcpServer/tool/call",
+    McpServerToolCallParams,
+    McpServerToolCallResponse,
+    "Calls a tool for the client, not for the model.",
+)
+MCP_SERVER_RESOURCE_READ: Final = ClientRequest(
+    "mcpServer/resource/read",
+    McpResourceReadParams,
+    McpResourceReadResponse,
+    "Reads a resource of a server.",
+)
+MCP_SERVER_OAUTH_LOGIN: Final = ClientRequest(
+    "mcpServer/oauth/login",
+    McpServerOauthLoginParams,
+    McpServerOauthLoginResponse,
+    "Begins a login at a server.",
+)
+CONFIG_MCP_SERVER_RELOAD: Final = ClientRequest(
+    "config/mcpServer/reload",
+    NoParams,
+    McpServerRefreshResponse,
+    "Reads the configuration again and starts the servers of open threads anew.",
+)
+MCP_SERVER_STARTUP_STATUS_UPDATED: Final = ServerNotification(
+    "mcpServer/startupStatus/updated",
+    McpServerStatusUpdatedNotification,
+    "A server of a thread starts, is ready or failed.",
+)
+MCP_SERVER_OAUTH_LOGIN_COMPLETED: Final = ServerNotification(
+    "mcpServer/oauthLogin/completed",
+    McpServerOauthLoginCompletedNotification,
+    "A login at a server ended.",
+)

@@ -1,7 +1,7 @@
 """The models and providers that can be chosen, and the features that can be switched."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
@@ -9,6 +9,7 @@ from typing_extensions import TypeAliasType
 from protocol.base import WireModel
 from protocol.fields import Count, Flag
 from protocol.structs import WireStruct
+from protocol.table import ClientRequest
 from protocol.v2.fields import ReasoningEffort
 
 
@@ -177,3 +178,35 @@ class ExperimentalFeatureEnablementSetParams(WireModel):
 
 class ExperimentalFeatureEnablementSetResponse(WireStruct):
     enablement: dict[str, bool]
+
+
+MODEL_LIST: Final = ClientRequest(
+    "model/list",
+    ModelListParams,
+    ModelListResponse,
+    "The models that can be chosen, by pages.",
+)
+MODEL_PROVIDER_LIST: Final = ClientRequest(
+    "modelProvider/list",
+    ModelProviderListParams,
+    ModelProviderListResponse,
+    "The providers that the configuration knows.",
+)
+MODEL_PROVIDER_CAPABILITIES_READ: Final = ClientRequest(
+    "modelProvider/capabilities/read",
+    ModelProviderCapabilitiesReadParams,
+    ModelProviderCapabilitiesReadResponse,
+    "What the configured provider can do beside text.",
+)
+EXPERIMENTAL_FEATURE_LIST: Final = ClientRequest(
+    "experimentalFeature/list",
+    ExperimentalFeatureListParams,
+    ExperimentalFeatureListResponse,
+    "The switches of the configuration, by pages.",
+)
+EXPERIMENTAL_FEATURE_ENABLEMENT_SET: Final = ClientRequest(
+    "experimentalFeature/enablement/set",
+    ExperimentalFeatureEnablementSetParams,
+    ExperimentalFeatureEnablementSetResponse,
+    "Sets switches for as long as this server runs.",
+)

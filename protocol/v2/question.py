@@ -1,15 +1,16 @@
 """What the server asks the user for others: an MCP server, the model; and the tools that a client brings."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from protocol.base import Json, WireModel
 from protocol.fields import Flag
 from protocol.structs import WireStruct
+from protocol.table import ServerRequest
+from protocol.v2.fields import WireUnion, without
 from protocol.v2.item_parts import DynamicToolCallOutputContentItem
-from protocol.v2.unions import WireUnion, without
 
 
 class _Elicitation(WireModel):
@@ -125,3 +126,23 @@ class DynamicToolCallResponse(WireModel):
 
     content_items: tuple[DynamicToolCallOutputContentItem, ...]
     success: Flag
+
+
+ITEM_TOOL_REQUEST_USER_INPUT: Final = ServerRequest(
+    "item/tool/requestUserInput",
+    ToolRequestUserInputParams,
+    ToolRequestUserInputResponse,
+    "The model asks the user.",
+)
+ITEM_TOOL_CALL: Final = ServerRequest(
+    "item/tool/call",
+    DynamicToolCallParams,
+    DynamicToolCallResponse,
+    "The model calls a tool that the client brought.",
+)
+MCP_SERVER_ELICITATION_REQUEST: Final = ServerRequest(
+    "mcpServer/elicitation/request",
+    McpServerElicitationRequestParams,
+    McpServerElicitationRequestResponse,
+    "An MCP server asks the user, or one of its tools wants to run.",
+)

@@ -1,14 +1,179 @@
-"""The settings of a thread, that hold for its next turns; and the modes in which it can work."""
+"""What the next turns of a thread work with: what the agent may do (when it asks, in which sandbox it works, who
+reviews), its personality and the modes in which it can work.
 
+Other spellings of policies that clients send (kebab-case names) are understood when read and never written.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated, Final, Literal
 
-from protocol.base import EngineModel, WireModel
-from protocol.fields import CleanText
-from protocol.paths import PathText
-from protocol.policy import ReasoningSummary
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic.alias_generators import to_camel
+from typing_extensions import TypeAliasType
+
+from protocol.base import EngineModel, Json, WireModel
+from protocol.fields import CleanText, Count, Flag
+from protocol.paths import AbsolutePath, PathText
+from protocol.policy import ReasoningSummary, kebab, snake
 from protocol.structs import EngineStruct, WireStruct
-from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
-from protocol.v2.policy import ActivePermissionProfile, ApprovalsReviewer, AskForApproval, SandboxPolicy
+from protocol.table import ClientRequest, ServerNotification
+from protocol.v2.fields import IN_THREAD, AbsolutePathBuf, ReasoningEffort
+
+
+class ApprovalMode(StrEnum):
+    """When a command needs the user's consent. `on-failure`, which this API dropped, is read as `on-request`."""
+
+    UNTRUSTED = "untrusted"
+    ON_REQUEST = "on-request"
+    NEVER = "never"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ApprovalMode | None":
+        word = _OTHER_WORDS.get(kebab(value)) if isinstance(value, str) else None
+        return None if word is None else cls(word)
+
+
+_OTHER_WORDS: Final = {
+    "on-failure": "on-request",
+    "on-request": "on-request",
+    "unless-trusted": "untrusted",
+}
+
+
+class GranularApproval(EngineModel):
+    """Which kinds of questions reach the user; those that do not are answered with no."""
+
+    sandbox_approval: Flag
+    rules: Flag
+    skill_approval: Flag = False
+    request_permissions: Flag = False
+    mcp_elicitations: Flag
+
+
+class GranularAskForApproval(WireModel):
+    """Experimental: decided kind by kind."""
+
+    model_config = ConfigDict(extra="forbid")
+    granular: GranularApproval
+
+
+def _approval_kind(raw: Json) -> str:
+    return "granular" if isinstance(raw, Mapping | GranularAskForApproval) else "mode"
+
+
+AskForApproval = TypeAliasType(
+    "AskForApproval",
+    Annotated[
+        Annotated[ApprovalMode, Tag("mode")] | Annotated[GranularAskForApproval, Tag("granular")],
+        Discriminator(_approval_kind),
+    ],
+)
+
+
+class ApprovalsReviewer(StrEnum):
+    """Who answers questions. This server asks the user, whatever is set."""
+
+    USER = "user"
+    AUTO_REVIEW = "auto_review"
+    GUARDIAN_SUBAGENT = "guardian_subagent"
+
+
+class NetworkAccess(StrEnum):
+    RESTRICTED = "restricted"
+    ENABLED = "enabled"
+
+
+class DangerFullAccessSandboxPolicy(WireModel):
+    """No sandbox at all."""
+
+    type: Literal["dangerFullAccess"] = "dangerFullAccess"
+
+
+class ReadOnlySandboxPolicy(WireModel):
+    """Everything may be read, nothing written."""
+
+    type: Literal["readOnly"] = "readOnly"
+    network_access: Flag = False
+
+
+class ExternalSandboxSandboxPolicy(WireModel):
+    """Whoever runs this server confines it; commands get no sandbox of ours."""
+
+    type: Literal["externalSandbox"] = "externalSandbox"
+    network_access: NetworkAccess = NetworkAccess.RESTRICTED
+
+
+class WorkspaceWriteSandboxPolicy(WireModel):
+    """Like read-only, but the working directory, the given roots and the temporary folders may be written."""
+
+    type: Literal["workspaceWrite"] = "workspaceWrite"
+    writable_roots: tuple[AbsolutePath, ...] = ()
+    network_access: Flag = False
+    exclude_tmpdir_env_var: Flag = False
+    exclude_slash_tmp: Flag = False
+
+
+SANDBOX_TYPES: Final = tuple(
+    str(kind.model_fields["type"].default)
+    for kind in (
+        DangerFullAccessSandboxPolicy,
+        ReadOnlySandboxPolicy,
+        ExternalSandboxSandboxPolicy,
+        WorkspaceWriteSandboxPolicy,
+    )
+)
+
+
+def _usual_spelling(raw: Json) -> Json:
+    """A policy as some client wrote it, with its type and its fields as this API spells them. One that has the tag of
+    the conversation API is none: a policy that is not understood grants nothing."""
+    if not isinstance(raw, Mapping):
+        return raw
+    fields = {to_camel(snake(key)): value for key, value in raw.items() if isinstance(key, str)}
+    tag = fields.get("type")
+    return {**fields, "type": to_camel(snake(tag)) if isinstance(tag, str) else tag}
+
+
+SandboxPolicy = TypeAliasType(
+    "SandboxPolicy",
+    Annotated[
+        Annotated[
+            DangerFullAccessSandboxPolicy
+            | ReadOnlySandboxPolicy
+            | ExternalSandboxSandboxPolicy
+            | WorkspaceWriteSandboxPolicy,
+            Field(discriminator="type"),
+        ],
+        BeforeValidator(_usual_spelling),
+    ],
+)
+
+
+class ActivePermissionProfile(WireStruct):
+    """The named profile that the sandbox and the policies in force came from."""
+
+    id: str
+    extends: str | None = None
+
+
+class PermissionProfileSummary(WireStruct):
+    """A profile that a thread can be given by its id."""
+
+    id: str
+    description: str | None = None
+    allowed: bool
+
+
+class PermissionProfileListParams(WireModel):
+    cursor: str | None = None
+    limit: Count | None = None
+    cwd: PathText | None = None
+
+
+class PermissionProfileListResponse(WireStruct):
+    data: tuple[PermissionProfileSummary, ...]
+    next_cursor: str | None = None
 
 
 class Personality(StrEnum):
@@ -93,3 +258,29 @@ class ThreadSettingsUpdateResponse(WireStruct):
 class ThreadSettingsUpdatedNotification(WireStruct):
     thread_id: str
     thread_settings: ThreadSettings
+
+
+PERMISSION_PROFILE_LIST: Final = ClientRequest(
+    "permissionProfile/list",
+    PermissionProfileListParams,
+    PermissionProfileListResponse,
+    "The named sandboxes that a thread can be given, by pages.",
+)
+COLLABORATION_MODE_LIST: Final = ClientRequest(
+    "collaborationMode/list",
+    CollaborationModeListParams,
+    CollaborationModeListResponse,
+    "The modes in which a thread can work.",
+    experimental=True,
+)
+THREAD_SETTINGS_UPDATE: Final = ClientRequest(
+    "thread/settings/update",
+    ThreadSettingsUpdateParams,
+    ThreadSettingsUpdateResponse,
+    "Sets what the next turns work with.",
+    ordered_by=IN_THREAD,
+    experimental=True,
+)
+THREAD_SETTINGS_UPDATED: Final = ServerNotification(
+    "thread/settings/updated", ThreadSettingsUpdatedNotification, "The settings of a thread changed."
+)

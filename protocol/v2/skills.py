@@ -1,11 +1,20 @@
-"""Skills that the model can be pointed to."""
+"""What a server can be extended with. Skills there are; hooks, apps and plugins of other servers there are none
+of here.
+
+Their lists are there for clients that ask for them when they start. All of them are empty.
+"""
 
 from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
-from protocol.fields import Flag
+from protocol.fields import Count, Flag
 from protocol.paths import AbsolutePath, PathText
 from protocol.structs import WireStruct, shown
+from protocol.table import ClientRequest, NoParams, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString
 
 
@@ -96,3 +105,203 @@ class SkillsConfigWriteResponse(WireStruct):
 
 class SkillsChangedNotification(WireStruct):
     """Some skill changed; ask again."""
+
+
+Nothing = TypeAliasType("Nothing", tuple[()])
+"""A list without entries."""
+
+
+class HookErrorInfo(WireStruct):
+    path: str
+    message: str
+
+
+class HooksListEntry(WireStruct):
+    """The hooks of one working directory."""
+
+    cwd: str
+    hooks: Nothing = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[HookErrorInfo, ...] = ()
+
+
+class HooksListParams(WireModel):
+    cwds: tuple[PathText, ...] = ()
+    thread_id: str | None = None
+
+
+class HooksListResponse(WireStruct):
+    data: tuple[HooksListEntry, ...]
+
+
+class AppsListParams(WireModel):
+    cursor: str | None = None
+    limit: Count | None = None
+    thread_id: str | None = None
+    force_refetch: Flag = False
+
+
+class AppsListResponse(WireStruct):
+    data: Nothing = ()
+    next_cursor: str | None = None
+
+
+class AppsInstalledParams(WireModel):
+    thread_id: str | None = None
+    force_refresh: Flag = False
+
+
+class InstalledApp(WireStruct):
+    id: str
+    runtime_name: str | None = None
+    callable: bool
+    enabled: bool
+
+
+class AppsInstalledResponse(WireStruct):
+    apps: tuple[InstalledApp, ...] = ()
+
+
+class MarketplaceInterface(WireStruct):
+    display_name: str | None = None
+
+
+class PluginAuthPolicy(StrEnum):
+    ON_INSTALL = "ON_INSTALL"
+    ON_USE = "ON_USE"
+
+
+class PluginInstallPolicy(StrEnum):
+    NOT_AVAILABLE = "NOT_AVAILABLE"
+    AVAILABLE = "AVAILABLE"
+    INSTALLED_BY_DEFAULT = "INSTALLED_BY_DEFAULT"
+
+
+class RemotePluginSource(WireStruct):
+    type: Literal["remote"] = "remote"
+
+
+class LocalPluginSource(WireStruct):
+    type: Literal["local"] = "local"
+    path: AbsolutePathBuf
+
+
+PluginSource = TypeAliasType(
+    "PluginSource", Annotated[RemotePluginSource | LocalPluginSource, Field(discriminator="type")]
+)
+
+
+class PluginSummary(WireStruct):
+    id: str
+    name: str
+    installed: bool
+    enabled: bool
+    source: PluginSource
+    install_policy: PluginInstallPolicy
+    auth_policy: PluginAuthPolicy
+
+
+class PluginMarketplaceEntry(WireStruct):
+    """Where plugins are offered."""
+
+    name: str
+    path: AbsolutePathBuf | None = None
+    interface: MarketplaceInterface | None = None
+    plugins: tuple[PluginSummary, ...] = ()
+
+
+class MarketplaceLoadErrorInfo(WireStruct):
+    marketplace_path: AbsolutePathBuf
+    message: str
+
+
+class PluginListParams(WireModel):
+    cwds: tuple[PathText, ...] | None = None
+    force_refetch: Flag = False
+
+
+class PluginListResponse(WireStruct):
+    marketplaces: tuple[PluginMarketplaceEntry, ...] = ()
+    marketplace_load_errors: tuple[MarketplaceLoadErrorInfo, ...] = ()
+    featured_plugin_ids: tuple[str, ...] = ()
+
+
+class PluginInstalledParams(WireModel):
+    cwds: tuple[PathText, ...] | None = None
+    install_suggestion_plugin_names: tuple[str, ...] | None = None
+
+
+class PluginInstalledResponse(WireStruct):
+    marketplaces: tuple[PluginMarketplaceEntry, ...] = ()
+    marketplace_load_errors: tuple[MarketplaceLoadErrorInfo, ...] = ()
+
+
+class WindowsSandboxReadiness(StrEnum):
+    READY = "ready"
+    NOT_CONFIGURED = "notConfigured"
+    UPDATE_REQUIRED = "updateRequired"
+
+
+class WindowsSandboxReadinessResponse(WireStruct):
+    """Of the sandbox of another system."""
+
+    status: WindowsSandboxReadiness
+
+
+SKILLS_LIST: Final = ClientRequest(
+    "skills/list",
+    SkillsListParams,
+    SkillsListResponse,
+    "The skills that there are for each working directory.",
+)
+SKILLS_EXTRA_ROOTS_SET: Final = ClientRequest(
+    "skills/extraRoots/set",
+    SkillsExtraRootsSetParams,
+    SkillsExtraRootsSetResponse,
+    "Names further folders with skills.",
+)
+SKILLS_CONFIG_WRITE: Final = ClientRequest(
+    "skills/config/write",
+    SkillsConfigWriteParams,
+    SkillsConfigWriteResponse,
+    "Switches a skill on or off in the user's configuration.",
+)
+HOOKS_LIST: Final = ClientRequest(
+    "hooks/list",
+    HooksListParams,
+    HooksListResponse,
+    "The hooks for each working directory: none.",
+)
+APP_LIST: Final = ClientRequest(
+    "app/list",
+    AppsListParams,
+    AppsListResponse,
+    "The apps that there are: none.",
+)
+APP_INSTALLED: Final = ClientRequest(
+    "app/installed",
+    AppsInstalledParams,
+    AppsInstalledResponse,
+    "The apps that are installed: none.",
+)
+PLUGIN_LIST: Final = ClientRequest(
+    "plugin/list",
+    PluginListParams,
+    PluginListResponse,
+    "The plugins that there are: none.",
+)
+PLUGIN_INSTALLED: Final = ClientRequest(
+    "plugin/installed",
+    PluginInstalledParams,
+    PluginInstalledResponse,
+    "The plugins that are installed: none.",
+)
+WINDOWS_SANDBOX_READINESS: Final = ClientRequest(
+    "windowsSandbox/readiness",
+    NoParams,
+    WindowsSandboxReadinessResponse,
+    "Whether the sandbox of Windows can be used: no.",
+)
+SKILLS_CHANGED: Final = ServerNotification(
+    "skills/changed", SkillsChangedNotification, "The skills changed; ask again."
+)

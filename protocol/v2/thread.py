@@ -1,12 +1,15 @@
-"""How a thread looks: where it came from, in what state it is, what it has used."""
+"""How a thread looks: where it came from, in what state it is, what it has used; and what clients are told about
+it as a whole.
+"""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from protocol.structs import EngineStruct, WireStruct
+from protocol.table import ServerNotification
 from protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
 from protocol.v2.turn import Turn
 
@@ -155,3 +158,76 @@ class ThreadTokenUsage(WireStruct):
     total: TokenUsageBreakdown
     last: TokenUsageBreakdown
     model_context_window: int | None = None
+
+
+class ThreadStartedNotification(WireStruct):
+    thread: Thread
+
+
+class ThreadStatusChangedNotification(WireStruct):
+    thread_id: str
+    status: ThreadStatus
+
+
+class ThreadArchivedNotification(WireStruct):
+    thread_id: str
+
+
+class ThreadUnarchivedNotification(WireStruct):
+    thread_id: str
+
+
+class ThreadDeletedNotification(WireStruct):
+    thread_id: str
+
+
+class ThreadClosedNotification(WireStruct):
+    thread_id: str
+
+
+class ThreadRevertedNotification(WireStruct):
+    thread_id: str
+
+
+class ThreadNameUpdatedNotification(WireStruct):
+    thread_id: str
+    thread_name: str | None = None
+
+
+class ThreadTokenUsageUpdatedNotification(WireStruct):
+    thread_id: str
+    turn_id: str
+    token_usage: ThreadTokenUsage
+
+
+THREAD_STARTED: Final = ServerNotification(
+    "thread/started", ThreadStartedNotification, "A thread was begun, forked or brought back."
+)
+THREAD_STATUS_CHANGED: Final = ServerNotification(
+    "thread/status/changed",
+    ThreadStatusChangedNotification,
+    "A thread is idle, busy, waiting for an answer, in trouble or no longer open.",
+)
+THREAD_ARCHIVED: Final = ServerNotification(
+    "thread/archived", ThreadArchivedNotification, "A thread went to the archive."
+)
+THREAD_UNARCHIVED: Final = ServerNotification(
+    "thread/unarchived", ThreadUnarchivedNotification, "A thread came back from the archive."
+)
+THREAD_DELETED: Final = ServerNotification(
+    "thread/deleted", ThreadDeletedNotification, "A thread was deleted."
+)
+THREAD_CLOSED: Final = ServerNotification(
+    "thread/closed", ThreadClosedNotification, "A thread that nobody used is no longer open."
+)
+THREAD_REVERTED: Final = ServerNotification(
+    "thread/reverted", ThreadRevertedNotification, "The end of a thread was cut off."
+)
+THREAD_NAME_UPDATED: Final = ServerNotification(
+    "thread/name/updated", ThreadNameUpdatedNotification, "A thread has another name."
+)
+THREAD_TOKEN_USAGE_UPDATED: Final = ServerNotification(
+    "thread/tokenUsage/updated",
+    ThreadTokenUsageUpdatedNotification,
+    "What the thread has used, after each answer of the model.",
+)

@@ -1,7 +1,7 @@
 """Threads: start a new one, resume a stored one or join one that is open, fork, let go."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import TypeAliasType
@@ -11,7 +11,9 @@ from protocol.fields import CleanText, Count, Flag
 from protocol.paths import AbsolutePath, PathText
 from protocol.policy import SandboxMode
 from protocol.structs import WireStruct
+from protocol.table import ClientRequest
 from protocol.v2.fields import (
+    IN_THREAD,
     AbsolutePathBuf,
     Experimental,
     LegacyAppPathString,
@@ -19,8 +21,14 @@ from protocol.v2.fields import (
     SortDirection,
     experimental,
 )
-from protocol.v2.policy import ActivePermissionProfile, ApprovalsReviewer, AskForApproval, SandboxPolicy
-from protocol.v2.settings import CollaborationMode, Personality
+from protocol.v2.settings import (
+    ActivePermissionProfile,
+    ApprovalsReviewer,
+    AskForApproval,
+    CollaborationMode,
+    Personality,
+    SandboxPolicy,
+)
 from protocol.v2.thread import Thread, ThreadHistoryMode
 from protocol.v2.turn import Turn, TurnItemsView
 
@@ -215,3 +223,32 @@ class ThreadUnsubscribeResponse(WireStruct):
     """Not an error for a thread that is unknown."""
 
     status: ThreadUnsubscribeStatus
+
+
+THREAD_START: Final = ClientRequest(
+    "thread/start",
+    ThreadStartParams,
+    ThreadStartResponse,
+    "Begins a thread and subscribes to it. `thread/started` follows.",
+)
+THREAD_RESUME: Final = ClientRequest(
+    "thread/resume",
+    ThreadResumeParams,
+    ThreadResumeResponse,
+    "Opens a stored thread or joins one that is open, and subscribes to it. Open questions are asked again.",
+    ordered_by=IN_THREAD,
+)
+THREAD_FORK: Final = ClientRequest(
+    "thread/fork",
+    ThreadForkParams,
+    ThreadForkResponse,
+    "Copies a thread, whole or up to a turn, and subscribes to the copy. `thread/started` follows.",
+    ordered_by=IN_THREAD,
+)
+THREAD_UNSUBSCRIBE: Final = ClientRequest(
+    "thread/unsubscribe",
+    ThreadUnsubscribeParams,
+    ThreadUnsubscribeResponse,
+    "Ends the subscription of this connection; the thread goes on.",
+    ordered_by=IN_THREAD,
+)

@@ -1,14 +1,17 @@
-"""Stored threads: lists, pages of their turns and items, names, archive."""
+"""Stored threads: lists, searches, pages of their turns and items; and changes: archive, delete, name, metadata,
+cutting the end off.
+"""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
-from protocol.fields import Count, Flag
+from protocol.fields import CleanText, Count, Flag
 from protocol.structs import WireStruct
-from protocol.v2.fields import SortDirection, experimental
+from protocol.table import ClientRequest
+from protocol.v2.fields import IN_THREAD, SortDirection, experimental
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import Thread
 from protocol.v2.turn import Turn, TurnItemsView
@@ -164,3 +167,145 @@ class ThreadItemsListResponse(WireStruct):
     data: tuple[ThreadItemEntry, ...]
     next_cursor: str | None = None
     backwards_cursor: str | None = None
+
+
+class ThreadArchiveParams(WireModel):
+    thread_id: str
+
+
+class ThreadArchiveResponse(WireStruct):
+    pass
+
+
+class ThreadUnarchiveParams(WireModel):
+    thread_id: str
+
+
+class ThreadUnarchiveResponse(WireStruct):
+    thread: Thread
+
+
+class ThreadDeleteParams(WireModel):
+    thread_id: str
+
+
+class ThreadDeleteResponse(WireStruct):
+    pass
+
+
+class ThreadSetNameParams(WireModel):
+    thread_id: str
+    name: CleanText
+
+
+class ThreadSetNameResponse(WireStruct):
+    pass
+
+
+class ThreadMetadataGitInfoUpdateParams(WireModel):
+    sha: str | None = None
+    branch: str | None = None
+    origin_url: str | None = None
+
+
+class ThreadMetadataUpdateParams(WireModel):
+    thread_id: str
+    git_info: ThreadMetadataGitInfoUpdateParams | None = None
+
+
+class ThreadMetadataUpdateResponse(WireStruct):
+    thread: Thread
+
+
+class ThreadRevertParams(WireModel):
+    """Cuts a thread off before a turn. Files stay as they are."""
+
+    thread_id: str
+    before_turn_id: str
+
+
+class ThreadRevertResponse(WireStruct):
+    thread: Thread
+    turns_backwards_cursor: str | None = None
+    items_backwards_cursor: str | None = None
+
+
+THREAD_READ: Final = ClientRequest(
+    "thread/read",
+    ThreadReadParams,
+    ThreadReadResponse,
+    "One thread, stored or open, without subscribing to it.",
+)
+THREAD_TURNS_LIST: Final = ClientRequest(
+    "thread/turns/list",
+    ThreadTurnsListParams,
+    ThreadTurnsListResponse,
+    "The turns of a thread, by pages.",
+)
+THREAD_ITEMS_LIST: Final = ClientRequest(
+    "thread/items/list",
+    ThreadItemsListParams,
+    ThreadItemsListResponse,
+    "The items of a thread or of one turn, by pages.",
+)
+THREAD_LIST: Final = ClientRequest(
+    "thread/list",
+    ThreadListParams,
+    ThreadListResponse,
+    "Stored threads, by pages.",
+)
+THREAD_SEARCH: Final = ClientRequest(
+    "thread/search",
+    ThreadSearchParams,
+    ThreadSearchResponse,
+    "Finds stored threads by what was said in them.",
+    experimental=True,
+)
+THREAD_LOADED_LIST: Final = ClientRequest(
+    "thread/loaded/list",
+    ThreadLoadedListParams,
+    ThreadLoadedListResponse,
+    "The ids of the threads that are open in this server.",
+)
+THREAD_ARCHIVE: Final = ClientRequest(
+    "thread/archive",
+    ThreadArchiveParams,
+    ThreadArchiveResponse,
+    "Ends a thread if it is open and moves its file to the archive.",
+    ordered_by=IN_THREAD,
+)
+THREAD_UNARCHIVE: Final = ClientRequest(
+    "thread/unarchive",
+    ThreadUnarchiveParams,
+    ThreadUnarchiveResponse,
+    "Brings the file of a thread back from the archive. The thread is not opened.",
+    ordered_by=IN_THREAD,
+)
+THREAD_DELETE: Final = ClientRequest(
+    "thread/delete",
+    ThreadDeleteParams,
+    ThreadDeleteResponse,
+    "Ends a thread if it is open and deletes its file.",
+    ordered_by=IN_THREAD,
+)
+THREAD_NAME_SET: Final = ClientRequest(
+    "thread/name/set",
+    ThreadSetNameParams,
+    ThreadSetNameResponse,
+    "Gives a thread a name.",
+    ordered_by=IN_THREAD,
+)
+THREAD_METADATA_UPDATE: Final = ClientRequest(
+    "thread/metadata/update",
+    ThreadMetadataUpdateParams,
+    ThreadMetadataUpdateResponse,
+    "Changes what is stored about a thread beside its turns.",
+    ordered_by=IN_THREAD,
+)
+THREAD_REVERT: Final = ClientRequest(
+    "thread/revert",
+    ThreadRevertParams,
+    ThreadRevertResponse,
+    "Forgets a turn and all after it. Files stay as they are.",
+    ordered_by=IN_THREAD,
+)

@@ -1,11 +1,13 @@
 """What a thread can be busy with besides turns of the user: compaction, a shell command, goals, terminals."""
 
 from enum import StrEnum
+from typing import Final
 
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count
 from protocol.structs import WireStruct
-from protocol.v2.fields import Integer, LegacyAppPathString
+from protocol.table import ClientRequest, ServerNotification
+from protocol.v2.fields import IN_THREAD, Integer, LegacyAppPathString
 
 
 class ThreadCompactStartParams(WireModel):
@@ -135,3 +137,87 @@ class ThreadGoalClearParams(WireModel):
 
 class ThreadGoalClearResponse(WireStruct):
     cleared: bool
+
+
+class ThreadGoalUpdatedNotification(WireStruct):
+    thread_id: str
+    turn_id: str | None = None
+    goal: ThreadGoal
+
+
+class ThreadGoalClearedNotification(WireStruct):
+    thread_id: str
+
+
+THREAD_COMPACT_START: Final = ClientRequest(
+    "thread/compact/start",
+    ThreadCompactStartParams,
+    ThreadCompactStartResponse,
+    "Replaces the history by a summary, as a turn of its own.",
+    ordered_by=IN_THREAD,
+)
+THREAD_INJECT_ITEMS: Final = ClientRequest(
+    "thread/inject_items",
+    ThreadInjectItemsParams,
+    ThreadInjectItemsResponse,
+    "Puts items into the history; the model sees them with the next request.",
+    ordered_by=IN_THREAD,
+)
+THREAD_SHELL_COMMAND: Final = ClientRequest(
+    "thread/shellCommand",
+    ThreadShellCommandParams,
+    ThreadShellCommandResponse,
+    "Runs a command of the user, as a turn of its own or within the one that runs.",
+    ordered_by=IN_THREAD,
+)
+THREAD_BACKGROUND_TERMINALS_LIST: Final = ClientRequest(
+    "thread/backgroundTerminals/list",
+    ThreadBackgroundTerminalsListParams,
+    ThreadBackgroundTerminalsListResponse,
+    "The commands that go on after their turn.",
+    ordered_by=IN_THREAD,
+    experimental=True,
+)
+THREAD_BACKGROUND_TERMINALS_TERMINATE: Final = ClientRequest(
+    "thread/backgroundTerminals/terminate",
+    ThreadBackgroundTerminalsTerminateParams,
+    ThreadBackgroundTerminalsTerminateResponse,
+    "Ends one of these commands.",
+    ordered_by=IN_THREAD,
+    experimental=True,
+)
+THREAD_BACKGROUND_TERMINALS_CLEAN: Final = ClientRequest(
+    "thread/backgroundTerminals/clean",
+    ThreadBackgroundTerminalsCleanParams,
+    ThreadBackgroundTerminalsCleanResponse,
+    "Ends all of these commands.",
+    ordered_by=IN_THREAD,
+    experimental=True,
+)
+THREAD_GOAL_SET: Final = ClientRequest(
+    "thread/goal/set",
+    ThreadGoalSetParams,
+    ThreadGoalSetResponse,
+    "Sets what the thread works for by itself, or parts of it.",
+    ordered_by=IN_THREAD,
+)
+THREAD_GOAL_GET: Final = ClientRequest(
+    "thread/goal/get",
+    ThreadGoalGetParams,
+    ThreadGoalGetResponse,
+    "The goal of a thread.",
+    ordered_by=IN_THREAD,
+)
+THREAD_GOAL_CLEAR: Final = ClientRequest(
+    "thread/goal/clear",
+    ThreadGoalClearParams,
+    ThreadGoalClearResponse,
+    "Takes the goal away.",
+    ordered_by=IN_THREAD,
+)
+THREAD_GOAL_UPDATED: Final = ServerNotification(
+    "thread/goal/updated", ThreadGoalUpdatedNotification, "The goal of a thread changed."
+)
+THREAD_GOAL_CLEARED: Final = ServerNotification(
+    "thread/goal/cleared", ThreadGoalClearedNotification, "A thread has no goal any more."
+)

@@ -1,20 +1,30 @@
-"""Turns: start one, steer it, interrupt it; and how a turn looks."""
+"""Turns: start one, steer it, interrupt it, and how a turn looks. A review, for which the model looks at changes
+and reports what it finds, is a turn too.
+"""
 
 from enum import StrEnum
+from typing import Annotated, Final, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
+from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel, requires
 from protocol.fields import CleanText
 from protocol.paths import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
 from protocol.structs import WireStruct
-from protocol.v2.errors import TurnError
-from protocol.v2.fields import ReasoningEffort, experimental
-from protocol.v2.input import UserInput
+from protocol.table import ClientRequest, ServerNotification
+from protocol.v2.fields import IN_THREAD, ReasoningEffort, experimental
+from protocol.v2.item_parts import UserInput
 from protocol.v2.items import ThreadItem
-from protocol.v2.policy import ApprovalsReviewer, AskForApproval, SandboxPolicy
-from protocol.v2.settings import CollaborationMode, Personality
+from protocol.v2.server import TurnError
+from protocol.v2.settings import (
+    ApprovalsReviewer,
+    AskForApproval,
+    CollaborationMode,
+    Personality,
+    SandboxPolicy,
+)
 
 
 class TurnStatus(StrEnum):
@@ -149,3 +159,95 @@ class TurnPlanUpdatedNotification(WireStruct):
     turn_id: str
     explanation: str | None = None
     plan: tuple[TurnPlanStep, ...]
+
+
+class UncommittedChangesReviewTarget(WireModel):
+    type: Literal["uncommittedChanges"] = "uncommittedChanges"
+
+
+class BaseBranchReviewTarget(WireModel):
+    type: Literal["baseBranch"] = "baseBranch"
+    branch: str
+
+
+class CommitReviewTarget(WireModel):
+    type: Literal["commit"] = "commit"
+    sha: str
+    title: str | None = None
+
+
+class CustomReviewTarget(WireModel):
+    type: Literal["custom"] = "custom"
+    instructions: CleanText
+
+
+ReviewTarget = TypeAliasType(
+    "ReviewTarget",
+    Annotated[
+        UncommittedChangesReviewTarget | BaseBranchReviewTarget | CommitReviewTarget | CustomReviewTarget,
+        Field(discriminator="type"),
+    ],
+)
+
+
+class ReviewDelivery(StrEnum):
+    INLINE = "inline"
+
+
+class ReviewStartParams(WireModel):
+    thread_id: str
+    target: ReviewTarget
+    delivery: ReviewDelivery | None = None
+
+
+class ReviewStartResponse(WireStruct):
+    """`reviewThreadId` is the same thread."""
+
+    turn: Turn
+    review_thread_id: str
+
+
+TURN_START: Final = ClientRequest(
+    "turn/start",
+    TurnStartParams,
+    TurnStartResponse,
+    "Says something; begins a turn, or joins the one that runs. All notifications of the turn come after the answer.",
+    ordered_by=IN_THREAD,
+)
+TURN_STEER: Final = ClientRequest(
+    "turn/steer",
+    TurnSteerParams,
+    TurnSteerResponse,
+    "Says something to the turn that runs. Refused if that is not the expected one.",
+    ordered_by=IN_THREAD,
+)
+TURN_INTERRUPT: Final = ClientRequest(
+    "turn/interrupt",
+    TurnInterruptParams,
+    TurnInterruptResponse,
+    "Ends a turn. Answered at once; `turn/completed` follows.",
+    ordered_by=IN_THREAD,
+)
+REVIEW_START: Final = ClientRequest(
+    "review/start",
+    ReviewStartParams,
+    ReviewStartResponse,
+    "Begins a review of changes, as a turn.",
+    ordered_by=IN_THREAD,
+)
+TURN_STARTED: Final = ServerNotification(
+    "turn/started",
+    TurnStartedNotification,
+    "A turn begins; after the answer to the request that began it.",
+)
+TURN_COMPLETED: Final = ServerNotification(
+    "turn/completed",
+    TurnCompletedNotification,
+    "A turn ended, in whatever way. Once per turn, and the last of its notifications.",
+)
+TURN_DIFF_UPDATED: Final = ServerNotification(
+    "turn/diff/updated", TurnDiffUpdatedNotification, "The changes of the turn so far."
+)
+TURN_PLAN_UPDATED: Final = ServerNotification(
+    "turn/plan/updated", TurnPlanUpdatedNotification, "The model changed its plan."
+)

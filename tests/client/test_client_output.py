@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from app_server.client import InvalidArgument, OutputInvalid, TurnFailed, image
 from app_server.client.output_schema import strict
-from protocol.v2.input import ImageUserInput, LocalImageUserInput
+from protocol.v2.item_parts import ImageUserInput, LocalImageUserInput
 from tests.support.library import MakeLibraryWorld
 from tests.support.pictures import PNG
 from tests.support.scripted_model import failure, reply, says

@@ -23,8 +23,8 @@ from app_server.client import (
     SubprocessConnector,
 )
 from app_server.client.subprocess_link import ProcessLink
-from protocol.v2.initialize import ClientInfo
 from protocol.v2.items import AgentMessageThreadItem
+from protocol.v2.server import ClientInfo
 from tests.support.library import MakeLibraryWorld, Way, connector_to, make_folders, serving_model
 from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_say, reply, says, word
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protocol.base import Json
-from protocol.v2.input import SkillUserInput
+from protocol.v2.item_parts import SkillUserInput
 from tests.support.client import Refused
 from tests.support.library import MakeLibraryWorld
 from tests.support.scripted_model import reply, says

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -15,17 +16,16 @@ from protocol.base import Json, WireModel
 from protocol.export import main as export
 from protocol.export import schemas, thread_schemas, typescript
 from protocol.structs import read
-from protocol.table import AnyClientRequest, ServerNotification
-from protocol.v2 import notifications
+from protocol.table import AnyClientRequest, ClientRequest, ServerNotification, ServerRequest
 from protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams, PlanType
 from protocol.v2.approval import FileChangeApprovalDecision, parse_decision
-from protocol.v2.errors import CodexErrorInfo
 from protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
 from protocol.v2.files import FsReadFileParams
 from protocol.v2.items import ThreadItem
 from protocol.v2.methods import TABLE
-from protocol.v2.policy import ApprovalMode, AskForApproval, GranularAskForApproval, SandboxPolicy
 from protocol.v2.question import McpServerElicitationRequestParams
+from protocol.v2.server import CodexErrorInfo
+from protocol.v2.settings import ApprovalMode, AskForApproval, GranularAskForApproval, SandboxPolicy
 from protocol.v2.thread import SessionSource, Thread
 from protocol.v2.thread_open import ThreadStartParams, ThreadStartResponse
 from protocol.v2.turn import TurnInterruptParams, TurnStartParams
@@ -300,8 +300,17 @@ def test_the_rows_are_in_the_table_once_and_name_a_parameter_that_orders_them() 
     assert row_of("turn/start").ordered_by == "threadId"
     assert row_of("thread/list").ordered_by is None
     assert names.INITIALIZE in TABLE.client_requests
-    rows = [row for row in vars(notifications).values() if isinstance(row, ServerNotification)]
-    assert {row.method for row in rows} == set(TABLE.server_notifications)
+
+
+def test_every_row_beside_a_shape_is_in_the_table() -> None:
+    modules = [import_module(f"protocol.v2.{each.stem}") for each in (ROOT / "protocol/v2").glob("[a-z]*.py")]
+    rows = [row for module in modules for row in vars(module).values()]
+    for kind, listed in (
+        (ClientRequest, TABLE.client_requests),
+        (ServerNotification, TABLE.server_notifications),
+        (ServerRequest, TABLE.server_requests),
+    ):
+        assert {row.method for row in rows if isinstance(row, kind)} == set(listed)
 
 
 def test_the_experimental_fields_that_a_client_uses_are_found() -> None:

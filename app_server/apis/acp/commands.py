@@ -18,7 +18,7 @@ from app_server.core.session.review_requests import (
     of_commit,
     uncommitted_changes,
 )
-from protocol.acp.updates import AvailableCommand, AvailableCommandsUpdate, CommandInput
+from protocol.acp.session import AvailableCommand, AvailableCommandsUpdate, CommandInput
 from protocol.events.lookups import CustomPrompt
 from protocol.events.review import ReviewRequest
 from protocol.records import dataclass
@@ -54,7 +54,7 @@ DESCRIPTIONS: Final = {
 
 
 def shown_builtins(*, undo: bool) -> list[dict[str, Json]]:
-    """In the shape of `protocol.acp.updates.AvailableCommand`."""
+    """In the shape of `protocol.acp.session.AvailableCommand`."""
     offered = (each for each in Builtin if undo or each is not Builtin.UNDO)
     return [_shown(each.value, *DESCRIPTIONS[each]) for each in offered]
 

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 from app_server.apis.acp.changes import fenced, one_line
 from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpStdioTransport
-from protocol.acp import content as wire
-from protocol.acp.content import ContentBlock
+from protocol.acp import prompt as wire
+from protocol.acp.prompt import ContentBlock
 from protocol.acp.session import HttpMcpServer, NameAndValue, SessionMcpServer, SseMcpServer, StdioMcpServer
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.paths import is_unicode

@@ -27,7 +27,7 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.session.turn_requests import ChangeSettings
 from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
-from protocol.acp.updates import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
+from protocol.acp.session import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
 from protocol.engine.events import TurnEnded
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.records import dataclass

@@ -36,8 +36,8 @@ from app_server.apis.acp.changes import (
 )
 from app_server.apis.acp.client import AcpClient
 from app_server.apis.acp.session_view import running_output
+from protocol.acp import session
 from protocol.acp import tool_calls as wire
-from protocol.acp import updates
 from protocol.acp.tool_calls import ToolCallStatus, ToolKind
 from protocol.base import Json
 from protocol.names import SESSION_UPDATE
@@ -188,17 +188,17 @@ class UpdateLines:
                 self._printed(change)
             case PlanMade():
                 entries = tuple(
-                    updates.PlanEntry(content=each.text, status=each.status) for each in change.steps
+                    session.PlanEntry(content=each.text, status=each.status) for each in change.steps
                 )
-                self._add(updates.PlanOfSession(entries=entries).to_json())
+                self._add(session.PlanOfSession(entries=entries).to_json())
             case UsageChanged():
-                self._add(updates.UsageUpdate(used=change.used, size=change.size).to_json())
+                self._add(session.UsageUpdate(used=change.used, size=change.size).to_json())
             case Notice():
                 self._notice(change)
             case Compaction():
                 self._compaction(change)
             case Titled():
-                self._add(updates.SessionInfoUpdate(title=change.title).to_json())
+                self._add(session.SessionInfoUpdate(title=change.title).to_json())
             case ShownBlock():
                 block = {"content": change.block, "messageId": change.message_id}
                 self._add(_json({"sessionUpdate": _CHUNKS[change.speaker], **block}))
@@ -209,7 +209,7 @@ class UpdateLines:
 
     def _notice(self, notice: Notice) -> None:
         if self._client.notices:
-            update = updates.SessionNotice(
+            update = session.SessionNotice(
                 severity=notice.severity.value, title=notice.text, description=notice.details
             )
             self._add(update.to_json())
@@ -220,7 +220,7 @@ class UpdateLines:
 
     def _compaction(self, change: Compaction) -> None:
         if self._client.compaction:
-            update = updates.CompactionUpdate(compaction_id=change.id, status=_COMPACTION[change.succeeded])
+            update = session.CompactionUpdate(compaction_id=change.id, status=_COMPACTION[change.succeeded])
             self._add(update.to_json())
             return
         if change.succeeded is None or not self._paced:

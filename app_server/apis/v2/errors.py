@@ -12,8 +12,8 @@ from app_server.core.auth.home_login import AuthMethod
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.ids import ConversationId, parse_conversation_id
-from protocol.v2 import errors as wire
-from protocol.v2.errors import CodexErrorInfo, CodexErrorKind, HttpErrorStatus
+from protocol.v2 import server as wire
+from protocol.v2.server import CodexErrorInfo, CodexErrorKind, HttpErrorStatus
 
 
 def turn_error(error: TurnError) -> wire.TurnError:

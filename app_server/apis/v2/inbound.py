@@ -11,7 +11,7 @@ from app_server.rpc.errors import invalid_request
 from protocol import items as engine
 from protocol.base import Json
 from protocol.responses import ResponseItem, checked_response_item
-from protocol.v2 import input as wire
+from protocol.v2 import item_parts as wire
 from protocol.validation import PREFIX, describe_validation_error
 
 

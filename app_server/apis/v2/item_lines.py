@@ -37,8 +37,16 @@ from protocol.engine.items import (
 )
 from protocol.structs import Written
 from protocol.table import AnyServerNotification
-from protocol.v2 import notifications as methods
 from protocol.v2.item_events import (
+    ITEM_AGENT_MESSAGE_DELTA,
+    ITEM_COMMAND_EXECUTION_OUTPUT_DELTA,
+    ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION,
+    ITEM_COMPLETED,
+    ITEM_PLAN_DELTA,
+    ITEM_REASONING_SUMMARY_PART_ADDED,
+    ITEM_REASONING_SUMMARY_TEXT_DELTA,
+    ITEM_REASONING_TEXT_DELTA,
+    ITEM_STARTED,
     ItemCompletedNotification,
     ItemStartedNotification,
     ReasoningSummaryPartAddedNotification,
@@ -90,8 +98,8 @@ def _quoted(text: str) -> bytes:
         return encode_basestring_ascii(text).encode()
 
 
-SUMMARY_DELTA = methods.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
-TEXT_DELTA = methods.ITEM_REASONING_TEXT_DELTA.method
+SUMMARY_DELTA = ITEM_REASONING_SUMMARY_TEXT_DELTA.method
+TEXT_DELTA = ITEM_REASONING_TEXT_DELTA.method
 
 PIECE = 8 * 1024
 """Bytes of output in one notification at most: clients read lines of 64 KiB, and each byte may need an escape."""
@@ -174,7 +182,7 @@ class ItemLines:
             turn_id=turn_id,
             started_at_ms=at_ms,
         )
-        self._lines.add(methods.ITEM_STARTED, started)
+        self._lines.add(ITEM_STARTED, started)
         return opened
 
     def _end(self, opened: ShownItem, event: ItemCompleted) -> ItemCompleted:
@@ -188,7 +196,7 @@ class ItemLines:
             turn_id=opened.turn_id,
             completed_at_ms=event.at_ms,
         )
-        self._lines.add(methods.ITEM_COMPLETED, completed)
+        self._lines.add(ITEM_COMPLETED, completed)
         return event
 
     # --- between
@@ -197,7 +205,7 @@ class ItemLines:
         if opened is not None:
             opened.deltas.append(event.delta)
             plan = isinstance(opened.item, Plan)
-            row = methods.ITEM_PLAN_DELTA if plan else methods.ITEM_AGENT_MESSAGE_DELTA
+            row = ITEM_PLAN_DELTA if plan else ITEM_AGENT_MESSAGE_DELTA
             self._delta(opened, row.method, event.delta)
 
     def _output(self, opened: ShownItem, text: str) -> None:
@@ -205,7 +213,7 @@ class ItemLines:
             return  # what it prints is for the model; clients see its changes
         step = PIECE if text.isascii() else PIECE // WIDEST
         for start in range(0, len(text), step):
-            method = methods.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
+            method = ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
             self._delta(opened, method, text[start : start + step])
 
     def _delta(self, opened: ShownItem | None, method: str, text: str, index: bytes = b"") -> None:
@@ -226,7 +234,7 @@ class ItemLines:
                 item_id=opened.item.id,
                 summary_index=event.index,
             )
-            self._lines.add(methods.ITEM_REASONING_SUMMARY_PART_ADDED, part)
+            self._lines.add(ITEM_REASONING_SUMMARY_PART_ADDED, part)
 
     def _typed(self, turn_id: str, event: TerminalInput) -> None:
         opened = self._open.latest(turn_id, event.item_id)
@@ -238,7 +246,7 @@ class ItemLines:
                 process_id=event.process_id,
                 stdin=event.text,
             )
-            self._lines.add(methods.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION, typed)
+            self._lines.add(ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION, typed)
 
 
 def _goes_on(item: Item) -> bool:

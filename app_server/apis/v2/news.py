@@ -22,23 +22,37 @@ from protocol.events.tokens import TokenCountEvent, TokenUsageInfo
 from protocol.events.tools import PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent
 from protocol.records import dataclass
-from protocol.v2 import notifications as methods
-from protocol.v2.errors import DeprecationNoticeNotification, WarningNotification
-from protocol.v2.limits import AccountRateLimitsUpdatedNotification, RateLimitSnapshot, RateLimitWindow
+from protocol.v2.account import (
+    ACCOUNT_RATE_LIMITS_UPDATED,
+    AccountRateLimitsUpdatedNotification,
+    RateLimitSnapshot,
+    RateLimitWindow,
+)
 from protocol.v2.mcp import (
+    MCP_SERVER_STARTUP_STATUS_UPDATED,
     McpServerStartupFailureReason,
     McpServerStartupState,
     McpServerStatusUpdatedNotification,
 )
-from protocol.v2.settings import ThreadSettingsUpdatedNotification
-from protocol.v2.thread import ThreadTokenUsage, TokenUsageBreakdown
-from protocol.v2.thread_events import (
-    ThreadGoalClearedNotification,
-    ThreadGoalUpdatedNotification,
+from protocol.v2.server import DEPRECATION_NOTICE, WARNING, DeprecationNoticeNotification, WarningNotification
+from protocol.v2.settings import THREAD_SETTINGS_UPDATED, ThreadSettingsUpdatedNotification
+from protocol.v2.thread import (
+    THREAD_TOKEN_USAGE_UPDATED,
+    ThreadTokenUsage,
     ThreadTokenUsageUpdatedNotification,
+    TokenUsageBreakdown,
 )
-from protocol.v2.thread_work import ThreadGoal, ThreadGoalStatus
+from protocol.v2.thread_work import (
+    THREAD_GOAL_CLEARED,
+    THREAD_GOAL_UPDATED,
+    ThreadGoal,
+    ThreadGoalClearedNotification,
+    ThreadGoalStatus,
+    ThreadGoalUpdatedNotification,
+)
 from protocol.v2.turn import (
+    TURN_DIFF_UPDATED,
+    TURN_PLAN_UPDATED,
     TurnDiffUpdatedNotification,
     TurnPlanStep,
     TurnPlanStepStatus,
@@ -178,7 +192,7 @@ class ThreadNews:
                 self._warn(event.message)
             case notices.DeprecationNoticeEvent():
                 notice = DeprecationNoticeNotification(summary=event.summary, details=event.details)
-                self._lines.add(methods.DEPRECATION_NOTICE, notice)
+                self._lines.add(DEPRECATION_NOTICE, notice)
             case notices.UndoCompletedEvent():
                 if not event.success and event.message is not None:
                     self._warn(event.message)
@@ -198,17 +212,17 @@ class ThreadNews:
     def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
         if isinstance(event, GoalCleared):
             cleared = ThreadGoalClearedNotification(thread_id=self._thread_id)
-            self._lines.add(methods.THREAD_GOAL_CLEARED, cleared)
+            self._lines.add(THREAD_GOAL_CLEARED, cleared)
         else:
             shown = shown_goal(self._thread_id, event.goal)
             updated = ThreadGoalUpdatedNotification(thread_id=self._thread_id, turn_id=turn_id, goal=shown)
-            self._lines.add(methods.THREAD_GOAL_UPDATED, updated)
+            self._lines.add(THREAD_GOAL_UPDATED, updated)
 
     def settings(self, event: SettingsChanged) -> None:
         updated = ThreadSettingsUpdatedNotification(
             thread_id=self._thread_id, thread_settings=shown_settings(event)
         )
-        self._lines.add(methods.THREAD_SETTINGS_UPDATED, updated)
+        self._lines.add(THREAD_SETTINGS_UPDATED, updated)
 
     def server_state(self, event: McpServerStateChanged) -> None:
         reason = McpServerStartupFailureReason.REAUTHENTICATION_REQUIRED if event.login_required else None
@@ -219,12 +233,12 @@ class ThreadNews:
             error=event.error,
             failure_reason=reason,
         )
-        self._lines.add(methods.MCP_SERVER_STARTUP_STATUS_UPDATED, update)
+        self._lines.add(MCP_SERVER_STARTUP_STATUS_UPDATED, update)
 
     def _warn(self, message: str) -> None:
         if self._once.warned(message):
             return
-        self._lines.add(methods.WARNING, WarningNotification(thread_id=self._thread_id, message=message))
+        self._lines.add(WARNING, WarningNotification(thread_id=self._thread_id, message=message))
 
     def _tokens(self, turn_id: str | None, event: TokenCountEvent) -> None:
         if event.info is not None and turn_id is not None and event.info != self._usage:
@@ -232,13 +246,13 @@ class ThreadNews:
             usage = ThreadTokenUsageUpdatedNotification(
                 thread_id=self._thread_id, turn_id=turn_id, token_usage=token_usage(event.info)
             )
-            self._lines.add(methods.THREAD_TOKEN_USAGE_UPDATED, usage)
+            self._lines.add(THREAD_TOKEN_USAGE_UPDATED, usage)
         if event.rate_limits is None:
             return
         limits = rate_limits(event.rate_limits)
         if self._once.limits.learn(limits, subscribed=self.subscribed):
             update = AccountRateLimitsUpdatedNotification(rate_limits=limits)
-            self._lines.add(methods.ACCOUNT_RATE_LIMITS_UPDATED, update)
+            self._lines.add(ACCOUNT_RATE_LIMITS_UPDATED, update)
 
     def _turn_diff(self, turn_id: str | None, event: TurnDiffEvent) -> None:
         if turn_id is not None and event.unified_diff != self._diff:
@@ -246,7 +260,7 @@ class ThreadNews:
             diff = TurnDiffUpdatedNotification(
                 thread_id=self._thread_id, turn_id=turn_id, diff=event.unified_diff
             )
-            self._lines.add(methods.TURN_DIFF_UPDATED, diff)
+            self._lines.add(TURN_DIFF_UPDATED, diff)
 
     def _plan(self, turn_id: str | None, event: PlanUpdateEvent) -> None:
         if turn_id is None:
@@ -255,4 +269,4 @@ class ThreadNews:
         plan = TurnPlanUpdatedNotification(
             thread_id=self._thread_id, turn_id=turn_id, explanation=event.explanation, plan=steps
         )
-        self._lines.add(methods.TURN_PLAN_UPDATED, plan)
+        self._lines.add(TURN_PLAN_UPDATED, plan)

@@ -16,8 +16,7 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyServerNotification
-from protocol.v2 import notifications
-from protocol.v2.errors import ConfigWarningNotification, TextPosition, TextRange
+from protocol.v2.server import CONFIG_WARNING, ConfigWarningNotification, TextPosition, TextRange
 
 
 @dataclass(slots=True)
@@ -48,11 +47,11 @@ class ConfigWarnings:
         try:
             warnings = source.load().notices.warnings
         except ConfigError as error:
-            self._notifier.notify(notifications.CONFIG_WARNING, _of_error(error))
+            self._notifier.notify(CONFIG_WARNING, _of_error(error))
             return
         for warning in warnings:
             self._sent.add(str(warning))
-            self._notifier.notify(notifications.CONFIG_WARNING, _of_warning(warning))
+            self._notifier.notify(CONFIG_WARNING, _of_warning(warning))
 
     def sent(self, warning: str) -> bool:
         return warning in self._sent

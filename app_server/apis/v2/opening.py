@@ -34,7 +34,7 @@ from protocol.policy import (
     TurnMode,
     WorkspaceWrite,
 )
-from protocol.v2.policy import ApprovalsReviewer
+from protocol.v2.settings import ApprovalsReviewer
 from protocol.v2.thread_open import (
     DynamicToolSpec,
     FunctionDynamicToolNamespaceTool,

@@ -48,12 +48,12 @@ from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.events.mcp import ElicitationRequestEvent
 from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.events.tokens import TokenCountEvent
-from protocol.v2 import errors, turn
-from protocol.v2 import notifications as methods
+from protocol.v2 import server, turn
 from protocol.v2.item_events import (
+    SERVER_REQUEST_RESOLVED,
     ServerRequestResolvedNotification,
 )
-from protocol.v2.thread_events import ThreadStatusChangedNotification
+from protocol.v2.thread import THREAD_STATUS_CHANGED, ThreadStatusChangedNotification
 
 Unshown = Question | PatchWriting | CommandRunning | McpServersSettled
 """Questions have a way of their own; the others say what is shown already."""
@@ -127,12 +127,12 @@ class ThreadAdapter:
 
     def question_closed(self, request_id: int, *, answered: bool) -> Sequence[bytes]:
         resolved = ServerRequestResolvedNotification(thread_id=self._thread_id, request_id=request_id)
-        self._lines.add(methods.SERVER_REQUEST_RESOLVED, resolved)
+        self._lines.add(SERVER_REQUEST_RESOLVED, resolved)
         return self._lines.take()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[bytes]:
         changed = ThreadStatusChangedNotification(thread_id=self._thread_id, status=thread_status(status))
-        self._lines.add(methods.THREAD_STATUS_CHANGED, changed)
+        self._lines.add(THREAD_STATUS_CHANGED, changed)
         return self._lines.take()
 
     def continues_elsewhere(self) -> None:
@@ -189,7 +189,7 @@ class ThreadAdapter:
         self._news.turn_started()
         shown = shown_turn(self._fold.last, turn.TurnItemsView.NOT_LOADED)
         started = turn.TurnStartedNotification(thread_id=self._thread_id, turn=shown)
-        self._lines.add(methods.TURN_STARTED, started)
+        self._lines.add(turn.TURN_STARTED, started)
 
     def _turn_ended(self, turn_id: str, event: TurnEnded) -> None:
         if not self._is_running(turn_id):
@@ -206,11 +206,11 @@ class ThreadAdapter:
         self._fold.apply(SessionEvent("", turn_id, event))
         shown = ended_turn(self._fold.last)
         completed = turn.TurnCompletedNotification(thread_id=self._thread_id, turn=shown)
-        self._lines.add(methods.TURN_COMPLETED, completed)
+        self._lines.add(turn.TURN_COMPLETED, completed)
         self._fold = TurnFold()
 
-    def _error(self, turn_id: str, error: errors.TurnError, *, will_retry: bool) -> None:
-        failed = errors.ErrorNotification(
+    def _error(self, turn_id: str, error: server.TurnError, *, will_retry: bool) -> None:
+        failed = server.ErrorNotification(
             error=error, will_retry=will_retry, thread_id=self._thread_id, turn_id=turn_id
         )
-        self._lines.add(methods.ERROR, failed)
+        self._lines.add(server.ERROR, failed)

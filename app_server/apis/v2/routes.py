@@ -36,12 +36,17 @@ from app_server.identity import ClientProfile
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json, WireModel
 from protocol.structs import Written
-from protocol.v2 import thread_methods, turn_methods
 from protocol.v2.fields import experimental_fields_in_use
-from protocol.v2.notifications import THREAD_CLOSED, THREAD_STATUS_CHANGED
-from protocol.v2.policy import GranularAskForApproval
-from protocol.v2.thread import NotLoadedThreadStatus
-from protocol.v2.thread_events import ThreadClosedNotification, ThreadStatusChangedNotification
+from protocol.v2.settings import GranularAskForApproval
+from protocol.v2.thread import (
+    THREAD_CLOSED,
+    THREAD_STATUS_CHANGED,
+    NotLoadedThreadStatus,
+    ThreadClosedNotification,
+    ThreadStatusChangedNotification,
+)
+from protocol.v2.thread_open import THREAD_RESUME, THREAD_START, THREAD_UNSUBSCRIBE
+from protocol.v2.turn import TURN_INTERRUPT, TURN_START, TURN_STEER
 
 
 def needed_capability(method: str, params: WireModel) -> str | None:
@@ -118,12 +123,12 @@ def routes(services: ServerServices) -> tuple[Route, ...]:
     )
 
     rows = (
-        route(thread_methods.THREAD_START, threads.thread_start, thread),
-        route(thread_methods.THREAD_RESUME, threads.thread_resume, thread),
-        route(thread_methods.THREAD_UNSUBSCRIBE, threads.thread_unsubscribe, thread),
-        route(turn_methods.TURN_START, turns.turn_start, thread),
-        route(turn_methods.TURN_STEER, turns.turn_steer, thread),
-        route(turn_methods.TURN_INTERRUPT, turns.turn_interrupt, thread),
+        route(THREAD_START, threads.thread_start, thread),
+        route(THREAD_RESUME, threads.thread_resume, thread),
+        route(THREAD_UNSUBSCRIBE, threads.thread_unsubscribe, thread),
+        route(TURN_START, turns.turn_start, thread),
+        route(TURN_STEER, turns.turn_steer, thread),
+        route(TURN_INTERRUPT, turns.turn_interrupt, thread),
         *reading_routes(read),
         *work_routes(WorkContext(thread, services.host.git)),
         *stored_routes(StoredThreadContext(read, services.conversations, notifier, notes)),

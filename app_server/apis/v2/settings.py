@@ -20,9 +20,10 @@ from app_server.rpc.errors import invalid_request
 from protocol import policy as engine
 from protocol.engine.events import SettingsChanged
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxMode, SandboxPolicy, WorkspaceWrite
-from protocol.v2 import policy as wire
-from protocol.v2.policy import ActivePermissionProfile, ApprovalsReviewer
+from protocol.v2 import settings as wire
 from protocol.v2.settings import (
+    ActivePermissionProfile,
+    ApprovalsReviewer,
     CollaborationMode,
     CollaborationSettings,
     ModeKind,

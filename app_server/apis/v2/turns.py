@@ -18,7 +18,7 @@ from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.origins import SessionOrigin
 from protocol.responses import COMMENTARY
-from protocol.v2.input import TextUserInput
+from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import ThreadItem, UserMessageThreadItem
 from protocol.v2.thread import (
     GitInfo,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app_server.apis.v2.news import AccountLimits
-from protocol.v2.limits import RateLimitSnapshot, RateLimitWindow
+from protocol.v2.account import RateLimitSnapshot, RateLimitWindow
 
 
 def used(percent: int) -> RateLimitSnapshot:

@@ -9,8 +9,8 @@ from app_server.apis.v2.routes import gated, needed_capability
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
 from protocol.base import Json, WireModel
-from protocol.v2 import thread_methods, turn_methods
-from protocol.v2.turn import TurnSteerParams, TurnSteerResponse
+from protocol.v2.thread_open import THREAD_START
+from protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
 
 pytestmark = pytest.mark.anyio
 
@@ -37,14 +37,14 @@ def anyio_backend() -> str:
     ],
 )
 def test_what_in_parameters_is_experimental(more: Json, needed: str | None) -> None:
-    params = turn_methods.TURN_START.parse({"threadId": "t", "input": [], **more})
+    params = TURN_START.parse({"threadId": "t", "input": [], **more})
     assert needed_capability("turn/start", params) == needed
 
 
 def test_switches_that_are_off_need_nothing() -> None:
-    params = thread_methods.THREAD_START.parse({"experimentalRawEvents": False})
+    params = THREAD_START.parse({"experimentalRawEvents": False})
     assert needed_capability("thread/start", params) is None
-    params = thread_methods.THREAD_START.parse({"experimentalRawEvents": True})
+    params = THREAD_START.parse({"experimentalRawEvents": True})
     assert needed_capability("thread/start", params) == "thread/start.experimentalRawEvents"
 
 
@@ -55,7 +55,7 @@ async def test_a_gated_route_refuses_before_the_handler() -> None:
         context.append(params)
         return TurnSteerResponse(turn_id="t")
 
-    row = turn_methods.TURN_STEER
+    row = TURN_STEER
     params = row.parse({"threadId": "t", "input": [], "expectedTurnId": "u", "additionalContext": {}})
     client = ClientProfile()
     closed = gated(route(row, steer, served), client)

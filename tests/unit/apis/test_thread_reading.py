@@ -25,9 +25,9 @@ from protocol.engine.items import AgentMessage
 from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.origins import SessionOrigin
 from protocol.records import dataclass
-from protocol.v2 import thread_methods as methods
 from protocol.v2.items import AgentMessageThreadItem, ThreadItem
 from protocol.v2.thread import IdleThreadStatus, NotLoadedThreadStatus, ThreadStatus
+from protocol.v2.thread_store import THREAD_ITEMS_LIST, THREAD_LOADED_LIST, THREAD_READ, THREAD_TURNS_LIST
 from protocol.v2.turn import Turn, TurnItemsView, TurnStatus
 from tests.unit.rollout.stored import conversation, conversation_id, store
 
@@ -95,22 +95,22 @@ def reader(home: Path, live: Live | None = None) -> ReadingContext:
 
 
 async def read(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_read(context, methods.THREAD_READ.parse(params))
+    response = await reading.thread_read(context, THREAD_READ.parse(params))
     return response.to_value()["thread"]
 
 
 async def turns(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_turns_list(context, methods.THREAD_TURNS_LIST.parse(params))
+    response = await reading.thread_turns_list(context, THREAD_TURNS_LIST.parse(params))
     return response.to_value()
 
 
 async def items(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_items_list(context, methods.THREAD_ITEMS_LIST.parse(params))
+    response = await reading.thread_items_list(context, THREAD_ITEMS_LIST.parse(params))
     return response.to_value()
 
 
 async def loaded(context: ReadingContext, **params: Json) -> Json:
-    response = await reading.thread_loaded_list(context, methods.THREAD_LOADED_LIST.parse(params))
+    response = await reading.thread_loaded_list(context, THREAD_LOADED_LIST.parse(params))
     return response.to_value()
 
 

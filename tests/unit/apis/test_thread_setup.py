@@ -29,7 +29,16 @@ from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.structs import Written, read
 from protocol.v1.models import ModelListResponse
-from protocol.v2 import setup_methods as methods
+from protocol.v2.account import ACCOUNT_READ
+from protocol.v2.config import CONFIG_READ, CONFIG_REQUIREMENTS_READ
+from protocol.v2.models import (
+    EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
+    EXPERIMENTAL_FEATURE_LIST,
+    MODEL_LIST,
+    MODEL_PROVIDER_CAPABILITIES_READ,
+    MODEL_PROVIDER_LIST,
+)
+from protocol.v2.settings import COLLABORATION_MODE_LIST, PERMISSION_PROFILE_LIST
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +56,7 @@ def source(home: Path, text: str = "", cli: CliOverrides | None = None) -> Confi
 
 
 async def config_read(config: ConfigSource, **params: Json) -> Json:
-    return (await configuration.config_read(config, methods.CONFIG_READ.parse(params))).to_value()
+    return (await configuration.config_read(config, CONFIG_READ.parse(params))).to_value()
 
 
 async def test_settings_have_values_and_origins(tmp_path: Path) -> None:
@@ -114,13 +123,13 @@ async def listed(handler: Handler, row: Json, config: ConfigSource, **params: Js
 
 async def test_small_lists(tmp_path: Path) -> None:
     config = source(tmp_path, "[features]\nunified_exec = true\n")
-    assert await listed(configuration.config_requirements_read, methods.CONFIG_REQUIREMENTS_READ, config) == {
+    assert await listed(configuration.config_requirements_read, CONFIG_REQUIREMENTS_READ, config) == {
         "requirements": None
     }
-    profiles = await listed(configuration.permission_profile_list, methods.PERMISSION_PROFILE_LIST, config)
+    profiles = await listed(configuration.permission_profile_list, PERMISSION_PROFILE_LIST, config)
     assert [each["id"] for each in profiles["data"]] == [":read-only", ":workspace", ":danger-full-access"]
     assert profiles["nextCursor"] is None
-    modes = await listed(configuration.collaboration_mode_list, methods.COLLABORATION_MODE_LIST, config)
+    modes = await listed(configuration.collaboration_mode_list, COLLABORATION_MODE_LIST, config)
     assert modes["data"] == [
         {"name": "Plan", "mode": "plan", "model": None, "reasoning_effort": "medium"},
         {"name": "Default", "mode": "default", "model": None, "reasoning_effort": None},
@@ -132,7 +141,7 @@ async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None
     context = models.FeatureContext(config, cast(Any, None))
 
     async def listed(**params: Json) -> Json:
-        row = methods.EXPERIMENTAL_FEATURE_LIST
+        row = EXPERIMENTAL_FEATURE_LIST
         return (await models.experimental_feature_list(context, row.parse(params))).to_value()
 
     everything = await listed()
@@ -145,7 +154,7 @@ async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None
     with pytest.raises(RpcError, match="invalid cursor: zzz"):
         await listed(cursor="zzz")
     asked = {"unified_exec": False, "web_search": True, "of_another_server": True}
-    row = methods.EXPERIMENTAL_FEATURE_ENABLEMENT_SET
+    row = EXPERIMENTAL_FEATURE_ENABLEMENT_SET
     response = await models.experimental_feature_enablement_set(context, row.parse({"enablement": asked}))
     assert response.enablement == {"unified_exec": False, "web_search_request": True}
     on = {each["name"] for each in (await listed())["data"] if each["enabled"]}
@@ -159,7 +168,7 @@ async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
         '[model_providers.b]\nname = "B"\nbase_url = "http://b/v1"\nwire_api = "responses"\n'
         '[model_providers.c]\nname = "C"\nexperimental_bearer_token = "s3cr3t"\n'
     )
-    row = methods.MODEL_PROVIDER_LIST
+    row = MODEL_PROVIDER_LIST
     answer = await listed(models.model_provider_list, row, source(tmp_path, text))
     shown = {each["id"]: (each["baseUrl"], each["settings"]) for each in answer["data"]}
     assert answer["defaultProviderId"] == "b"
@@ -174,7 +183,7 @@ async def test_providers_are_listed_without_credentials(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("wire_api", "searches"), [("responses", True), ("chat", False)])
 async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: bool) -> None:
     text = f'model_provider = "p"\n[model_providers.p]\nname = "P"\nwire_api = "{wire_api}"\n'
-    row = methods.MODEL_PROVIDER_CAPABILITIES_READ
+    row = MODEL_PROVIDER_CAPABILITIES_READ
     answer = await listed(models.model_provider_capabilities_read, row, source(tmp_path, text))
     assert answer == {"imageGeneration": False, "webSearch": searches}
 
@@ -182,7 +191,7 @@ async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: b
 async def test_models_of_a_provider_that_is_none(tmp_path: Path) -> None:
     context = ModelContext(source(tmp_path), cast(ProviderModels, OneMore()))
     with pytest.raises(ConfigError, match="Model provider `zz` not found"):
-        await models.model_list(context, methods.MODEL_LIST.parse({"modelProvider": "zz"}))
+        await models.model_list(context, MODEL_LIST.parse({"modelProvider": "zz"}))
 
 
 class OneMore:
@@ -198,7 +207,7 @@ async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
     pages: list[Json] = []
     cursor = None
     while True:
-        response = await models.model_list(context, methods.MODEL_LIST.parse({"cursor": cursor, "limit": 2}))
+        response = await models.model_list(context, MODEL_LIST.parse({"cursor": cursor, "limit": 2}))
         pages.append(response.to_value())
         if (cursor := response.next_cursor) is None:
             break
@@ -279,7 +288,7 @@ def chatgpt(plan: str | None) -> Json:
 )
 async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
     context = account.AccountContext(source(tmp_path, text), auth(tmp_path, stored), AccountLimits())
-    answer = (await account.account_read(context, methods.ACCOUNT_READ.parse({}))).to_value()
+    answer = (await account.account_read(context, ACCOUNT_READ.parse({}))).to_value()
     assert answer["requiresOpenaiAuth"] is required
     if shown is None:
         assert answer["account"] is None

@@ -21,9 +21,8 @@ from app_server.client import (
     UserQuestionsRequest,
 )
 from protocol.base import Json
-from protocol.v2.errors import WarningNotification
-from protocol.v2.turn import TurnStartParams, TurnStatus
-from protocol.v2.turn_methods import TURN_START
+from protocol.v2.server import WarningNotification
+from protocol.v2.turn import TURN_START, TurnStartParams, TurnStatus
 from tests.unit.client.peer import Refusal, ScriptedPeer, opened, turn
 
 pytestmark = pytest.mark.anyio

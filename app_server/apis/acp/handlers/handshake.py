@@ -17,7 +17,7 @@ from app_server.apis.services import ConfigSource
 from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.errors import ConfigError
 from app_server.core.threads import run_in_thread
-from protocol.acp.initialize import (
+from protocol.acp.session import (
     AgentInitializeRequest,
     AgentInitializeResponse,
     AuthenticateRequest,

@@ -25,14 +25,15 @@ from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.session.user_input import as_words
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
-from protocol.acp.content import ContentBlock, TextBlock
 from protocol.acp.prompt import (
+    ContentBlock,
     PromptRequest,
     PromptResponse,
     SteeringOutcome,
     SteeringRequest,
     SteeringResponse,
     StopReason,
+    TextBlock,
 )
 from protocol.events.mcp import McpListToolsResponseEvent
 from protocol.ops import CompactOp, ListMcpToolsOp, Op, ReviewOp, UndoOp

@@ -67,13 +67,13 @@ from protocol.acp.session import (
     ResumeSessionRequest,
     ResumeSessionResponse,
     SessionInfo,
+    SessionInfoUpdate,
     SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse,
     SetSessionModeRequest,
     SetSessionModeResponse,
 )
 from protocol.acp.tool_calls import ReadTextFileRequest, WriteTextFileRequest
-from protocol.acp.updates import SessionInfoUpdate
 from protocol.ids import ConversationId, parse_conversation_id
 from protocol.origins import SessionOrigin
 from protocol.records import dataclass
@@ -199,7 +199,6 @@ async def delete_session(context: SessionContext, params: DeleteSessionRequest) 
     return DeleteSessionResponse()
 
 
-# --- parts
 def _planned(
     source: ConfigSource, request: NewSessionRequest, stored: TurnContextItem | None = None
 ) -> SessionPlan:

@@ -25,8 +25,14 @@ from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel
 from protocol.records import dataclass
 from protocol.table import ClientRequest, NoParams
-from protocol.v2 import notifications, setup_methods
 from protocol.v2.account import (
+    ACCOUNT_LOGIN_CANCEL,
+    ACCOUNT_LOGIN_COMPLETED,
+    ACCOUNT_LOGIN_START,
+    ACCOUNT_LOGOUT,
+    ACCOUNT_RATE_LIMITS_READ,
+    ACCOUNT_READ,
+    ACCOUNT_UPDATED,
     Account,
     AccountLoginCompletedNotification,
     AccountUpdatedNotification,
@@ -43,13 +49,14 @@ from protocol.v2.account import (
     ChatgptLoginAccountParams,
     ChatgptLoginAccountResponse,
     GetAccountParams,
+    GetAccountRateLimitsParams,
+    GetAccountRateLimitsResponse,
     GetAccountResponse,
     LoginAccountParams,
     LoginAccountResponse,
     LogoutAccountResponse,
     PlanType,
 )
-from protocol.v2.limits import GetAccountRateLimitsParams, GetAccountRateLimitsResponse
 from protocol.validation import unknown_method
 
 
@@ -123,7 +130,7 @@ class LoginContext:
         ended = AccountLoginCompletedNotification(
             login_id=login_id, success=outcome.success, error=outcome.error
         )
-        self.notifier.notify(notifications.ACCOUNT_LOGIN_COMPLETED, ended)
+        self.notifier.notify(ACCOUNT_LOGIN_COMPLETED, ended)
         if outcome.success:
             self.updated(method)
 
@@ -134,7 +141,7 @@ class LoginContext:
             auth_mode=None if method is None else MODES[method],
             plan_type=None if claims is None else plan_type(claims.plan_type),
         )
-        self.notifier.notify(notifications.ACCOUNT_UPDATED, changed)
+        self.notifier.notify(ACCOUNT_UPDATED, changed)
 
 
 async def account_login_start(
@@ -219,15 +226,14 @@ async def _open_device_login(context: LoginContext) -> HandlerResult[LoginAccoun
 def account_routes(
     services: ServerServices, notifier: ThreadNotifier, limits: AccountLimits
 ) -> tuple[Route, ...]:
-    rows = setup_methods
     known = AccountContext(services.config, services.accounts.auth, limits)
     login = LoginContext(services.config, services.accounts.auth, services.accounts.logins, notifier)
     return (
-        route(rows.ACCOUNT_READ, account_read, known),
-        route(rows.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
-        route(rows.ACCOUNT_LOGIN_START, account_login_start, login),
-        route(rows.ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
-        route(rows.ACCOUNT_LOGOUT, account_logout, login),
+        route(ACCOUNT_READ, account_read, known),
+        route(ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, known),
+        route(ACCOUNT_LOGIN_START, account_login_start, login),
+        route(ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
+        route(ACCOUNT_LOGOUT, account_logout, login),
     )
 
 

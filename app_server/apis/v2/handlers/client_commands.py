@@ -34,9 +34,11 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.records import dataclass
 from protocol.v2 import commands as wire
-from protocol.v2 import host_methods as methods
-from protocol.v2.commands import CommandExecOutputDeltaNotification, CommandExecOutputStream
-from protocol.v2.notifications import COMMAND_EXEC_OUTPUT_DELTA
+from protocol.v2.commands import (
+    COMMAND_EXEC_OUTPUT_DELTA,
+    CommandExecOutputDeltaNotification,
+    CommandExecOutputStream,
+)
 
 MOST = 512
 """Commands of one client at the same time."""
@@ -376,8 +378,8 @@ def command_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[
         services.config, services.host.runner, services.outgoing, notifier, ClientProcesses()
     )
     return (
-        route(methods.COMMAND_EXEC, command_exec, commands),
-        route(methods.COMMAND_EXEC_WRITE, command_exec_write, commands),
-        route(methods.COMMAND_EXEC_RESIZE, command_exec_resize, commands),
-        route(methods.COMMAND_EXEC_TERMINATE, command_exec_terminate, commands),
+        route(wire.COMMAND_EXEC, command_exec, commands),
+        route(wire.COMMAND_EXEC_WRITE, command_exec_write, commands),
+        route(wire.COMMAND_EXEC_RESIZE, command_exec_resize, commands),
+        route(wire.COMMAND_EXEC_TERMINATE, command_exec_terminate, commands),
     )

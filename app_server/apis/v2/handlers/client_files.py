@@ -35,14 +35,11 @@ from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 from protocol.v2 import files as wire
-from protocol.v2 import host_methods as methods
-from protocol.v2.files import FsChangedNotification
-from protocol.v2.notifications import (
+from protocol.v2.files import (
     FS_CHANGED,
     FUZZY_FILE_SEARCH_SESSION_COMPLETED,
     FUZZY_FILE_SEARCH_SESSION_UPDATED,
-)
-from protocol.v2.search import (
+    FsChangedNotification,
     FuzzyFileSearchMatchType,
     FuzzyFileSearchParams,
     FuzzyFileSearchResponse,
@@ -210,15 +207,15 @@ def file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Rou
     watcher = FileWatcher(notify_changed, services.background)
     files = ClientFileContext(services.config, services.outgoing, watcher)
     return (
-        route(methods.FS_READ_FILE, fs_read_file, files),
-        route(methods.FS_WRITE_FILE, fs_write_file, files),
-        route(methods.FS_CREATE_DIRECTORY, fs_create_directory, files),
-        route(methods.FS_GET_METADATA, fs_get_metadata, files),
-        route(methods.FS_READ_DIRECTORY, fs_read_directory, files),
-        route(methods.FS_REMOVE, fs_remove, files),
-        route(methods.FS_COPY, fs_copy, files),
-        route(methods.FS_WATCH, fs_watch, files),
-        route(methods.FS_UNWATCH, fs_unwatch, files),
+        route(wire.FS_READ_FILE, fs_read_file, files),
+        route(wire.FS_WRITE_FILE, fs_write_file, files),
+        route(wire.FS_CREATE_DIRECTORY, fs_create_directory, files),
+        route(wire.FS_GET_METADATA, fs_get_metadata, files),
+        route(wire.FS_READ_DIRECTORY, fs_read_directory, files),
+        route(wire.FS_REMOVE, fs_remove, files),
+        route(wire.FS_COPY, fs_copy, files),
+        route(wire.FS_WATCH, fs_watch, files),
+        route(wire.FS_UNWATCH, fs_unwatch, files),
     )
 
 
@@ -363,8 +360,8 @@ def search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[R
     sessions = SearchSessions(services.host.search, services.background, notify_found)
     search = FileSearchContext(services.host.search, sessions)
     return (
-        route(methods.FUZZY_FILE_SEARCH, fuzzy_file_search, search),
-        route(methods.FUZZY_FILE_SEARCH_SESSION_START, session_start, search),
-        route(methods.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, search),
-        route(methods.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, search),
+        route(wire.FUZZY_FILE_SEARCH, fuzzy_file_search, search),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_START, session_start, search),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, search),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, search),
     )

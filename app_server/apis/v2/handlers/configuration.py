@@ -37,8 +37,11 @@ from protocol.base import Json
 from protocol.jsonrpc import INVALID_REQUEST
 from protocol.records import dataclass
 from protocol.table import NoParams
-from protocol.v2 import setup_methods
 from protocol.v2.config import (
+    CONFIG_BATCH_WRITE,
+    CONFIG_READ,
+    CONFIG_REQUIREMENTS_READ,
+    CONFIG_VALUE_WRITE,
     ConfigBatchWriteParams,
     ConfigEdit,
     ConfigLayer,
@@ -56,16 +59,15 @@ from protocol.v2.config import (
     UserConfigLayerSource,
     WriteStatus,
 )
-from protocol.v2.policy import (
-    PermissionProfileListParams,
-    PermissionProfileListResponse,
-    PermissionProfileSummary,
-)
 from protocol.v2.settings import (
+    PERMISSION_PROFILE_LIST,
     CollaborationModeListParams,
     CollaborationModeListResponse,
     CollaborationModeMask,
     ModeKind,
+    PermissionProfileListParams,
+    PermissionProfileListResponse,
+    PermissionProfileSummary,
 )
 
 MODES = (
@@ -233,12 +235,12 @@ def _refused(code: str, message: str, field: str | None = None) -> RpcError:
 
 
 def config_routes(services: ServerServices) -> tuple[Route, ...]:
-    config, rows = services.config, setup_methods
+    config = services.config
     writing = WriteContext(config)
     return (
-        route(rows.CONFIG_READ, config_read, config),
-        route(rows.CONFIG_VALUE_WRITE, config_value_write, writing),
-        route(rows.CONFIG_BATCH_WRITE, config_batch_write, writing),
-        route(rows.CONFIG_REQUIREMENTS_READ, config_requirements_read, config),
-        route(rows.PERMISSION_PROFILE_LIST, permission_profile_list, config),
+        route(CONFIG_READ, config_read, config),
+        route(CONFIG_VALUE_WRITE, config_value_write, writing),
+        route(CONFIG_BATCH_WRITE, config_batch_write, writing),
+        route(CONFIG_REQUIREMENTS_READ, config_requirements_read, config),
+        route(PERMISSION_PROFILE_LIST, permission_profile_list, config),
     )

@@ -45,8 +45,13 @@ from protocol.base import Json
 from protocol.records import dataclass
 from protocol.structs import read
 from protocol.table import NoParams
-from protocol.v2 import host_methods as methods
 from protocol.v2.mcp import (
+    CONFIG_MCP_SERVER_RELOAD,
+    MCP_SERVER_OAUTH_LOGIN,
+    MCP_SERVER_OAUTH_LOGIN_COMPLETED,
+    MCP_SERVER_RESOURCE_READ,
+    MCP_SERVER_STATUS_LIST,
+    MCP_SERVER_TOOL_CALL,
     BlobResourceContent,
     ListedTool,
     ListMcpServerStatusParams,
@@ -69,7 +74,6 @@ from protocol.v2.mcp import (
     ResourceTemplate,
     TextResourceContent,
 )
-from protocol.v2.notifications import MCP_SERVER_OAUTH_LOGIN_COMPLETED
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_login import McpLogins
@@ -310,9 +314,9 @@ def mcp_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Rout
     accounts = services.accounts
     login = McpLoginContext(context, accounts.mcp_logins, accounts.logins, notifier)
     return (
-        route(methods.MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
-        route(methods.MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),
-        route(methods.MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, context),
-        route(methods.CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, context),
-        route(methods.MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, login),
+        route(MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
+        route(MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),
+        route(MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, context),
+        route(CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, context),
+        route(MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, login),
     )

@@ -17,8 +17,12 @@ from app_server.core.model.families import EFFORT_WORDS, KnownModel
 from app_server.masking import masked_text
 from protocol.policy import ReasoningEffort
 from protocol.records import dataclass
-from protocol.v2 import setup_methods
 from protocol.v2.models import (
+    EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
+    EXPERIMENTAL_FEATURE_LIST,
+    MODEL_LIST,
+    MODEL_PROVIDER_CAPABILITIES_READ,
+    MODEL_PROVIDER_LIST,
     CustomGatewayProviderSettings,
     EnvironmentVariableGatewayAuth,
     ExperimentalFeature,
@@ -41,6 +45,7 @@ from protocol.v2.models import (
     OpenaiProviderSettings,
     ReasoningEffortOption,
 )
+from protocol.v2.settings import COLLABORATION_MODE_LIST
 
 STAGES = {
     FeatureStage.STABLE: ExperimentalFeatureStage.STABLE,
@@ -167,13 +172,13 @@ def _effort(effort: ReasoningEffort) -> ReasoningEffortOption:
 
 def model_routes(services: ServerServices) -> tuple[Route, ...]:
     """`model/list` is a method of the conversation API too: this route serves both, answering all that both have."""
-    config, rows = services.config, setup_methods
+    config = services.config
     switches = FeatureContext(config, services.conversations)
     return (
-        route(rows.MODEL_LIST, model_list, ModelContext(config, services.engine)),
-        route(rows.MODEL_PROVIDER_LIST, model_provider_list, config),
-        route(rows.MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, config),
-        route(rows.EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, switches),
-        route(rows.EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, switches),
-        route(rows.COLLABORATION_MODE_LIST, configuration.collaboration_mode_list, config),
+        route(MODEL_LIST, model_list, ModelContext(config, services.engine)),
+        route(MODEL_PROVIDER_LIST, model_provider_list, config),
+        route(MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, config),
+        route(EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, switches),
+        route(EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, switches),
+        route(COLLABORATION_MODE_LIST, configuration.collaboration_mode_list, config),
     )

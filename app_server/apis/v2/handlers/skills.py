@@ -20,10 +20,9 @@ from app_server.rpc.errors import RpcError, invalid_request
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.records import dataclass
 from protocol.table import NoParams
-from protocol.v2 import extension_methods
-from protocol.v2 import setup_methods as methods
 from protocol.v2 import skills as wire
-from protocol.v2.extensions import (
+from protocol.v2.skills import (
+    SKILLS_CHANGED,
     AppsInstalledParams,
     AppsInstalledResponse,
     AppsListParams,
@@ -38,7 +37,6 @@ from protocol.v2.extensions import (
     WindowsSandboxReadiness,
     WindowsSandboxReadinessResponse,
 )
-from protocol.v2.notifications import SKILLS_CHANGED
 
 MAX_DIRECTORIES = 100
 """In one request."""
@@ -165,14 +163,14 @@ async def windows_sandbox_readiness(
 
 
 def extension_routes(services: ServerServices) -> tuple[Route, ...]:
-    config, rows = services.config, extension_methods
+    config = services.config
     return (
-        route(rows.HOOKS_LIST, hooks_list, config),
-        route(rows.APP_LIST, app_list, config),
-        route(rows.APP_INSTALLED, app_installed, config),
-        route(rows.PLUGIN_LIST, plugin_list, config),
-        route(rows.PLUGIN_INSTALLED, plugin_installed, config),
-        route(rows.WINDOWS_SANDBOX_READINESS, windows_sandbox_readiness, config),
+        route(wire.HOOKS_LIST, hooks_list, config),
+        route(wire.APP_LIST, app_list, config),
+        route(wire.APP_INSTALLED, app_installed, config),
+        route(wire.PLUGIN_LIST, plugin_list, config),
+        route(wire.PLUGIN_INSTALLED, plugin_installed, config),
+        route(wire.WINDOWS_SANDBOX_READINESS, windows_sandbox_readiness, config),
     )
 
 
@@ -181,7 +179,7 @@ def skills_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[R
     context = SkillsContext(services.config, catalog, notifier)
     catalog.on_change = context.announce_change
     return (
-        route(methods.SKILLS_LIST, skills_list, context),
-        route(methods.SKILLS_EXTRA_ROOTS_SET, skills_extra_roots_set, context),
-        route(methods.SKILLS_CONFIG_WRITE, skills_config_write, context),
+        route(wire.SKILLS_LIST, skills_list, context),
+        route(wire.SKILLS_EXTRA_ROOTS_SET, skills_extra_roots_set, context),
+        route(wire.SKILLS_CONFIG_WRITE, skills_config_write, context),
     )

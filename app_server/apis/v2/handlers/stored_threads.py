@@ -38,9 +38,26 @@ from protocol.ids import ConversationId
 from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyServerNotification
-from protocol.v2 import notifications as methods
-from protocol.v2.thread import NotLoadedThreadStatus, Thread
-from protocol.v2.thread_edit import (
+from protocol.v2.thread import (
+    THREAD_ARCHIVED,
+    THREAD_DELETED,
+    THREAD_NAME_UPDATED,
+    THREAD_STATUS_CHANGED,
+    THREAD_UNARCHIVED,
+    NotLoadedThreadStatus,
+    Thread,
+    ThreadArchivedNotification,
+    ThreadDeletedNotification,
+    ThreadNameUpdatedNotification,
+    ThreadStatusChangedNotification,
+    ThreadUnarchivedNotification,
+)
+from protocol.v2.thread_store import (
+    THREAD_ARCHIVE,
+    THREAD_DELETE,
+    THREAD_METADATA_UPDATE,
+    THREAD_NAME_SET,
+    THREAD_UNARCHIVE,
     ThreadArchiveParams,
     ThreadArchiveResponse,
     ThreadDeleteParams,
@@ -52,20 +69,6 @@ from protocol.v2.thread_edit import (
     ThreadSetNameResponse,
     ThreadUnarchiveParams,
     ThreadUnarchiveResponse,
-)
-from protocol.v2.thread_events import (
-    ThreadArchivedNotification,
-    ThreadDeletedNotification,
-    ThreadNameUpdatedNotification,
-    ThreadStatusChangedNotification,
-    ThreadUnarchivedNotification,
-)
-from protocol.v2.thread_methods import (
-    THREAD_ARCHIVE,
-    THREAD_DELETE,
-    THREAD_METADATA_UPDATE,
-    THREAD_NAME_SET,
-    THREAD_UNARCHIVE,
 )
 
 MOST_NAME = 4096
@@ -96,7 +99,7 @@ class StoredThreadContext:
         elif await self.conversations.shut_down(id):
             status = NotLoadedThreadStatus()
             self.notifier.notify(
-                methods.THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=id, status=status)
+                THREAD_STATUS_CHANGED, ThreadStatusChangedNotification(thread_id=id, status=status)
             )
 
     def afterwards(self, row: AnyServerNotification, params: Written) -> Callable[[], Awaitable[None]]:
@@ -116,7 +119,7 @@ async def thread_archive(
         await context.end(id, rollout)
         await run_in_thread(archive_rollout, context.home, id, rollout)
     archived = ThreadArchivedNotification(thread_id=id)
-    return HandlerResult(ThreadArchiveResponse(), context.afterwards(methods.THREAD_ARCHIVED, archived))
+    return HandlerResult(ThreadArchiveResponse(), context.afterwards(THREAD_ARCHIVED, archived))
 
 
 async def thread_unarchive(
@@ -131,7 +134,7 @@ async def thread_unarchive(
         thread = await _shown(context, FoundThread(id, path, None))
     unarchived = ThreadUnarchivedNotification(thread_id=id)
     response = ThreadUnarchiveResponse(thread=thread)
-    return HandlerResult(response, context.afterwards(methods.THREAD_UNARCHIVED, unarchived))
+    return HandlerResult(response, context.afterwards(THREAD_UNARCHIVED, unarchived))
 
 
 async def thread_delete(
@@ -150,7 +153,7 @@ async def thread_delete(
         await context.end(id, rollout)
         await run_in_thread(delete)
     deleted = ThreadDeletedNotification(thread_id=id)
-    return HandlerResult(ThreadDeleteResponse(), context.afterwards(methods.THREAD_DELETED, deleted))
+    return HandlerResult(ThreadDeleteResponse(), context.afterwards(THREAD_DELETED, deleted))
 
 
 async def thread_name_set(
@@ -165,7 +168,7 @@ async def thread_name_set(
     with _failures(id, "name"):
         await run_in_thread(context.notes.set_name, id, name)
     named = ThreadNameUpdatedNotification(thread_id=id, thread_name=name)
-    return HandlerResult(ThreadSetNameResponse(), context.afterwards(methods.THREAD_NAME_UPDATED, named))
+    return HandlerResult(ThreadSetNameResponse(), context.afterwards(THREAD_NAME_UPDATED, named))
 
 
 async def thread_metadata_update(
@@ -186,7 +189,6 @@ async def thread_metadata_update(
     return ThreadMetadataUpdateResponse(thread=await _shown(context, thread))
 
 
-# --- parts
 def _git_changes(update: ThreadMetadataGitInfoUpdateParams) -> dict[str, str | None]:
     """The fields that the request names; null clears one. Raises RpcError."""
     changes: dict[str, str | None] = {}

@@ -31,19 +31,17 @@ from app_server.core.rollout.turn_cuts import TurnCut, TurnNotFound, cut_before,
 from app_server.core.rollout.turn_pages import PageRequest
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
-from protocol.v2.notifications import (
+from protocol.v2.thread import (
     THREAD_REVERTED,
     THREAD_STARTED,
     THREAD_STATUS_CHANGED,
     THREAD_TOKEN_USAGE_UPDATED,
-)
-from protocol.v2.thread_edit import ThreadRevertParams, ThreadRevertResponse
-from protocol.v2.thread_events import (
     ThreadRevertedNotification,
     ThreadStartedNotification,
     ThreadStatusChangedNotification,
 )
 from protocol.v2.thread_open import ThreadForkParams, ThreadForkResponse
+from protocol.v2.thread_store import ThreadRevertParams, ThreadRevertResponse
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +118,6 @@ async def thread_revert(
     return HandlerResult(response, announce)
 
 
-# --- parts
 async def _source(context: ThreadContext, params: ThreadForkParams) -> tuple[str, Path]:
     """The id and the file of what is copied."""
     if params.path is not None:

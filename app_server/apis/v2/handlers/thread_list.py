@@ -23,9 +23,14 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.paths import sound_path
-from protocol.v2 import thread_methods as methods
 from protocol.v2.fields import SortDirection
 from protocol.v2.thread_store import (
+    THREAD_ITEMS_LIST,
+    THREAD_LIST,
+    THREAD_LOADED_LIST,
+    THREAD_READ,
+    THREAD_SEARCH,
+    THREAD_TURNS_LIST,
     ThreadListParams,
     ThreadListResponse,
     ThreadSearchParams,
@@ -201,10 +206,10 @@ async def thread_search(
 
 def reading_routes(context: reading.ReadingContext) -> tuple[Route, ...]:
     return (
-        route(methods.THREAD_READ, reading.thread_read, context),
-        route(methods.THREAD_TURNS_LIST, reading.thread_turns_list, context),
-        route(methods.THREAD_ITEMS_LIST, reading.thread_items_list, context),
-        route(methods.THREAD_LIST, thread_list, context),
-        route(methods.THREAD_SEARCH, thread_search, context),
-        route(methods.THREAD_LOADED_LIST, reading.thread_loaded_list, context),
+        route(THREAD_READ, reading.thread_read, context),
+        route(THREAD_TURNS_LIST, reading.thread_turns_list, context),
+        route(THREAD_ITEMS_LIST, reading.thread_items_list, context),
+        route(THREAD_LIST, thread_list, context),
+        route(THREAD_SEARCH, thread_search, context),
+        route(THREAD_LOADED_LIST, reading.thread_loaded_list, context),
     )

@@ -35,11 +35,15 @@ from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.ops import CompactOp, ReviewOp
 from protocol.records import dataclass
-from protocol.v2 import review, thread_methods, turn_methods
-from protocol.v2 import thread_methods as methods
 from protocol.v2 import thread_work as wire
-from protocol.v2.review import ReviewStartParams, ReviewStartResponse
-from protocol.v2.settings import ThreadSettingsUpdateParams, ThreadSettingsUpdateResponse
+from protocol.v2 import turn
+from protocol.v2.settings import (
+    THREAD_SETTINGS_UPDATE,
+    ThreadSettingsUpdateParams,
+    ThreadSettingsUpdateResponse,
+)
+from protocol.v2.thread_open import THREAD_FORK
+from protocol.v2.thread_store import THREAD_REVERT
 from protocol.v2.thread_work import (
     ThreadBackgroundTerminal,
     ThreadBackgroundTerminalsCleanParams,
@@ -55,6 +59,7 @@ from protocol.v2.thread_work import (
     ThreadShellCommandParams,
     ThreadShellCommandResponse,
 )
+from protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 SHELL_TIMEOUT_MS = 60 * 60 * 1000
 """The user can interrupt; this is for what was forgotten."""
@@ -118,18 +123,18 @@ async def review_start(context: WorkContext, params: ReviewStartParams) -> Revie
     return ReviewStartResponse(turn=review_turn(turn_id, request.user_facing_hint), review_thread_id=live.id)
 
 
-async def _review_request(context: WorkContext, target: review.ReviewTarget, cwd: str) -> ReviewRequest:
+async def _review_request(context: WorkContext, target: turn.ReviewTarget, cwd: str) -> ReviewRequest:
     match target:
-        case review.UncommittedChangesReviewTarget():
+        case turn.UncommittedChangesReviewTarget():
             return review_requests.uncommitted_changes()
-        case review.BaseBranchReviewTarget():
+        case turn.BaseBranchReviewTarget():
             branch = _required_text(target.branch, "branch")
             base = await merge_base(context.git, Path(cwd), branch)
             return review_requests.against_branch(branch, base)
-        case review.CommitReviewTarget():
+        case turn.CommitReviewTarget():
             title = (target.title or "").strip()
             return review_requests.of_commit(_required_text(target.sha, "sha"), title or None)
-        case review.CustomReviewTarget():
+        case turn.CustomReviewTarget():
             return review_requests.as_instructed(_required_text(target.instructions, "instructions"))
 
 
@@ -256,17 +261,17 @@ def _with_goals(live: LiveConversation) -> LiveConversation:
 def work_routes(context: WorkContext) -> tuple[Route, ...]:
     threads = context.threads
     return (
-        route(thread_methods.THREAD_FORK, thread_copies.thread_fork, threads),
-        route(thread_methods.THREAD_REVERT, thread_copies.thread_revert, threads),
-        route(thread_methods.THREAD_COMPACT_START, thread_compact_start, context),
-        route(thread_methods.THREAD_INJECT_ITEMS, thread_inject_items, context),
-        route(thread_methods.THREAD_SHELL_COMMAND, thread_shell_command, context),
-        route(thread_methods.THREAD_SETTINGS_UPDATE, thread_settings_update, context),
-        route(turn_methods.REVIEW_START, review_start, context),
-        route(methods.THREAD_GOAL_SET, thread_goal_set, threads),
-        route(methods.THREAD_GOAL_GET, thread_goal_get, threads),
-        route(methods.THREAD_GOAL_CLEAR, thread_goal_clear, threads),
-        route(methods.THREAD_BACKGROUND_TERMINALS_LIST, terminals_list, threads),
-        route(methods.THREAD_BACKGROUND_TERMINALS_TERMINATE, terminals_terminate, threads),
-        route(methods.THREAD_BACKGROUND_TERMINALS_CLEAN, terminals_clean, threads),
+        route(THREAD_FORK, thread_copies.thread_fork, threads),
+        route(THREAD_REVERT, thread_copies.thread_revert, threads),
+        route(wire.THREAD_COMPACT_START, thread_compact_start, context),
+        route(wire.THREAD_INJECT_ITEMS, thread_inject_items, context),
+        route(wire.THREAD_SHELL_COMMAND, thread_shell_command, context),
+        route(THREAD_SETTINGS_UPDATE, thread_settings_update, context),
+        route(turn.REVIEW_START, review_start, context),
+        route(wire.THREAD_GOAL_SET, thread_goal_set, threads),
+        route(wire.THREAD_GOAL_GET, thread_goal_get, threads),
+        route(wire.THREAD_GOAL_CLEAR, thread_goal_clear, threads),
+        route(wire.THREAD_BACKGROUND_TERMINALS_LIST, terminals_list, threads),
+        route(wire.THREAD_BACKGROUND_TERMINALS_TERMINATE, terminals_terminate, threads),
+        route(wire.THREAD_BACKGROUND_TERMINALS_CLEAN, terminals_clean, threads),
     )

@@ -38,15 +38,11 @@ from protocol.base import Json
 from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
 from protocol.records import dataclass
-from protocol.v2.notifications import (
-    THREAD_GOAL_UPDATED,
+from protocol.v2.thread import (
     THREAD_STARTED,
     THREAD_STATUS_CHANGED,
     THREAD_TOKEN_USAGE_UPDATED,
-)
-from protocol.v2.thread import Thread
-from protocol.v2.thread_events import (
-    ThreadGoalUpdatedNotification,
+    Thread,
     ThreadStartedNotification,
     ThreadStatusChangedNotification,
     ThreadTokenUsageUpdatedNotification,
@@ -60,6 +56,7 @@ from protocol.v2.thread_open import (
     ThreadUnsubscribeResponse,
     ThreadUnsubscribeStatus,
 )
+from protocol.v2.thread_work import THREAD_GOAL_UPDATED, ThreadGoalUpdatedNotification
 from protocol.v2.turn import Turn
 
 SUBSCRIPTION = "threads"
@@ -158,7 +155,6 @@ def loaded(context: ThreadContext, thread_id: str) -> LiveConversation:
     return live
 
 
-# --- parts
 def _resumed_id(params: ThreadResumeParams) -> ConversationId:
     """A file that is named counts more than an id. Its name has the id of its thread."""
     return parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))

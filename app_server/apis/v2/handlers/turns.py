@@ -15,7 +15,7 @@ from app_server.core.session.turn_requests import NoActiveTurn, OtherTurnActive,
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.v2.input import TextUserInput, UserInput
+from protocol.v2.item_parts import TextUserInput, UserInput
 from protocol.v2.turn import (
     TurnInterruptParams,
     TurnInterruptResponse,

@@ -21,8 +21,8 @@ from protocol.events.patches import AddFileChange, ApplyPatchApprovalRequestEven
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.ops import ElicitationAction, ExecApprovalOp, PatchApprovalOp, ResolveElicitationOp
 from protocol.policy import ReviewDecision
-from protocol.v2 import input as wire_input
-from protocol.v2 import policy as wire
+from protocol.v2 import item_parts as wire_input
+from protocol.v2 import settings as wire
 from tests.unit.apis.v2.recorded import NOW, THREAD, TURN, Recording, validator
 
 COMMAND = ExecApprovalRequestEvent(

@@ -1,10 +1,51 @@
-"""What goes wrong in a turn: the class of a failure, the notification of one, and other warnings."""
+"""The server and its client: the handshake (who the client is, what it can take, which notifications it does not
+want), errors, and warnings about settings.
+"""
 
 from enum import StrEnum
+from typing import Final
 
 from typing_extensions import TypeAliasType
 
+from protocol import names
+from protocol.base import WireModel
+from protocol.fields import Flag
 from protocol.structs import WireStruct, shown
+from protocol.table import (
+    ClientNotification,
+    ClientRequest,
+    ServerNotification,
+)
+from protocol.v2.fields import AbsolutePathBuf
+
+
+class ClientInfo(WireModel):
+    """Who the client is; name and version go into the user agent."""
+
+    name: str
+    title: str | None = None
+    version: str
+
+
+class InitializeCapabilities(WireModel):
+    """What a client can take. Unknown names among the notifications are fine; they match whole names only."""
+
+    experimental_api: Flag = False
+    opt_out_notification_methods: tuple[str, ...] | None = None
+
+
+class InitializeParams(WireModel):
+    client_info: ClientInfo
+    capabilities: InitializeCapabilities | None = None
+
+
+class InitializeResponse(WireStruct):
+    """Who the server is, and where its home is."""
+
+    user_agent: str
+    codex_home: AbsolutePathBuf
+    platform_family: str
+    platform_os: str
 
 
 class NonSteerableTurnKind(StrEnum):
@@ -125,3 +166,22 @@ class ConfigWarningNotification(WireStruct, omit_defaults=True):
     details: str | None = shown(None)
     path: str | None = None
     range: TextRange | None = None
+
+
+INITIALIZE: Final = ClientRequest(
+    "initialize",
+    InitializeParams,
+    InitializeResponse,
+    "Opens the connection. Must be the first request, and comes once.",
+)
+ERROR: Final = ServerNotification("error", ErrorNotification, "Something failed within a turn.")
+WARNING: Final = ServerNotification(
+    "warning", WarningNotification, "Something that the user should know, and that ends nothing."
+)
+DEPRECATION_NOTICE: Final = ServerNotification(
+    "deprecationNotice", DeprecationNoticeNotification, "Something that will not work for ever."
+)
+CONFIG_WARNING: Final = ServerNotification(
+    "configWarning", ConfigWarningNotification, "Something in the configuration was not understood."
+)
+INITIALIZED: Final = ClientNotification(names.INITIALIZED, "The client is ready. Accepted, not required.")
