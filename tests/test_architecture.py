@@ -126,7 +126,7 @@ PURE_MODULES = {
     "app_server.core.rollout": {
         *("persistence_policy", "rollout_names", "stored_calls", "stored_lines", "thread_query"),
     },
-    "app_server.core.sandbox": {"denial", "macos", "plan"},
+    "app_server.core.sandbox": {"macos", "plan"},
     "app_server.core.skills": {"front_matter", "skill"},
     "app_server.core.session": {"review_format", "state"},
     "app_server.core.turn": {"assemble", "coalesce", "items", "plan_message", "settings", "token_counts"},

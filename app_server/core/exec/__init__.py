@@ -1,1 +1,0 @@
-"""Running commands: the launcher, capture, time limits, environment, terminals."""

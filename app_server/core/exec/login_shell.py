@@ -19,7 +19,7 @@ from dataclasses import field, replace
 import anyio
 
 from app_server.core.exec.command import CommandSpec, ExecResult
-from app_server.core.exec.own_files import install_file, own_folder
+from app_server.core.exec.provided_programs import install_file, own_folder
 from protocol.records import dataclass
 
 FRESH_SECONDS = 300.0

@@ -1,26 +1,78 @@
-"""Runs the probe of `sandbox.probe` through the launcher, to find how this machine can confine commands."""
+"""Finds how this machine can confine commands: the Landlock rights of the kernel, and by the probe of `sandbox.probe`,
+which runs through the launcher.
+
+Only here the `landlock` package is imported: it names the rights and knows since when each exists. What it lacks is
+added: TCP rights (ABI 4) and scopes for signals and abstract sockets (ABI 6).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import logging
 import os
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, SandboxUnavailable, retry_hint
 from app_server.core.exec import run
 from app_server.core.exec.command import CommandSpec
-from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.request import Confinement
-from app_server.core.sandbox import landlock_rights, probe
+from app_server.core.exec.launcher_process import Confinement, LauncherProcess
+from app_server.core.sandbox import probe
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.threads import run_in_thread
 from protocol.records import dataclass
+
+try:
+    import landlock
+except ImportError:  # another system
+    landlock = None
+
+TCP_ABI = 4
+TCP_BIND_CONNECT = 0b11
+SCOPE_ABI = 6
+SCOPE_ABSTRACT_AND_SIGNALS = 0b11
+SIZES = {1: 8, 4: 16, 6: 24}
+"""Bytes of the attributes that each ABI understands."""
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock version; 0 where there is none."""
+    if landlock is None:
+        return 0
+    ctypes.set_errno(0)  # the package takes an old error of this thread for its own
+    try:
+        return int(landlock.landlock_abi_version())
+    except landlock.LandlockError:
+        return 0
+
+
+@cache
+def landlock_rights(*, network: bool, version: int) -> dict[str, int] | None:
+    """What is handled, what roots and /dev are granted; None where the kernel has no Landlock.
+
+    Reading and executing are not handled: everything may be read. Devices are never made.
+    """
+    if landlock is None or version < 1:
+        return None
+    access = landlock.FSAccess
+    everything = access.all()
+    handled = everything & ~(access.EXECUTE | access.READ_FILE | access.READ_DIR)
+    granted = handled & ~(access.MAKE_CHAR | access.MAKE_BLOCK | access.IOCTL_DEV)
+    return {
+        "fs": int(handled),
+        "grant": int(granted),
+        "device": int(granted | (handled & access.IOCTL_DEV)),
+        "net": TCP_BIND_CONNECT if version >= TCP_ABI and not network else 0,
+        "scoped": SCOPE_ABSTRACT_AND_SIGNALS if version >= SCOPE_ABI else 0,
+        "size": next(size for since, size in sorted(SIZES.items(), reverse=True) if version >= since),
+    }
+
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +102,8 @@ async def find_layers(launcher: LauncherProcess, python: str, home: str) -> tupl
     """Which layers hold, each tried without the other, for people who look for the reason of a weaker sandbox. Raises
     SandboxShortage.
     """
-    version = landlock_rights.abi()
-    rights = landlock_rights.rights(network=False, version=version)
+    version = landlock_abi()
+    rights = landlock_rights(network=False, version=version)
     with _prober(launcher, python, home) as prober:
         namespaces = await prober.run_probe(Confinement(namespaces=True, landlock=None))
         landlock = None
@@ -70,8 +122,8 @@ def _prober(launcher: LauncherProcess, python: str, home: str) -> Iterator[_Prob
 
 
 async def _strongest(prober: _Prober, *, namespaces: bool) -> SandboxState:
-    version = landlock_rights.abi()
-    rights = landlock_rights.rights(network=False, version=version)
+    version = landlock_abi()
+    rights = landlock_rights(network=False, version=version)
     refused = "namespaces are switched off"
     if namespaces:
         output, refused = await prober.run_probe(Confinement(namespaces=True, landlock=rights))

@@ -1,7 +1,7 @@
 """Programs that we add to the PATH of commands: `apply_patch`, which models call from scripts.
 
-They are small shell scripts in a folder of the server's home, where no confined command may write. The folder's name is
-a hash of the scripts, so that servers of different versions can share a home.
+They are small shell scripts in a folder of the server's home, one of those where no confined command may write. The
+folder's name is a hash of the scripts, so that servers of different versions can share a home.
 """
 
 from __future__ import annotations
@@ -10,13 +10,55 @@ import hashlib
 import logging
 import os
 import shlex
+import stat
+import tempfile
 from collections.abc import Mapping
 from dataclasses import field
 
 from app_server.core.errors import SHORTAGES
-from app_server.core.exec.own_files import install_file, own_folder
 from app_server.core.patch.patch_plan import program_command
 from protocol.records import dataclass
+
+
+def own_folder(home: str, *names: str) -> str:
+    """A folder in the home, inside one another as they are named, created if needed. Raises OSError, PermissionError
+    if others than the server's user can write to it."""
+    folder = os.path.realpath(home)
+    for name in names:
+        folder = os.path.join(folder, name)
+        if not os.path.lexists(folder):
+            os.mkdir(folder, 0o700)
+        status = os.lstat(folder)
+        if not stat.S_ISDIR(status.st_mode) or status.st_mode & 0o022:
+            raise PermissionError(f"{folder} is no directory of the server's alone")
+    return folder
+
+
+def install_file(place: str, content: bytes, mode: int) -> None:
+    """Writes the file unless it is there with that content and mode. Raises OSError."""
+    if _holds(place, content, mode):
+        return
+    fd, temporary = tempfile.mkstemp(dir=os.path.dirname(place))
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            os.fchmod(fd, mode)
+        os.replace(temporary, place)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def _holds(place: str, content: bytes, mode: int) -> bool:
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with open(fd, "rb", closefd=True) as file:
+        found = os.fstat(fd).st_mode
+        right = stat.S_ISREG(found) and stat.S_IMODE(found) == mode
+        return right and file.read(len(content) + 1) == content
+
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,9 @@ from dataclasses import field
 
 import anyio
 
-from app_server.core.exec import request
+from app_server.core.exec import launcher_process
 from app_server.core.exec.command import SIGNAL_EXIT_BASE, CommandSpec
 from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.output import HeadTail
 from app_server.core.exec.report import (
     KILLED,
     Report,
@@ -33,6 +32,7 @@ from app_server.core.exec.report import (
     unavailable_error,
 )
 from app_server.core.exec.run import launch_errors
+from app_server.core.exec.streams import HeadTail
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
@@ -180,12 +180,12 @@ class PtySession:
 async def open_session(
     launcher: LauncherProcess,
     spec: CommandSpec,
-    confinement: request.Confinement | None,
+    confinement: launcher_process.Confinement | None,
     columns: int,
     rows: int,
 ) -> PtySession:
     """Start `spec` on a new terminal. The caller runs `serve` and finally `close`."""
-    message = request.build(spec, confinement, terminal=True)
+    message = launcher_process.build(spec, confinement, terminal=True)
     with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
         master, slave = os.openpty()
         kept.callback(os.close, master)

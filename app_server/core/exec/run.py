@@ -16,7 +16,7 @@ from dataclasses import field
 import anyio
 
 from app_server.core.errors import LaunchError, SandboxUnavailable, retry_hint
-from app_server.core.exec import request
+from app_server.core.exec import launcher_process
 from app_server.core.exec.command import (
     SIGNAL_EXIT_BASE,
     TIMEOUT_EXIT_CODE,
@@ -24,10 +24,9 @@ from app_server.core.exec.command import (
     ExecResult,
     OnOutput,
     Stream,
+    looks_denied,
 )
 from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.output import STREAM_CAP, HeadTail
-from app_server.core.exec.pipes import READ_SIZE, enlarge
 from app_server.core.exec.report import (
     KILLED,
     Report,
@@ -35,7 +34,7 @@ from app_server.core.exec.report import (
     execution_error,
     unavailable_error,
 )
-from app_server.core.sandbox.denial import looks_denied
+from app_server.core.exec.streams import READ_SIZE, STREAM_CAP, HeadTail, enlarge
 from protocol.records import dataclass
 
 KILL_SECONDS = 3.0
@@ -118,12 +117,12 @@ class Running:
 async def run_to_end(
     launcher: LauncherProcess,
     spec: CommandSpec,
-    confinement: request.Confinement | None,
+    confinement: launcher_process.Confinement | None,
     on_output: OnOutput,
     cap: int = STREAM_CAP,
 ) -> ExecResult:
     """Run `spec`, confined if it has a plan. Raises LaunchError or SandboxUnavailable if it cannot be executed."""
-    message = request.build(spec, confinement)
+    message = launcher_process.build(spec, confinement)
     started = anyio.current_time()
     with launch_errors(), _pipes(cap) as (running, remote):
         running.on_output = on_output

@@ -21,15 +21,19 @@ from app_server.core import remedies
 from app_server.core.errors import CoreError, LaunchError, SandboxUnavailable
 from app_server.core.exec import probing, pty, run
 from app_server.core.exec.command import CommandSpec, ExecResult, OnOutput
-from app_server.core.exec.launcher_process import LauncherProcess
+from app_server.core.exec.launcher_process import Confinement, LauncherProcess
 from app_server.core.exec.login_shell import LoginShells
-from app_server.core.exec.output import STREAM_CAP
 from app_server.core.exec.provided_programs import Programs
-from app_server.core.exec.request import Confinement
-from app_server.core.exec.service import ServiceProcess, open_service
-from app_server.core.exec.streamed import StreamedCommand, TerminalSize, open_streamed
+from app_server.core.exec.streamed import (
+    ServiceProcess,
+    StreamedCommand,
+    TerminalSize,
+    open_service,
+    open_streamed,
+)
+from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.real_path import real_path
-from app_server.core.sandbox import landlock_rights, macos
+from app_server.core.sandbox import macos
 from app_server.core.sandbox.inspect import inspect
 from app_server.core.sandbox.plan import SandboxPlan, make_plan, within
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
@@ -239,7 +243,7 @@ class CommandRunner:
             return None
         return Confinement(
             namespaces=state.level == "full",
-            landlock=landlock_rights.rights(network=spec.sandbox.network, version=state.landlock_abi),
+            landlock=probing.landlock_rights(network=spec.sandbox.network, version=state.landlock_abi),
         )
 
     def _wrapped(self, spec: CommandSpec) -> CommandSpec:

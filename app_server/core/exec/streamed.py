@@ -1,14 +1,20 @@
-"""A command whose output is handed on as it comes, to somebody who may be slow, and who may write to it.
+"""Processes that somebody talks to while they run: a command of a client, and a program that serves this server.
 
-It runs with a pipe for each stream, or on a terminal of its own. Where the receiver of the output waits, the command
-does; its time limit goes on. When it has ended nothing of it is left, also without a sandbox.
+The output of a command is handed on as it comes, to somebody who may be slow, and who may write to it. It runs with a
+pipe for each stream, or on a terminal of its own. Where the receiver of the output waits, the command does; its time
+limit goes on. When it has ended nothing of it is left, also without a sandbox.
+
+A service, such as an MCP server, has the user's rights and serves over its stdin and stdout. The launcher starts it,
+and kills it with all its descendants when this server ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import selectors
+import signal
 import socket
 import struct
 import termios
@@ -18,12 +24,13 @@ from dataclasses import field
 
 import anyio
 
-from app_server.core.exec import request
+from app_server.core.errors import LaunchError
+from app_server.core.exec import launcher_process
 from app_server.core.exec.command import SIGNAL_EXIT_BASE, TIMEOUT_EXIT_CODE, CommandSpec, Stream
 from app_server.core.exec.launcher_process import LauncherProcess
-from app_server.core.exec.report import KILLED, Report, ReportReader
+from app_server.core.exec.report import KILLED, Report, ReportReader, execution_error
 from app_server.core.exec.run import DRAIN_SECONDS, KILL_SECONDS, launch_errors, raise_unless_run
-from app_server.core.exec.stdin_writer import StdinWriter
+from app_server.core.exec.streams import PipeReceiveStream, PipeSendStream, StdinWriter
 from protocol.records import dataclass
 
 READ_SIZE = 32 * 1024
@@ -150,13 +157,13 @@ class StreamedCommand:
 async def open_streamed(
     launcher: LauncherProcess,
     spec: CommandSpec,
-    confinement: request.Confinement | None,
+    confinement: launcher_process.Confinement | None,
     *,
     stdin: bool,
     terminal: TerminalSize | None,
 ) -> StreamedCommand:
     """Start `spec`, with input if `stdin`, or on a terminal of that size. Raises LaunchError."""
-    message = request.build(spec, confinement, terminal=terminal is not None, background=False)
+    message = launcher_process.build(spec, confinement, terminal=terminal is not None, background=False)
     with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
         ours, theirs = socket.socketpair()
         kept.enter_context(ours)
@@ -224,3 +231,89 @@ def _set_size(number: int, size: TerminalSize) -> None:
 def _close_all(numbers: Iterable[int]) -> None:
     for number in numbers:
         os.close(number)
+
+
+START_SECONDS = 10.0
+"""How long the launcher may take to start it on a busy machine."""
+
+CLOSE_SECONDS = 3.0
+"""Longer than the bound after which its supervisor gives up on a process that cannot be killed."""
+
+
+@dataclass(slots=True)
+class ServiceProcess:
+    """One running program."""
+
+    stdin: PipeSendStream
+    stdout: PipeReceiveStream
+    stderr: PipeReceiveStream
+    _channel: socket.socket = field(repr=False)
+    _reader: ReportReader = field(repr=False)
+    _report: Report | None = None
+
+    async def wait(self) -> None:
+        """Wait until it and its descendants have ended. Other processes may still hold its streams open."""
+        while self._report is None:
+            await anyio.wait_readable(self._channel)
+            self._report = self._reader.read_report()
+
+    def terminate(self) -> None:
+        """Send SIGTERM to its process group."""
+        with contextlib.suppress(OSError):  # it has ended, or was killed already
+            self._channel.send(bytes([signal.SIGTERM]))
+
+    def kill(self) -> None:
+        """Kill its whole tree by closing the channel to its supervisor."""
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+
+    async def close(self) -> None:
+        """Kill the tree, wait for its end within a bound, and close the streams."""
+        self.kill()
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self.wait()
+        self._channel.close()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            stream.close()
+
+
+async def open_service(launcher: LauncherProcess, spec: CommandSpec) -> ServiceProcess:
+    """Start `spec`, unconfined, with pipes for its three streams. Raises LaunchError if it cannot be executed."""
+    message = launcher_process.build(spec, None, background=False)
+    with launch_errors(), ExitStack() as kept, ExitStack() as handed_on:
+        ours, theirs = socket.socketpair()
+        kept.enter_context(ours)
+        handed_on.enter_context(theirs)
+        ours.setblocking(False)
+        near: list[int] = []
+        far: list[int] = []
+        for stream in range(3):
+            reader, writer = os.pipe()
+            mine, its = (writer, reader) if stream == 0 else (reader, writer)
+            kept.callback(os.close, mine)
+            handed_on.callback(os.close, its)
+            near.append(mine)
+            far.append(its)
+        await launcher.submit(message, [theirs.fileno(), *far])
+        handed_on.close()
+        report_reader = ReportReader(ours)
+        await _wait_until_started(ours, report_reader)
+        kept.pop_all()
+        stdin, stdout, stderr = near
+        return ServiceProcess(
+            PipeSendStream(stdin), PipeReceiveStream(stdout), PipeReceiveStream(stderr), ours, report_reader
+        )
+
+
+async def _wait_until_started(channel: socket.socket, reader: ReportReader) -> None:
+    """Wait until the program has started; it may have ended since. Raises LaunchError."""
+    report: Report | None = None
+    with anyio.move_on_after(START_SECONDS):
+        while not reader.started and report is None:
+            await anyio.wait_readable(channel)
+            report = reader.read_report()
+    if reader.started:
+        return
+    if report is None:
+        raise LaunchError(f"the program did not start within {START_SECONDS:g} seconds; try again")
+    raise LaunchError(execution_error(report.code), report.code)

@@ -18,8 +18,8 @@ from app_server.core.session.tasks import ActiveTask
 from app_server.core.session.tool_turns import tool_turn_of
 from app_server.core.session.turn_requests import RunShell
 from app_server.core.tools.contract import ToolFailure
+from app_server.core.tools.events import OutputDeltas, finished_command
 from app_server.core.tools.orchestrator import Command, run_command, run_with_approval
-from app_server.core.tools.output_events import OutputDeltas, finished_command
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import TurnKind

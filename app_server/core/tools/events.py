@@ -1,11 +1,17 @@
-"""The part of the turn's emitter that tools use."""
+"""What tools emit: the part of the turn's emitter that they use, and the output of a command, as events while it runs,
+limited in number, and in the item at its end. Pure.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
-from protocol.engine.events import EngineEvent
-from protocol.engine.items import Item
+from app_server.core.context.text_for_model import command_output
+from app_server.core.exec.command import ExecResult, Stream
+from protocol.engine.events import CommandOutput, EngineEvent, OutputStream
+from protocol.engine.items import CommandExecution, Item, ItemStatus
 
 
 class BegunItem(Protocol):
@@ -48,3 +54,70 @@ class TurnEvents(Protocol):
         ...
 
     def complete_detached(self, item: Item, begun: BegunItem, turn_id: str, *, cut: bool = False) -> None: ...
+
+
+MAX_DELTAS = 10_000
+"""Output events of one command, as in codex 0.58. The end event has head and tail of all output."""
+MAX_BYTES = 16 << 20
+"""Bytes in these events: a fast command and a slow client must not exhaust the server's memory."""
+
+_STREAMS = {Stream.STDOUT: OutputStream.STDOUT, Stream.STDERR: OutputStream.STDERR}
+
+
+class OutputDeltas:
+    """Emits output as it arrives."""
+
+    def __init__(
+        self,
+        item_id: str,
+        emit: Callable[[CommandOutput], None],
+        most: int = MAX_DELTAS,
+        most_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._item_id, self._emit, self._most, self._most_bytes = item_id, emit, most, most_bytes
+        self._left, self._left_bytes = most, most_bytes
+
+    def renew(self) -> None:
+        """Somebody has looked at the command, which may go on for long: the limits begin anew."""
+        self._left, self._left_bytes = self._most, self._most_bytes
+
+    def emit_output(self, stream: Stream, data: bytes) -> None:
+        if self._left <= 0 or self._left_bytes <= 0:
+            return
+        data = data[: self._left_bytes]
+        self._left -= 1
+        self._left_bytes -= len(data)
+        self._emit(CommandOutput(self._item_id, _STREAMS[stream], data))
+
+
+def decode(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def finished_command(item: CommandExecution, result: ExecResult) -> CommandExecution:
+    """The item of a command that ran to its end."""
+    output = decode(result.aggregated)
+    return replace(
+        item,
+        status=ItemStatus.COMPLETED if result.exit_code == 0 else ItemStatus.FAILED,
+        stdout=decode(result.stdout),
+        stderr=decode(result.stderr),
+        output=output,
+        shown_output=command_output(output, timed_out=result.timed_out, seconds=result.duration_s),
+        exit_code=result.exit_code,
+        seconds=result.duration_s,
+    )
+
+
+def unstarted_command(
+    item: CommandExecution, text: str, seconds: float, *, declined: bool
+) -> CommandExecution:
+    """The item of a command that was rejected, did not start, or whose end is unknown."""
+    return replace(
+        item,
+        status=ItemStatus.DECLINED if declined else ItemStatus.FAILED,
+        stderr=text,
+        output=text,
+        shown_output=text,
+        seconds=seconds,
+    )

@@ -38,7 +38,7 @@ from app_server.core.shell.summaries import parse_command
 from app_server.core.tools.confinement import confinement
 from app_server.core.tools.consent import has_consent, policy_rights
 from app_server.core.tools.contract import ToolFailure, ToolOutput, ToolTurn, text_output
-from app_server.core.tools.output_events import OutputDeltas, decode, finished_command, unstarted_command
+from app_server.core.tools.events import OutputDeltas, decode, finished_command, unstarted_command
 from protocol.engine.events import CommandRunning
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.events.commands import ExecApprovalRequestEvent

@@ -40,8 +40,8 @@ from app_server.core.tools.editor_files import (
     plan_with_editor,
     write_through_editor,
 )
+from app_server.core.tools.events import OutputDeltas, decode
 from app_server.core.tools.orchestrator import RETRY_REASON
-from app_server.core.tools.output_events import OutputDeltas, decode
 from protocol.engine.events import PatchWriting
 from protocol.engine.items import FileChange, ItemStatus
 from protocol.events.patches import ApplyPatchApprovalRequestEvent

@@ -9,27 +9,31 @@ from typing import Final
 from app_server.core.config.types import Config
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import ModelFamily, PatchToolKind, ShellToolKind
-from app_server.core.model.prompt import ToolSpec
+from app_server.core.model.prompt import ToolSpec, WebSearchTool
 from app_server.core.tools.builtin.apply_patch import ApplyPatchTool
-from app_server.core.tools.builtin.exec_command import ExecCommandTool
+from app_server.core.tools.builtin.exec_command import ExecCommandTool, WriteStdinTool
 from app_server.core.tools.builtin.goals import GOAL_TOOLS
-from app_server.core.tools.builtin.grep_files import GrepFilesTool
-from app_server.core.tools.builtin.list_dir import ListDirTool
-from app_server.core.tools.builtin.mcp_call import mcp_tools
-from app_server.core.tools.builtin.mcp_resources import RESOURCE_TOOLS
-from app_server.core.tools.builtin.read_file import ReadFileTool
-from app_server.core.tools.builtin.request_user_input import RequestUserInputTool
-from app_server.core.tools.builtin.shell import ShellTool
-from app_server.core.tools.builtin.shell_command import ShellCommandTool
-from app_server.core.tools.builtin.update_plan import PlanTool
-from app_server.core.tools.builtin.view_image import ViewImageTool
-from app_server.core.tools.builtin.web_search import ProviderWebSearch
-from app_server.core.tools.builtin.write_stdin import WriteStdinTool
+from app_server.core.tools.builtin.mcp import RESOURCE_TOOLS, mcp_tools
+from app_server.core.tools.builtin.reading import GrepFilesTool, ListDirTool, ReadFileTool, ViewImageTool
+from app_server.core.tools.builtin.shell import ShellCommandTool, ShellTool
+from app_server.core.tools.builtin.user import PlanTool, RequestUserInputTool
 from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
-from app_server.core.tools.contract import Tool
+from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn
 from protocol.engine.client_tools import ClientTool
 from protocol.policy import TurnMode
 from protocol.records import dataclass
+
+
+class ProviderWebSearch:
+    name = "web_search"
+    parallel = True
+
+    def spec(self) -> ToolSpec:
+        return WebSearchTool()
+
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        raise ToolFailure("web_search is run by the provider and cannot be called as a function")
+
 
 Condition = Callable[[Config, ModelFamily], bool]
 

@@ -1,20 +1,23 @@
 """Runs the calls of a reply: finds the tool, waits until it may run, converts exceptions into output for the model.
 
-Only here a tool's failure becomes output. A call that an interrupt cut off gets an output that says so.
+Parallel tools run together, every other tool alone, in the model's order: it waits for all earlier calls, and all later
+calls wait for it. Only here a tool's failure becomes output. A call that an interrupt cut off gets an output that says
+so.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import field, replace
 
+import anyio
 from anyio.abc import TaskGroup
 
 from app_server.core.context.history import call_key
 from app_server.core.context.text_for_model import aborted_by_user
-from app_server.core.tools.call_order import CallOrder, CallSlot
 from app_server.core.tools.contract import (
     Tool,
     ToolCall,
@@ -33,6 +36,38 @@ from protocol.responses import (
     LocalShellCall,
     ResponseItem,
 )
+
+
+@dataclass(slots=True)
+class CallSlot:
+    parallel: bool
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+
+class CallOrder:
+    """Each call gets its slot in the model's order, before any call runs."""
+
+    def __init__(self) -> None:
+        self._slots: list[CallSlot] = []
+
+    def add(self, *, parallel: bool) -> CallSlot:
+        slot = CallSlot(parallel)
+        self._slots.append(slot)
+        return slot
+
+    @asynccontextmanager
+    async def wait_for(self, slot: CallSlot) -> AsyncIterator[None]:
+        """Wait until the call may run. Leaving the context releases the calls that wait for it."""
+        try:
+            earlier = self._slots[: self._slots.index(slot)]  # added before, still running
+            for other in earlier:
+                if not (slot.parallel and other.parallel):
+                    await other.done.wait()
+            yield
+        finally:
+            slot.done.set()
+            self._slots.remove(slot)
+
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,5 @@
-"""The terminals of a conversation: commands that outlive the call that opened them, by their session number.
+"""The terminals of a conversation: commands that outlive the call that opened them, by their session number, and what
+they use.
 
 All of them end with the conversation and when the user interrupts. A terminal that was opened under a policy with more
 rights than the current one ends at the next call. Output and end of a terminal are emitted as they come, under the turn
@@ -7,18 +8,18 @@ that opened it; for the model the output is kept until its next look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
 
 import anyio
 
 from app_server.core.approvals.consent import Rights
 from app_server.core.exec.command import ExecResult, Stream
-from app_server.core.exec.output import HeadTail
-from app_server.core.exec.process_usage import ProcessUsage
 from app_server.core.exec.pty import SESSION_CAP, PtySession
-from app_server.core.tools.events import BegunItem, TurnEvents
-from app_server.core.tools.output_events import OutputDeltas, decode, finished_command
+from app_server.core.exec.report import ProcessUsage, usage_of
+from app_server.core.exec.streams import HeadTail
+from app_server.core.launcher import descendants
+from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from protocol.engine.items import CommandExecution, ItemStatus
 from protocol.records import dataclass
 
@@ -246,3 +247,43 @@ class Terminals:
             async with anyio.create_task_group() as group:
                 for terminal in terminals:
                     group.start_soon(terminal.pty.close, name="terminal close")
+
+
+SHORTEST_SECONDS = 0.5
+"""A share of less time than this says nothing; the time before is counted too."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalUsage:
+    pid: int
+    cpu_percent: float
+    """Of one processor, by all its processes: since the look before, or since it began."""
+    rss_kb: int
+
+
+def look_at_terminals(terminals: Sequence[Terminal]) -> list[TerminalUsage | None]:
+    """None where nothing is known. Blocks."""
+    if not terminals:
+        return []
+    table = descendants.listed()
+    found: list[TerminalUsage | None] = []
+    for terminal in terminals:
+        root = terminal.pty.reader.root
+        usage = None if root is None else usage_of(root, table)
+        found.append(None if usage is None else _shown(terminal, usage))
+    return found
+
+
+def _shown(terminal: Terminal, now: ProcessUsage) -> TerminalUsage:
+    before = terminal.last_usage
+    seconds, used = now.age_seconds, now.cpu_seconds
+    if (
+        before is not None
+        and before.pid == now.pid
+        and now.age_seconds - before.age_seconds >= SHORTEST_SECONDS
+    ):
+        seconds, used = seconds - before.age_seconds, max(used - before.cpu_seconds, 0.0)
+    if before is None or seconds != now.age_seconds:
+        terminal.last_usage = now
+    share = 100.0 * used / seconds if seconds > 0 else 0.0
+    return TerminalUsage(now.pid, round(share, 1), now.rss_kb)

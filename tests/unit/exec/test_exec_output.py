@@ -7,7 +7,7 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.exec.output import HeadTail
+from app_server.core.exec.streams import HeadTail
 from app_server.core.launcher import descendants, wire
 
 

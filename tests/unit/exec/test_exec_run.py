@@ -17,7 +17,7 @@ import pytest
 
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import Stream
-from app_server.core.exec.output import STREAM_CAP
+from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.launcher import descendants
 from tests.unit.exec.conftest import Bench
 

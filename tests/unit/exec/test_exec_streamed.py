@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from app_server.core.errors import LaunchError
-from app_server.core.exec import stdin_writer
+from app_server.core.exec import streams
 from app_server.core.exec.command import CommandSpec, Stream
-from app_server.core.exec.stdin_writer import InputClosed, InputFull, StdinWriter
 from app_server.core.exec.streamed import StreamedCommand, TerminalSize
+from app_server.core.exec.streams import InputClosed, InputFull, StdinWriter
 from protocol.policy import ReadOnly, SandboxPolicy
 from tests.unit.exec.conftest import Bench
 
@@ -154,7 +154,7 @@ async def test_a_command_waits_for_who_takes_its_output(bench: Bench) -> None:
 async def test_input_that_nobody_reads_is_bounded_and_ends_with_the_command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdin_writer, "MAX_WAITING", 1 << 20)
+    monkeypatch.setattr(streams, "MAX_WAITING", 1 << 20)
     refused: list[str] = []
 
     async def write(one: Running) -> None:

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from app_server.core.sandbox import landlock_rights, macos, probe
-from app_server.core.sandbox.denial import looks_denied
+from app_server.core.exec import probing
+from app_server.core.exec.command import looks_denied
+from app_server.core.sandbox import macos, probe
 from app_server.core.sandbox.plan import SandboxPlan
 
 PLAN = SandboxPlan(
@@ -86,13 +87,13 @@ def test_only_a_weaker_sandbox_warns() -> None:
     assert "gap" in (probe.SandboxState("degraded", "why", ("gap",)).warning or "")
 
 
-@pytest.mark.skipif(landlock_rights.abi() < 1, reason="no Landlock here")
+@pytest.mark.skipif(probing.landlock_abi() < 1, reason="no Landlock here")
 def test_landlock_grants_no_devices_and_nothing_that_it_does_not_handle() -> None:
     for version, size in ((1, 8), (4, 16), (7, 24)):
-        rights = landlock_rights.rights(network=False, version=version)
+        rights = probing.landlock_rights(network=False, version=version)
         assert rights is not None
         assert rights["grant"] & ~rights["fs"] == 0
         assert not rights["grant"] & (1 << 6 | 1 << 11 | 1 << 15)
         assert rights["size"] == size
         assert bool(rights["net"]) is (version >= 4)
-    assert landlock_rights.rights(network=False, version=0) is None
+    assert probing.landlock_rights(network=False, version=0) is None

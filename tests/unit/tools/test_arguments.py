@@ -18,10 +18,10 @@ from app_server.core.tools.arguments import (
     parse_arguments,
     parse_json,
 )
-from app_server.core.tools.builtin.read_file import ReadFileArguments
+from app_server.core.tools.builtin.exec_command import WriteStdinArguments
+from app_server.core.tools.builtin.reading import ReadFileArguments
 from app_server.core.tools.builtin.shell import ShellArguments
-from app_server.core.tools.builtin.update_plan import PlanArguments
-from app_server.core.tools.builtin.write_stdin import WriteStdinArguments
+from app_server.core.tools.builtin.user import PlanArguments
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.registry import ENTRIES
 from protocol.base import Json

@@ -11,18 +11,17 @@ from typing import cast
 
 import pytest
 
-from app_server.core.exec.process_usage import CommandRoot, ProcessUsage, usage_of
+from app_server.core.exec.report import CommandRoot, ProcessUsage, usage_of
 from app_server.core.launcher import descendants
-from app_server.core.tools import terminal_usage
-from app_server.core.tools.terminal_usage import look_at_terminals
-from app_server.core.tools.terminals import Terminal
+from app_server.core.tools import terminals
+from app_server.core.tools.terminals import Terminal, look_at_terminals
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 
 
 def terminal(root: CommandRoot | None) -> Terminal:
     reader = SimpleNamespace(root=root)
-    return cast(Terminal, SimpleNamespace(pty=SimpleNamespace(reader=reader), last_usage=None))
+    return cast("Terminal", SimpleNamespace(pty=SimpleNamespace(reader=reader), last_usage=None))
 
 
 def test_shares_are_of_the_time_since_the_look_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +34,7 @@ def test_shares_are_of_the_time_since_the_look_before(monkeypatch: pytest.Monkey
             None,
         ]
     )
-    monkeypatch.setattr(terminal_usage, "usage_of", lambda root, table: next(looks))
+    monkeypatch.setattr(terminals, "usage_of", lambda root, table: next(looks))
     one = terminal(CommandRoot(7, is_supervisor=False))
     told = [look_at_terminals([one])[0] for _ in range(5)]
     assert [each and (each.cpu_percent, each.rss_kb) for each in told] == [

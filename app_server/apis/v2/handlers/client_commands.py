@@ -27,8 +27,8 @@ from app_server.core.errors import SHORTAGES, LaunchError
 from app_server.core.exec.command import CommandSpec, Stream
 from app_server.core.exec.environment import command_environment
 from app_server.core.exec.runner import CommandRunner
-from app_server.core.exec.stdin_writer import InputClosed, InputFull
 from app_server.core.exec.streamed import StreamedCommand, TerminalSize
+from app_server.core.exec.streams import InputClosed, InputFull
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
 from app_server.rpc.outgoing import Outgoing
 from protocol.jsonrpc import INVALID_PARAMS

@@ -28,8 +28,7 @@ from app_server.core.rollout.stored_goal import last_goal
 from app_server.core.session import review_requests
 from app_server.core.session.turn_requests import AddItems, ChangeSettings, RunShell
 from app_server.core.threads import run_in_thread
-from app_server.core.tools.terminal_usage import TerminalUsage, look_at_terminals
-from app_server.core.tools.terminals import Terminal
+from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS

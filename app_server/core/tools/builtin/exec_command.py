@@ -1,21 +1,99 @@
-"""`exec_command`: a shell line on a terminal that may outlive the call; `write_stdin` continues it."""
+"""`exec_command` and `write_stdin`: a shell line on a terminal that may outlive the call, and what is typed into it
+later.
+
+Both read the terminal for as long as one call may take, and report the output to the model.
+"""
 
 from __future__ import annotations
 
 import os.path
 
+import anyio
 from pydantic import Field
 
 from app_server.core.approvals.consent import rights_of
+from app_server.core.context.text_for_model import estimate_tokens, shorten, within_tokens
 from app_server.core.errors import LaunchError
-from app_server.core.exec.command import CommandSpec
+from app_server.core.exec.command import CommandSpec, looks_denied
+from app_server.core.exec.pty import SESSION_CAP
+from app_server.core.exec.streams import HeadTail
 from app_server.core.model.prompt import ToolSpec
-from app_server.core.tools.arguments import ToolArguments, function_tool, parse_arguments
+from app_server.core.tools.arguments import ToolArguments, Whole, function_tool, parse_arguments
 from app_server.core.tools.builtin.shell import apply_if_patch
-from app_server.core.tools.consent import policy_rights
-from app_server.core.tools.contract import ToolCall, ToolOutput, ToolTurn
+from app_server.core.tools.confinement import confinement
+from app_server.core.tools.consent import check_input, policy_rights
+from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
+from app_server.core.tools.events import decode
 from app_server.core.tools.orchestrator import Command, run_with_approval
-from app_server.core.tools.terminal_polling import TerminalSnapshot, poll_terminal, report_snapshot
+from app_server.core.tools.terminals import Terminal
+from protocol.engine.events import TerminalInput
+from protocol.records import dataclass
+
+SHORTEST_MS, LONGEST_MS = 250, 60_000
+"""Limits of the time that one call may wait."""
+MAX_TOKENS = 10_000
+"""The part of a snapshot that the model gets if it sets no limit."""
+CHUNK_ID = 6
+"""Digits of the id of a snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalSnapshot:
+    """The output of a terminal during one call, and whether it has ended."""
+
+    terminal: Terminal
+    output: bytes
+    seconds: float
+    exit_code: int | None
+    """None: it is still running."""
+
+    @property
+    def denied(self) -> bool:
+        return (
+            self.terminal.rights.confined
+            and self.exit_code is not None
+            and looks_denied(self.exit_code, self.output, b"")
+        )
+
+
+async def poll_terminal(terminal: Terminal, yield_ms: float) -> TerminalSnapshot:
+    """Read until the command ends or the time is up."""
+    terminal.deltas.renew()
+    seen = HeadTail(SESSION_CAP)
+    pty, began = terminal.pty, anyio.current_time()
+    until = began + min(max(yield_ms, SHORTEST_MS), LONGEST_MS) / 1000
+    while True:
+        last = pty.exit_code is not None or anyio.current_time() >= until
+        chunk = await pty.read_some(max(until - anyio.current_time(), 0))
+        if chunk:
+            seen.add(chunk)
+        if last:
+            return TerminalSnapshot(terminal, seen.value(), anyio.current_time() - began, pty.exit_code)
+
+
+async def report_snapshot(snapshot: TerminalSnapshot, max_tokens: float | None, turn: ToolTurn) -> ToolOutput:
+    """The output for the model. If the command has ended, its item ends and the terminal is closed."""
+    if snapshot.exit_code is not None:
+        await turn.commands.terminals.drop(snapshot.terminal.number)
+        snapshot.terminal.tell_end()
+    text = render_snapshot(
+        snapshot, turn.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)
+    )
+    return text_output(shorten(text), success=snapshot.exit_code in (None, 0))
+
+
+def render_snapshot(snapshot: TerminalSnapshot, chunk_id: str, max_tokens: int) -> str:
+    text = decode(snapshot.output)
+    shown = within_tokens(text, max_tokens)
+    lines = [f"Chunk ID: {chunk_id}", f"Wall time: {snapshot.seconds:.4f} seconds"]
+    if snapshot.exit_code is None:
+        lines.append(f"Process running with session ID {snapshot.terminal.number}")
+    else:
+        lines.append(f"Process exited with code {snapshot.exit_code}")
+    if shown != text:
+        lines.append(f"Original token count: {estimate_tokens(text)}")
+    return "\n".join([*lines, "Output:", shown])
+
 
 YIELD_MS = 10_000
 """How long a call waits if the model does not say."""
@@ -105,3 +183,46 @@ def as_command(call_id: str, arguments: ExecCommandArguments, turn: ToolTurn) ->
         terminal=True,
         process_id=turn.commands.terminals.next_id,
     )
+
+
+LOOK_MS = 250
+"""How long a call waits if the model does not say."""
+
+
+class WriteStdinArguments(ToolArguments):
+    session_id: Whole = Field(description="The session ID that `exec_command` gave.")
+    chars: str | None = Field(
+        None, description="What to type, control characters as they are; nothing, to read only."
+    )
+    yield_time_ms: float | None = Field(
+        None, ge=0, description="Milliseconds to wait for output before you are answered; 250 by default."
+    )
+    max_output_tokens: float | None = Field(
+        None, ge=0, description="How much of the output you want to see; 10000 by default."
+    )
+
+
+class WriteStdinTool:
+    name = "write_stdin"
+    parallel = False
+
+    def spec(self) -> ToolSpec:
+        return function_tool(
+            self.name, WriteStdinArguments, "Types into a running session and returns what it says."
+        )
+
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        arguments = parse_arguments(call.arguments, WriteStdinArguments)
+        number = arguments.session_id
+        await confinement(turn)  # ends terminals with more rights than this turn's policy grants
+        terminal = turn.commands.terminals.find(number)
+        if terminal is None:
+            raise ToolFailure(f"write_stdin failed: {turn.commands.terminals.why_missing(number)}")
+        if text := arguments.chars or "":
+            await check_input(text, terminal, turn)
+            await terminal.pty.write(text.encode())
+            process_id = terminal.item.process_id or ""
+            turn.items.emit_under(terminal.turn_id, TerminalInput(terminal.item.id, process_id, text))
+        yield_ms = arguments.yield_time_ms
+        snapshot = await poll_terminal(terminal, LOOK_MS if yield_ms is None else yield_ms)
+        return await report_snapshot(snapshot, arguments.max_output_tokens, turn)

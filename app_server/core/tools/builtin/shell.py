@@ -1,4 +1,6 @@
-"""`shell`: runs an argument vector directly, without adding a shell."""
+"""`shell` and `shell_command`: run an argument vector directly, or a line in the user's shell, for models that write
+lines.
+"""
 
 from __future__ import annotations
 
@@ -85,3 +87,23 @@ def as_command(call_id: str, argv: tuple[str, ...], arguments: RunArguments, cwd
         escalated=bool(arguments.with_escalated_permissions),
         justification=arguments.justification,
     )
+
+
+class ShellCommandArguments(RunArguments):
+    command: str = Field(description="A line for the user's shell.")
+
+
+class ShellCommandTool:
+    name = "shell_command"
+    parallel = False
+
+    def spec(self) -> ToolSpec:
+        return function_tool(
+            self.name, ShellCommandArguments, "Runs a line of shell and returns its output and exit code."
+        )
+
+    async def invoke(self, call: ToolCall, turn: ToolTurn) -> ToolOutput:
+        arguments = parse_arguments(call.arguments, ShellCommandArguments)
+        argv = (turn.commands.shell_path, "-lc", arguments.command)
+        command = as_command(call.call_id, argv, arguments, turn.settings.cwd)
+        return await run_or_patch(command, turn)

@@ -18,9 +18,7 @@ from app_server.core.files.model_reads import (
     read_block,
     read_lines,
 )
-from app_server.core.tools.builtin.grep_files import GrepFilesTool
-from app_server.core.tools.builtin.list_dir import ListDirTool
-from app_server.core.tools.builtin.read_file import ReadFileTool
+from app_server.core.tools.builtin.reading import GrepFilesTool, ListDirTool, ReadFileTool
 from app_server.core.tools.contract import Tool, ToolFailure
 from protocol.base import Json
 from protocol.policy import ReadOnly

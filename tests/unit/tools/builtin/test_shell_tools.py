@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.tools.builtin.shell import ShellTool
-from app_server.core.tools.builtin.shell_command import ShellCommandTool
+from app_server.core.tools.builtin.shell import ShellCommandTool, ShellTool
 from app_server.core.tools.contract import ToolFailure
 from protocol.base import Json
 from protocol.events.commands import ExecCommandBeginEvent

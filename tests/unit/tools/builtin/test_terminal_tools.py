@@ -10,8 +10,7 @@ import pytest
 
 from app_server.core.approvals.consent import EVERYTHING
 from app_server.core.exec.pty import PtySession
-from app_server.core.tools.builtin.exec_command import ExecCommandTool
-from app_server.core.tools.builtin.write_stdin import WriteStdinTool
+from app_server.core.tools.builtin.exec_command import ExecCommandTool, WriteStdinTool
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.orchestrator import Command, run_command
 from app_server.core.tools.terminals import MOST, Terminals

@@ -12,7 +12,7 @@ import pytest
 
 from app_server.core.context.images import MAX_IMAGE_BYTES
 from app_server.core.pictures import BROKEN
-from app_server.core.tools.builtin.view_image import ViewImageTool
+from app_server.core.tools.builtin.reading import ViewImageTool
 from app_server.core.tools.contract import ToolCall, ToolFailure
 from protocol.policy import ReadOnly
 from protocol.responses import InputImage, MessageItem

@@ -1,0 +1,207 @@
+"""Input and output of a running command: ends of pipes as byte streams, what is written to it, what is kept of its
+output.
+
+Writes wait until the command reads, in their order; what waits is bounded. They end when the command does. Of the
+output head and tail are kept; one line replaces the middle and gives its size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections import deque
+from dataclasses import field
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import ByteReceiveStream, ByteSendStream
+
+from protocol.records import dataclass
+
+READ_SIZE = 1 << 18
+F_SETPIPE_SZ = 1031
+"""Linux: makes pipes as large as one read, so that large output arrives in few pieces."""
+
+
+def enlarge(number: int) -> None:
+    """Make a pipe as large as one read, if the system allows it."""
+    with contextlib.suppress(OSError):  # another system, or the user's share of pipe memory is used up
+        fcntl.fcntl(number, F_SETPIPE_SZ, READ_SIZE)
+
+
+class _PipeEnd:
+    """One end of a pipe, which it owns and closes once."""
+
+    def __init__(self, number: int) -> None:
+        os.set_blocking(number, False)
+        self._number = number
+
+    def open_number(self) -> int:
+        """Its descriptor. Raises ClosedResourceError."""
+        if self._number < 0:
+            raise anyio.ClosedResourceError
+        return self._number
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
+
+
+class PipeReceiveStream(_PipeEnd, ByteReceiveStream):
+    """Reads from a pipe, which it owns."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        enlarge(number)
+
+    async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        while True:
+            number = self.open_number()
+            try:
+                data = os.read(number, max_bytes)
+            except BlockingIOError:
+                await anyio.wait_readable(number)
+                continue
+            if not data:
+                raise anyio.EndOfStream
+            return data
+
+
+class PipeSendStream(_PipeEnd, ByteSendStream):
+    """Writes to a pipe, which it owns."""
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        rest = memoryview(item)
+        while rest:
+            number = self.open_number()
+            try:
+                rest = rest[os.write(number, rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(number)
+            except BrokenPipeError as error:
+                raise anyio.BrokenResourceError from error
+
+
+MAX_WAITING = 32 << 20
+"""Bytes that wait for one command to read them."""
+NOTICE_SECONDS = 0.1
+"""How soon a write that waits notices the end of the command: a terminal does not signal it."""
+END_OF_INPUT = b"\x04"
+"""What a person types at a terminal: at the beginning of a line the end of input, else the end of what was typed."""
+
+
+class InputClosed(Exception):
+    """Nothing reads what is written."""
+
+
+class InputFull(Exception):
+    """More is waiting than is kept."""
+
+
+@dataclass(slots=True)
+class StdinWriter:
+    """Owns the descriptor `number`."""
+
+    number: int
+    terminal: bool
+    _closed: bool = False
+    _waiting: int = 0
+    _line_begins: bool = True
+    _writing: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Returns once the command has read it, or the system keeps it. `last` closes the input behind it. Raises
+        InputClosed, InputFull.
+        """
+        if self._waiting + len(data) > MAX_WAITING:
+            raise InputFull
+        self._waiting += len(data)
+        try:
+            async with self._writing:
+                await self._write(data)
+                if last:
+                    await self._end()
+        finally:
+            self._waiting -= len(data)
+
+    async def abandon(self) -> None:
+        """The command has ended: what waits is lost."""
+        self._closed = True
+        async with self._writing:
+            self._close_number()
+
+    async def _end(self) -> None:
+        if self.terminal:
+            await self._write(END_OF_INPUT if self._line_begins else END_OF_INPUT * 2)
+        else:
+            self._closed = True
+            self._close_number()
+
+    async def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while True:
+            if self._closed:
+                raise InputClosed
+            if not rest:
+                break
+            try:
+                rest = rest[os.write(self.number, rest) :]
+            except BlockingIOError:
+                with anyio.move_on_after(NOTICE_SECONDS):
+                    await anyio.wait_writable(self.number)
+            except OSError as error:  # nobody has the other end open
+                raise InputClosed from error
+        if data:
+            self._line_begins = data.endswith((b"\n", b"\r", END_OF_INPUT))
+
+    def _close_number(self) -> None:
+        number, self.number = self.number, -1
+        if number >= 0:
+            os.close(number)
+
+
+STREAM_CAP = 1 << 20
+"""Bytes kept of each stream, and of both together: half from the start, half from the end."""
+
+
+class HeadTail:
+    """The first and the last half of `cap` bytes of a stream."""
+
+    __slots__ = ("_half", "_head", "_head_left", "_tail", "_tail_size", "total")
+
+    def __init__(self, cap: int = STREAM_CAP) -> None:
+        self.total = 0
+        self._half = max(cap // 2, 1)
+        self._head: list[bytes] = []
+        self._head_left = self._half
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+
+    def add(self, chunk: bytes) -> None:
+        self.total += len(chunk)
+        if self._head_left:
+            part, chunk = chunk[: self._head_left], chunk[self._head_left :]
+            self._head.append(part)
+            self._head_left -= len(part)
+        if not chunk:
+            return
+        self._tail.append(chunk[-self._half :])
+        self._tail_size += len(self._tail[-1])
+        while self._tail_size - len(self._tail[0]) >= self._half:
+            self._tail_size -= len(self._tail.popleft())
+
+    def value(self) -> bytes:
+        """All output if it fits, otherwise head, a line about the gap, and tail."""
+        head = b"".join(self._head)
+        tail = b"".join(self._tail)[-self._half :]
+        omitted = self.total - len(head) - len(tail)
+        if omitted <= 0:
+            return head + tail
+        return b"%b\n[... %d bytes omitted ...]\n%b" % (head, omitted, tail)
