@@ -151,7 +151,6 @@ LATE_IMPORTS = {
     "app_server.core.session.operations": "all of a turn, with the first operation or when nobody waits",
     "app_server.core.tools.registry": "the names of tools, where an MCP server or a client has some, too",
     "app_server.core.session.schema_problem": "imports jsonschema, for turns whose answer has a schema",
-    "app_server.core.shell.bash_parser": "imports tree-sitter and its grammar, with the first command",
     "app_server.apis.acp.routes": "only for the command that speaks this protocol",
     "app_server.core.skills.skill_catalog": "only for clients that speak the thread API",
     "app_server.apis.v1": "not for the command that speaks the Agent Client Protocol",
@@ -177,6 +176,8 @@ LATE_IMPORTS = {
     "pydantic_core": "settings are read before it is loaded",
     "app_server.doctor": "a command of its own",
     "socket": "few servers have one for stderr",
+    "tree_sitter": "with the first command",
+    "tree_sitter_bash": "the same",
     "tempfile": "most servers never write such a file",
     "app_server.core.config.toml_text": "imports tomlkit, and most servers never edit a file",
 }

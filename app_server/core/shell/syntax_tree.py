@@ -53,9 +53,10 @@ def text_of(node: Node, source: bytes) -> str:
 
 def _load_parser() -> Parser:
     # Loading the grammar takes tens of milliseconds, and a server that runs no command never needs it.
-    from app_server.core.shell.bash_parser import bash_parser  # noqa: PLC0415
+    import tree_sitter  # noqa: PLC0415
+    import tree_sitter_bash  # noqa: PLC0415
 
-    return bash_parser()
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
 _PARSER = Lazy(_load_parser)
