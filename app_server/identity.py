@@ -1,10 +1,17 @@
-"""The user agent of the server, and the facts about its client. Fast to import."""
+"""The client of this process: who it is, what it announces, what it is told of the server, and its limits. Fast to
+import.
+
+The limits are set by environment variables; docs/limits.md explains each.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server import PROTOCOL_VERSION
@@ -78,3 +85,85 @@ def own_user_agent(environment: Mapping[str, str]) -> UserAgent:
 def header_safe(text: str) -> str:
     """Replace characters that an HTTP header cannot contain."""
     return "".join(c if " " <= c <= "~" else "_" for c in text)[:200]
+
+
+PREFIX = "APP_SERVER_MAX_"
+
+SMALLEST = {
+    "requests": 1,
+    "conversations": 1,
+    "line_bytes": 1 << 16,
+    "unread_bytes": 1 << 12,
+    "output_bytes": 1 << 10,
+}
+"""The smallest values with which a server works: a first line may have 64 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Each field is the variable `APP_SERVER_MAX_…` of that name."""
+
+    requests: int = 20_000
+    """Concurrent requests. codex 0.58 accepts 10,000 at once; a client that sends twice as many is broken."""
+    conversations: int = 10_000
+    """Open conversations. Each holds its history in memory; a client that needs more has forgotten to archive."""
+    line_bytes: int = 64 << 20
+    """Of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
+    unread_bytes: int = 1 << 20
+    """Queued for the client; above that, producers wait. A pipe takes 64 KiB at a time."""
+    output_bytes: int = 1 << 20
+    """Kept of each stream of a command, and of both together: half from the start, half from the end."""
+
+
+def limits_of(environment: Mapping[str, str]) -> Limits:
+    """Raises ValueError if a variable is invalid."""
+    given = {}
+    for each in fields(Limits):
+        variable = PREFIX + each.name.upper()
+        if text := environment.get(variable, "").strip():
+            given[each.name] = _number(variable, text, SMALLEST[each.name])
+    return Limits(**given)
+
+
+def _number(variable: str, text: str, smallest: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= 15 and int(text) >= smallest:
+        return int(text)
+    raise ValueError(f"{variable} expects a number of at least {smallest}, got {text[:40]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    elicitation: bool = False
+    """Answers `elicitationRequest` of the conversation API."""
+    experimental_api: bool = False
+    opted_out: tuple[str, ...] = ()
+    """Methods of notifications that are not wanted."""
+
+
+def parse_capabilities(raw: Mapping[str, Json] | None) -> Capabilities:
+    """Read what is known. Unknown names and values of another shape are ignored: to other servers they mean something,
+    and a client that cannot even initialize is of no use to its user.
+    """
+    given = raw or {}
+    opted_out = given.get("optOutNotificationMethods")
+    return Capabilities(
+        elicitation=given.get("elicitation") is True,
+        experimental_api=given.get("experimentalApi") is True,
+        opted_out=tuple(name for name in opted_out if isinstance(name, str))
+        if isinstance(opted_out, list)
+        else (),
+    )
+
+
+def initialize_result(user_agent: str, home: Path, *, capabilities: bool) -> bytes:
+    """Clients of the conversation API get the user agent alone. Those that announce capabilities are of a newer kind,
+    and need to know the server's home and platform (docs/adr/0029).
+    """
+    result = {"userAgent": user_agent}
+    if capabilities:
+        result |= {"codexHome": str(home), "platformFamily": "unix", "platformOs": platform_os()}
+    return json.dumps(result, separators=(",", ":")).encode("ascii")
+
+
+def platform_os() -> str:
+    return "macos" if sys.platform == "darwin" else "linux"

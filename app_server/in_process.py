@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from app_server.core.config.types import CliOverrides
-from app_server.limits import limits_of
+from app_server.identity import limits_of
 from app_server.server import ServerSettings, serve
 from app_server.startup.launch import server_home, working_directory
 from app_server.transport.framing import Oversized

@@ -2,7 +2,8 @@
 
 Clock, ids, environment and working directory enter here and are passed down. Tasks by lifetime: writer → connection →
 background (conversations, logins). EOF ends the connection; then conversations are stored, the writer drains and the
-process exits.
+process exits. The engine is loaded when the first conversation is opened or while the server is idle: a client that
+only lists stored conversations does not wait for it.
 """
 
 from __future__ import annotations
@@ -33,26 +34,64 @@ from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.authorize import ISSUER_VARIABLE
 from app_server.core.auth.home_login import env_api_key
 from app_server.core.auth.issuer import Issuer
-from app_server.core.config.types import CliOverrides
+from app_server.core.config.types import CliOverrides, Config
 from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
-from app_server.core.opening import ProcessEnvironment
+from app_server.core.opening import Opened, Origin, ProcessEnvironment
 from app_server.core.process_memory import FreeMemoryReturn
-from app_server.identity import ClientProfile, EarlyInitialize, own_user_agent
-from app_server.lazy_engine import LazyEngine
-from app_server.limits import Limits
+from app_server.core.threads import run_in_thread
+from app_server.identity import ClientProfile, EarlyInitialize, Limits, own_user_agent
 from app_server.rpc.connection import Connection, Router
 from app_server.rpc.outgoing import Outgoing
-from app_server.transport.contract import Transport, TransportClosed
+from app_server.transport.framing import Transport, TransportClosed
 from protocol.ids import new_conversation_id
 from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
     from app_server.core.auth.mcp_login import McpLogins
+    from app_server.core.mcp.mcp_manager import McpManager
     from app_server.core.skills.skill_catalog import SkillCatalog
+
+
+class LazyEngine:
+    """Opens conversations and lists models."""
+
+    def __init__(self, assemble: Lazy[Callable[[], Assembled]]) -> None:
+        """Loading imports the engine, possibly in a thread. The loaded function then assembles it in the event loop."""
+        self._assemble = assemble
+        self._assembled: Assembled | None = None
+
+    async def open(self, config: Config, origin: Origin) -> Opened:
+        """As `Engine.open`. It blocks the event loop while it loads, so that responses keep the order of their
+        requests.
+        """
+        return await self._ready().engine.open(config, origin)
+
+    async def names(self, config: Config) -> tuple[str, ...]:
+        return await self._ready().models.names(config)
+
+    def mcp_alone(self, config: Config) -> McpManager:
+        """MCP servers of no conversation, not started yet."""
+        return self._ready().adapters.mcp_alone(config)
+
+    async def warm_up(self) -> None:
+        await run_in_thread(self._assemble.get)
+        await run_in_thread(self._ready().engine.load_turns)
+        await self._ready().models.warm_up()
+
+    async def aclose(self) -> None:
+        if self._assembled is not None:
+            await self._assembled.models.aclose()
+            await self._assembled.adapters.close()
+
+    def _ready(self) -> Assembled:
+        if self._assembled is None:
+            self._assembled = self._assemble.get()()
+        return self._assembled
+
 
 log = logging.getLogger(__name__)
 

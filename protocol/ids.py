@@ -1,7 +1,20 @@
-"""Identifiers. Where the bits come from (clock, random) is the caller's business."""
+"""Plain texts that name things: ids, paths as clients write them, and where a conversation came from.
+
+Fast to import: it does without pydantic, so that a list needs no models. Where the bits of an id come from (clock,
+random) is the caller's business.
+"""
+
+from __future__ import annotations
 
 import re
-from typing import NewType
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NewType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 ConversationId = NewType("ConversationId", str)
 
@@ -34,3 +47,62 @@ def parse_conversation_id(text: str) -> ConversationId | None:
     if not _UUID.fullmatch(text):
         return None
     return ConversationId(hyphenated(text.replace("-", "").lower()))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode it: it has no lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def sound_path(text: str) -> str:
+    """`text`, if it can be the path of a file. Raises ValueError."""
+    if "\0" in text:
+        raise ValueError("a path must not contain a NUL character")
+    if not is_unicode(text):
+        raise ValueError("a path must be valid Unicode text")
+    return text
+
+
+def absolute_path(text: str) -> str:
+    """`text`, if it can be the path of a file wherever the server runs. Raises ValueError."""
+    if not text.startswith("/"):
+        raise ValueError("AbsolutePathBuf deserialized without a base path: expected an absolute path")
+    return sound_path(text)
+
+
+class _PathRule:
+    """What pydantic's `AfterValidator(check)` is, which only models need."""
+
+    def __init__(self, check: Callable[[str], str]) -> None:
+        self._check = check
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema  # noqa: PLC0415 - who asks has loaded it
+
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+
+PathText = Annotated[str, _PathRule(sound_path)]
+AbsolutePath = Annotated[str, _PathRule(absolute_path)]
+"""An absolute path that a client sends."""
+
+
+class SessionOrigin(StrEnum):
+    """What kind of client began a conversation."""
+
+    CLI = "cli"
+    VSCODE = "vscode"
+    EXEC = "exec"
+    MCP = "mcp"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> SessionOrigin | None:
+        # A source from a later version must not make a stored conversation unreadable.
+        return cls.UNKNOWN if isinstance(value, str) else None

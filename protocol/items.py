@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json
-from protocol.paths import PathText
+from protocol.ids import PathText
 
 
 class ExternallyTagged:

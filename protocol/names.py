@@ -1,4 +1,8 @@
-"""Names of methods that are needed before any table is loaded."""
+"""What is needed of the wire before any table is loaded: names of methods, and the member that names the version of
+JSON-RPC.
+"""
+
+from __future__ import annotations
 
 from typing import Final
 
@@ -10,3 +14,11 @@ INITIALIZED: Final = "initialized"
 
 SESSION_UPDATE: Final = "session/update"
 """The one notification of the Agent Client Protocol; its content is in its `updates` and `tool_calls`."""
+
+
+_BEGIN: Final = b'{"jsonrpc":"2.0",'
+
+
+def with_version(message: bytes) -> bytes:
+    """The message, which is no empty object, with the member in front of its others."""
+    return _BEGIN + message[1:]

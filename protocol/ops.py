@@ -8,10 +8,10 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json
 from protocol.events.review import ReviewRequest
+from protocol.fields import EffortText, SandboxPolicy
+from protocol.ids import PathText
 from protocol.items import UserInput
-from protocol.paths import PathText
 from protocol.policy import AskForApproval, ReasoningSummary, ReviewDecision
-from protocol.policy_fields import EffortText, SandboxPolicy
 
 
 class InterruptOp(EngineModel):

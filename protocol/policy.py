@@ -10,7 +10,7 @@ from enum import StrEnum
 from posixpath import normpath
 from typing import Final, Literal, Self
 
-from protocol.paths import AbsolutePath
+from protocol.ids import AbsolutePath
 from protocol.records import dataclass
 
 OWN_SPELLING: Final[Mapping[str, object]] = {}

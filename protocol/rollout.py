@@ -13,17 +13,16 @@ from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, omit_none
-from protocol.engine.client_tools import ClientTool
+from protocol.engine.questions import ClientTool
 from protocol.events.msg import EVENTS, EventMsg, parse_event_msg
-from protocol.ids import ConversationId
-from protocol.origins import SessionOrigin
+from protocol.fields import StoredSandboxPolicy
+from protocol.ids import ConversationId, SessionOrigin
 from protocol.policy import (
     AskForApproval,
     QuestionKinds,
     ReasoningSummary,
     TurnMode,
 )
-from protocol.policy_fields import StoredSandboxPolicy
 from protocol.records import dataclass
 from protocol.responses import ResponseItem, parse_response_item
 

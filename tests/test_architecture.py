@@ -27,13 +27,12 @@ OUTER = (
     {"startup", "demo", "doctor", "inspector"},
     {"client", "diagnosis"},
     {"server"},
-    {"lazy_engine"},
     {"assembly"},
     {"apis"},
     {"conversations"},
     {"logs", "standard_streams"},
     {"rpc", "transport", "core"},
-    {"identity", "limits"},
+    {"identity"},
     {"beneath", "masking"},
 )
 """Each level imports what is below it. Those that share a level do not import one another."""
@@ -75,9 +74,9 @@ EFFECTS = {"anyio", "asyncio", "httpx", "socket", "subprocess"}
 PURE_FOLDERS = {"protocol", "app_server.core.shell", "app_server.inspector.rules"}
 
 PURE_MODULES = {
-    "app_server": {"identity", "limits", "masking"},
-    "app_server.apis": {"answers", "open_items", "other_protocols", "result", "route"},
-    "app_server.apis.v1": {"approvals", "inbound", "outbound"},
+    "app_server": {"identity", "masking"},
+    "app_server.apis": {"answers", "open_items", "route"},
+    "app_server.apis.v1": {"approvals", "outbound"},
     "app_server.apis.acp": {
         *("approvals", "calls", "changes", "client", "commands", "inbound", "options", "outbound"),
         *("session_view", "updates"),
@@ -195,7 +194,7 @@ NOT_LAZY = {
     "app_server.core.telemetry.otlp": "the same",
     "app_server.chat.chat_command": "a command of its own, which needs an extra",
     "protocol.structs": "for who reads what a server sends; a server does without",
-    "protocol.paths": "pydantic asks for it, so it is loaded",
+    "protocol.ids": "pydantic asks for it, so it is loaded",
     "app_server.inspector.inspect_command": "the same",
 }
 """Modules that import late without `Lazy`, and why."""

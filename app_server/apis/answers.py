@@ -6,9 +6,8 @@ Which words are a yes is for each API to say. What is no answer at all declines.
 from __future__ import annotations
 
 from protocol.base import Json
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.mcp import ElicitationRequestEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
 from protocol.ops import ElicitationAction, ExecApprovalOp, PatchApprovalOp, ResolveElicitationOp
 from protocol.policy import ReviewDecision
 

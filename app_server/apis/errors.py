@@ -1,9 +1,12 @@
-"""Converts every exception of a handler into a JSON-RPC error."""
+"""Converts every exception of a handler into a JSON-RPC error, and tells clients that speak another protocol how to
+start the right server.
+"""
 
 from __future__ import annotations
 
 import logging
 
+from app_server.core import remedies
 from app_server.core.errors import (
     SHORTAGES,
     BeyondClientRights,
@@ -13,7 +16,10 @@ from app_server.core.errors import (
     RolloutNotFound,
     retry_hint,
 )
+from app_server.core.remedies import Problem
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
+from protocol.base import Json
+from protocol.jsonrpc import shortened
 
 log = logging.getLogger(__name__)
 
@@ -43,3 +49,57 @@ def to_rpc_error(error: BaseException, method: str) -> RpcError:
             return internal_error(
                 f"{method}: internal error ({type(error).__name__}); the log has the details"
             )
+
+
+START_ACP = "start the server as `app-server acp`"
+START_PLAIN = "start the server as `app-server`, without `acp`"
+
+ACP_METHODS = ("session/", "authenticate")
+"""Methods of other protocols, or how they begin."""
+
+THREAD_METHODS = ("thread/", "turn/", "model/list", "account/", "config/")
+CONVERSATION_METHODS = ("newConversation", "sendUser", "addConversationListener", "listConversations")
+MCP_METHODS = ("tools/", "resources/", "prompts/", "completion/", "sampling/")
+LSP_METHODS = ("textDocument/", "workspace/", "$/")
+
+
+def of_another_protocol(method: str, *, acp: bool) -> str:
+    """What to add to the error for an unknown method: a sentence, or nothing. `acp` says what this server speaks."""
+    match _protocol(method):
+        case "ACP" if not acp:
+            problem = remedies.other_protocol(shortened(method), "the Agent Client Protocol", START_ACP)
+        case "app-server" if acp:
+            problem = remedies.other_protocol(shortened(method), "the app-server protocol", START_PLAIN)
+        case "MCP":
+            advice = "configure this server as an agent of the editor, not as an MCP server"
+            problem = remedies.other_protocol(shortened(method), "the Model Context Protocol", advice)
+        case "LSP":
+            advice = "configure this server as an agent of the editor, not as a language server"
+            problem = remedies.other_protocol(shortened(method), "the Language Server Protocol", advice)
+        case _:
+            return ""
+    return f". {problem}"
+
+
+def initialize_of_another_protocol(params: Json, *, acp: bool) -> str:
+    """The same for an `initialize` that lacks what this server needs."""
+    if not isinstance(params, dict):
+        return ""
+    version, client = params.get("protocolVersion"), params.get("clientInfo")
+    if not acp and type(version) is int:
+        return f". {Problem('The client speaks the Agent Client Protocol', START_ACP)}"
+    if acp and version is None and isinstance(client, dict):
+        return f". {Problem('The client speaks the app-server protocol', START_PLAIN)}"
+    return ""
+
+
+def _protocol(method: str) -> str | None:
+    for protocol, beginnings in (
+        ("ACP", ACP_METHODS),
+        ("app-server", THREAD_METHODS + CONVERSATION_METHODS),
+        ("MCP", MCP_METHODS),
+        ("LSP", LSP_METHODS),
+    ):
+        if method.startswith(beginnings):
+            return protocol
+    return None

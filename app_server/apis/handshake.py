@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from app_server.apis.capabilities import parse_capabilities
 from app_server.apis.warm_up import WarmUp
-from app_server.identity import ClientProfile, UserAgent
+from app_server.identity import ClientProfile, UserAgent, parse_capabilities
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
 from protocol.records import dataclass

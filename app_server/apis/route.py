@@ -1,4 +1,5 @@
-"""One route: a row of a method table, its handler, and the handler's context.
+"""One route: a row of a method table, its handler, and the handler's context; and a result with an effect that must not
+overtake the response.
 
 mypy checks that the parameters and the result of the handler are those of the row.
 """
@@ -6,13 +7,22 @@ mypy checks that the parameters and the result of the handler are those of the r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from app_server.apis.result import HandlerResult
 from protocol.base import Json, WireModel
 from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyClientRequest, ClientRequest
+
+R_co = TypeVar("R_co", bound=Written, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerResult(Generic[R_co]):
+    result: R_co
+    after_response: Callable[[], Awaitable[None]]
+    """Runs once the response was written, before the next request of the same conversation."""
+
 
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)

@@ -10,10 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from pydantic import ValidationError
 
-from app_server.apis.errors import to_rpc_error
-from app_server.apis.other_protocols import initialize_of_another_protocol, of_another_protocol
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route
+from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol, to_rpc_error
+from app_server.apis.route import HandlerResult, Route
 from app_server.core.lazy import Lazy
 from app_server.identity import ClientProfile
 from app_server.rpc.connection import RpcReply

@@ -20,6 +20,7 @@ from app_server.core.exec.runner import CommandRunner
 from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.lazy import Lazy
+from app_server.rpc.errors import invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
 
@@ -90,3 +91,12 @@ class ServerServices:
     background: TaskGroup
     """For tasks that last until the client has left."""
     new_id: Callable[[], str]
+
+
+def require_client_rights(config: ConfigSource, method: str) -> None:
+    """Raises RpcError where `app_server.client_rights` is false, and ConfigError where it cannot be read."""
+    if not config.load().permissions.client_rights:
+        raise invalid_request(
+            f"{method} is switched off: the user's configuration sets app_server.client_rights to false",
+            "client_rights",
+        )

@@ -19,8 +19,7 @@ from app_server.client.failures import AppServerError, RequestRefused, ServerEnd
 from app_server.client.link import ServerLink
 from app_server.rpc.errors import RpcError
 from app_server.rpc.outgoing import Outgoing
-from app_server.transport.contract import TransportClosed
-from app_server.transport.framing import Oversized
+from app_server.transport.framing import Oversized, TransportClosed
 from protocol.base import Json, WireModel
 from protocol.jsonrpc import (
     ErrorAnswer,

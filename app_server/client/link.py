@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from app_server.transport.contract import Transport
+from app_server.transport.framing import Transport
 
 
 class ServerLink(Transport, Protocol):

@@ -19,8 +19,7 @@ from anyio.abc import ByteReceiveStream, Process
 
 from app_server.client.failures import ServerEnded
 from app_server.client.link import ServerLink
-from app_server.transport.contract import TransportClosed
-from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
+from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 from protocol.records import dataclass
 
 log = logging.getLogger(__name__)

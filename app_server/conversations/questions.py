@@ -14,8 +14,7 @@ from dataclasses import field
 import anyio
 
 from app_server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
-from app_server.rpc.outgoing import Outgoing, describe
-from app_server.rpc.pending import Waiter
+from app_server.rpc.outgoing import Outgoing, Waiter, describe
 from protocol.base import Json
 from protocol.records import dataclass
 

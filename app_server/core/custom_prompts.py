@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.beneath import read_named
-from protocol.events.lookups import CustomPrompt
+from protocol.events.notices import CustomPrompt
 
 MAX_BYTES = 1024 * 1024
 FENCE = "---"

@@ -66,8 +66,8 @@ from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.settings import Settings
-from protocol.engine.client_tools import ClientTool
 from protocol.engine.events import McpServerStateChanged
+from protocol.engine.questions import ClientTool
 from protocol.events.msg import EventMsg
 from protocol.events.notices import DeprecationNoticeEvent, WarningEvent
 from protocol.ids import ConversationId

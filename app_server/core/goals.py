@@ -15,8 +15,8 @@ from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError
 from app_server.core.injected_messages import GOAL_HEAD
 from protocol.engine.errors import ErrorClass
-from protocol.engine.goals import Goal, GoalStatus
-from protocol.events.tokens import TokenUsage
+from protocol.engine.events import Goal, GoalStatus
+from protocol.events.turn import TokenUsage
 from protocol.records import dataclass
 from protocol.responses import MessageItem
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.engine.client_tools import ClientTool
+from protocol.engine.questions import ClientTool
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
 from protocol.records import dataclass

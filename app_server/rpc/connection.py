@@ -1,23 +1,22 @@
 """Serves one client: lines become requests, results become responses.
 
-Owns parsing, dispatch and the error responses to invalid messages. It knows no method; `Router` does.
-`RpcReply.after_response` runs after the response was written, in the request's own lane, so that no effect of the
-request can overtake the response.
+Requests of one conversation run one after another, in a lane: a queue with one task, which exists from its first job to
+the end of its last one. All others run concurrently.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, assert_never
 
 import anyio
 import anyio.lowlevel
+from anyio.abc import TaskGroup
 
 from app_server.rpc.errors import RpcError, overloaded
-from app_server.rpc.lanes import Lanes
-from app_server.rpc.outgoing import Outgoing, describe
-from app_server.rpc.pending import ClientReply
+from app_server.rpc.outgoing import ClientReply, Outgoing, describe
 from protocol.base import Json
 from protocol.jsonrpc import (
     PARSE_ERROR,
@@ -29,6 +28,48 @@ from protocol.jsonrpc import (
     parse_message,
 )
 from protocol.records import dataclass
+
+Job = Callable[[], Awaitable[None]]
+
+
+class Lanes:
+    """Starts jobs in a task group. Jobs must not raise."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._lanes: dict[str, deque[Job]] = {}
+        self._running = 0
+
+    @property
+    def running(self) -> int:
+        """Jobs started or waiting in a lane."""
+        return self._running
+
+    def start(self, job: Job, lane: str | None = None) -> None:
+        self._running += 1
+        if lane is None:
+            self._group.start_soon(self._run_one, job)
+        elif lane in self._lanes:
+            self._lanes[lane].append(job)
+        else:
+            self._lanes[lane] = deque([job])
+            self._group.start_soon(self._run_lane, lane)
+
+    async def _run_one(self, job: Job) -> None:
+        try:
+            await job()
+        finally:
+            self._running -= 1
+
+    async def _run_lane(self, lane: str) -> None:
+        jobs = self._lanes[lane]
+        try:
+            while jobs:
+                await self._run_one(jobs[0])
+                jobs.popleft()
+        finally:
+            del self._lanes[lane]
+
 
 log = logging.getLogger(__name__)
 

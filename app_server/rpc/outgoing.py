@@ -1,7 +1,7 @@
-"""All output to the client: one queue with one writer, so that lines never mix.
+"""All output to the client: one queue with one writer, so that lines never mix, and the requests that wait for a
+response.
 
-Sending never blocks. A producer without a bound awaits `wait_for_capacity` first; that is the back-pressure if the
-client does not read.
+Register a request before sending it, resolve it once, settle all of them at the end.
 """
 
 from __future__ import annotations
@@ -9,14 +9,76 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 
 import anyio
 
 from app_server.rpc.errors import RpcError
-from app_server.rpc.pending import ClientReply, PendingRequests, Waiter
-from app_server.rpc.version import with_version
 from protocol.base import Json
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
+from protocol.names import with_version
+from protocol.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClientReply:
+    """The client's result, or an error text."""
+
+    result: Json = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One pending request; `wait` returns at its response or at the end of the connection."""
+
+    id: int
+    _done: anyio.Event = field(default_factory=anyio.Event)
+    _reply: ClientReply | None = None
+
+    def settle(self, reply: ClientReply) -> None:
+        if self._reply is None:
+            self._reply = reply
+            self._done.set()
+
+    async def wait(self) -> ClientReply:
+        await self._done.wait()
+        assert self._reply is not None
+        return self._reply
+
+
+class PendingRequests:
+    """Waiters by request id. Ids count from 0, as in codex 0.58."""
+
+    def __init__(self) -> None:
+        self._next_id = 0
+        self._waiters: dict[int, Waiter] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def register(self) -> Waiter:
+        waiter = Waiter(self._next_id)
+        self._next_id += 1
+        self._waiters[waiter.id] = waiter
+        return waiter
+
+    def resolve(self, id: int | str, reply: ClientReply) -> bool:
+        """False if no request has that id, which a faulty client can cause."""
+        waiter = self._waiters.pop(id, None) if isinstance(id, int) else None
+        if waiter is None:
+            return False
+        waiter.settle(reply)
+        return True
+
+    def forget(self, waiter: Waiter) -> None:
+        self._waiters.pop(waiter.id, None)
+
+    def settle_all(self, reply: ClientReply) -> None:
+        for waiter in list(self._waiters.values()):
+            waiter.settle(reply)
+        self._waiters.clear()
+
 
 log = logging.getLogger(__name__)
 

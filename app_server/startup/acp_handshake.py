@@ -11,12 +11,11 @@ from app_server.apis.acp.client import auth_methods, initialize_result, parse_cl
 from app_server.core.config.types import RequestOverrides
 from app_server.core.errors import ConfigError
 from app_server.identity import EarlyInitialize
-from app_server.rpc.version import with_version
 from app_server.startup.handshake import AnsweredInitialize, InitializeResponder
 from app_server.startup.launch import Launch
 from app_server.startup.overrides import settings_of_request
 from protocol.jsonrpc import Message, Request, dump_response
-from protocol.names import INITIALIZE
+from protocol.names import INITIALIZE, with_version
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from app_server.apis.capabilities import initialize_result
 from app_server.core.lazy import Lazy
-from app_server.identity import EarlyInitialize, own_user_agent
+from app_server.identity import EarlyInitialize, initialize_result, own_user_agent
 from app_server.startup.inbox import Inbox, readable, write_all
 from protocol.jsonrpc import (
     INVALID_REQUEST,

@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from app_server.limits import Limits, limits_of
+from app_server.identity import Limits, limits_of
 from protocol.records import dataclass
 
 

@@ -1,9 +1,11 @@
-"""Splits bytes into lines, without I/O.
-
-A line longer than the limit is dropped while it arrives, so that memory is bounded, and reported once.
+"""Lines on the wire: splitting bytes into them, without I/O, and the interface of a transport, which `stdio` and
+`memory` implement.
 """
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
 
 from protocol.records import dataclass
 
@@ -58,3 +60,17 @@ class LineDecoder:
         size, held = self._size, self._held
         self._size, self._held = 0, bytearray()
         return bytes(held) if size <= self._limit else Oversized(size)
+
+
+class TransportClosed(Exception):
+    """The other side no longer reads what is written."""
+
+
+class Transport(Protocol):
+    def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
+        """Batches of whole lines as they arrive; ends when the other side closes its end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write all of `data` (whole lines, ends included). Raises TransportClosed."""
+        ...

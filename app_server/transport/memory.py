@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from app_server.transport.contract import TransportClosed
-from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
+from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 
 
 class MemoryTransport:

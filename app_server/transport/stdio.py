@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator
 import anyio
 
 from app_server.transport.claim import own_description
-from app_server.transport.contract import TransportClosed
-from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized
+from app_server.transport.framing import DEFAULT_LINE_LIMIT, LineDecoder, Oversized, TransportClosed
 
 READ_SIZE = 1 << 18
 """Bytes per read: a pipe holds 64 KiB by default and at most 1 MiB."""

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Discriminator, Field, StrictBool, StrictInt, St
 from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel, tag_of
-from protocol.paths import PathText
+from protocol.ids import PathText
 from protocol.structs import WireStruct, shown
 
 

@@ -11,33 +11,57 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from protocol.engine.errors import TurnError
-from protocol.engine.goals import Goal
 from protocol.engine.items import FileChange, Item
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
-from protocol.events.mcp import ElicitationRequestEvent, McpListToolsResponseEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, TurnDiffEvent
 from protocol.events.notices import (
     BackgroundEventEvent,
     DeprecationNoticeEvent,
     ErrorEvent,
+    GetHistoryEntryResponseEvent,
+    ListCustomPromptsResponseEvent,
     ShutdownCompleteEvent,
     UndoCompletedEvent,
     UndoStartedEvent,
     WarningEvent,
 )
-from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEvent
-from protocol.events.tokens import TokenCountEvent
-from protocol.events.tools import PlanUpdateEvent
-from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
-from protocol.policy import (
-    AskForApproval,
-    QuestionKinds,
-    ReasoningSummary,
-    SandboxPolicy,
-    TurnMode,
-)
+from protocol.events.tools import ElicitationRequestEvent, McpListToolsResponseEvent, PlanUpdateEvent
+from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TurnAbortReason
+from protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, SandboxPolicy, TurnMode
 from protocol.records import dataclass
+
+
+class GoalStatus(StrEnum):
+    ACTIVE = "active"
+    """Turns are begun for it whenever nothing else runs."""
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    """It cannot go on without the user: the model says so, or its turn failed."""
+    USAGE_LIMITED = "usage_limited"
+    """The provider's limit for the account is reached."""
+    BUDGET_LIMITED = "budget_limited"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    objective: str
+    status: GoalStatus = GoalStatus.ACTIVE
+    token_budget: int | None = None
+    tokens_used: int = 0
+    seconds_used: float = 0.0
+    created_at: int
+    """Seconds since 1970, as `updated_at`."""
+    updated_at: int
+
+    @property
+    def is_spent(self) -> bool:
+        return self.token_budget is not None and self.tokens_used >= self.token_budget
+
+    @property
+    def tokens_left(self) -> int | None:
+        """None: without a bound."""
+        return None if self.token_budget is None else max(self.token_budget - self.tokens_used, 0)
 
 
 class TurnStatus(StrEnum):

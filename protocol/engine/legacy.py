@@ -19,8 +19,7 @@ from protocol.engine.items import (
     UserMessage,
     WebSearch,
 )
-from protocol.events.commands import Duration, ExecCommandEndEvent, ViewImageToolCallEvent
-from protocol.events.mcp import McpToolCallEndEvent
+from protocol.events.commands import Duration, ExecCommandEndEvent, PatchApplyEndEvent, ViewImageToolCallEvent
 from protocol.events.messages import (
     AgentMessageEvent,
     AgentReasoningEvent,
@@ -28,9 +27,8 @@ from protocol.events.messages import (
     UserMessageEvent,
 )
 from protocol.events.msg import EventMsg
-from protocol.events.patches import PatchApplyEndEvent
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
-from protocol.events.tools import WebSearchEndEvent
+from protocol.events.tools import McpToolCallEndEvent, WebSearchEndEvent
 from protocol.items import ImageInput, TextInput
 from protocol.responses import searched_query
 

@@ -1,14 +1,12 @@
-"""Questions to a client that are not about consent, and answers that the conversation API has no words for.
-
-A question is emitted as an event; its answer comes back as `ClientAnswer`, an operation. An answer of None is none: the
-client refused, or nobody is there who could be asked.
+"""What a client is asked besides consent, with answers that the conversation API has no words for; and the tools that
+it brings to a conversation, which it is asked to run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from protocol.base import Json
+from protocol.base import EngineModel, Json, omit_none
 from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputContentItem
 
@@ -83,3 +81,17 @@ class ClientAnswer:
     operation_id: str
     call_id: str
     answer: ToolCallAnswer | UserInputAnswer | KeepRule | AllowFiles | None
+
+
+class ClientTool(EngineModel):
+    """As the model is offered it, and as a conversation stores it."""
+
+    name: str
+    namespace: str | None = omit_none()
+    """Groups tools. The model knows the tool by both names."""
+    description: str
+    input_schema: Json
+
+    @property
+    def offered_name(self) -> str:
+        return self.name if self.namespace is None else f"{self.namespace}__{self.name}"

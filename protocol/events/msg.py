@@ -13,59 +13,58 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import Json, tag_of
 from protocol.events.commands import (
+    ApplyPatchApprovalRequestEvent,
     ExecApprovalRequestEvent,
     ExecCommandBeginEvent,
     ExecCommandEndEvent,
     ExecCommandOutputDeltaEvent,
+    PatchApplyBeginEvent,
+    PatchApplyEndEvent,
+    TurnDiffEvent,
     ViewImageToolCallEvent,
 )
-from protocol.events.deltas import (
+from protocol.events.messages import (
     AgentMessageContentDeltaEvent,
     AgentMessageDeltaEvent,
-    AgentReasoningDeltaEvent,
-    AgentReasoningRawContentDeltaEvent,
-    ReasoningContentDeltaEvent,
-    ReasoningRawContentDeltaEvent,
-)
-from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
-from protocol.events.mcp import (
-    ElicitationRequestEvent,
-    McpListToolsResponseEvent,
-    McpToolCallBeginEvent,
-    McpToolCallEndEvent,
-)
-from protocol.events.messages import (
     AgentMessageEvent,
+    AgentReasoningDeltaEvent,
     AgentReasoningEvent,
+    AgentReasoningRawContentDeltaEvent,
     AgentReasoningRawContentEvent,
     AgentReasoningSectionBreakEvent,
+    ReasoningContentDeltaEvent,
+    ReasoningRawContentDeltaEvent,
     UserMessageEvent,
 )
 from protocol.events.notices import (
     BackgroundEventEvent,
     DeprecationNoticeEvent,
     ErrorEvent,
+    GetHistoryEntryResponseEvent,
+    ListCustomPromptsResponseEvent,
     ShutdownCompleteEvent,
     StreamErrorEvent,
     UndoCompletedEvent,
     UndoStartedEvent,
     WarningEvent,
 )
-from protocol.events.patches import (
-    ApplyPatchApprovalRequestEvent,
-    PatchApplyBeginEvent,
-    PatchApplyEndEvent,
-    TurnDiffEvent,
-)
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
-from protocol.events.tokens import TokenCountEvent
-from protocol.events.tools import PlanUpdateEvent, WebSearchBeginEvent, WebSearchEndEvent
+from protocol.events.tools import (
+    ElicitationRequestEvent,
+    McpListToolsResponseEvent,
+    McpToolCallBeginEvent,
+    McpToolCallEndEvent,
+    PlanUpdateEvent,
+    WebSearchBeginEvent,
+    WebSearchEndEvent,
+)
 from protocol.events.turn import (
     ItemCompletedEvent,
     ItemStartedEvent,
     RawResponseItemEvent,
     TaskCompleteEvent,
     TaskStartedEvent,
+    TokenCountEvent,
     TurnAbortedEvent,
 )
 from protocol.ids import ConversationId

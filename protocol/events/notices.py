@@ -1,4 +1,6 @@
-"""Errors, warnings and other news that belong to no item."""
+"""Errors, warnings and other news that belong to no item; and the answers to operations that only look something up,
+each with the id of its operation.
+"""
 
 from typing import Literal
 
@@ -63,3 +65,37 @@ class ShutdownCompleteEvent(EngineStruct):
     """The conversation is closed and stored. The last event of the conversation."""
 
     type: Literal["shutdown_complete"] = "shutdown_complete"
+
+
+class HistoryEntry(EngineStruct):
+    """One line of the user's message history over all conversations."""
+
+    conversation_id: str
+    ts: int
+    text: str
+
+
+class GetHistoryEntryResponseEvent(EngineStruct, omit_defaults=True):
+    """Answer to `get_history_entry_request`; the entry is left out if there is none at that place."""
+
+    type: Literal["get_history_entry_response"] = shown("get_history_entry_response")
+    offset: int
+    log_id: int
+    entry: HistoryEntry | None = None
+
+
+class CustomPrompt(EngineStruct):
+    """A prompt that the user keeps as a file."""
+
+    name: str
+    path: str
+    content: str
+    description: str | None = None
+    argument_hint: str | None = None
+
+
+class ListCustomPromptsResponseEvent(EngineStruct):
+    """Answer to `list_custom_prompts`."""
+
+    type: Literal["list_custom_prompts_response"] = "list_custom_prompts_response"
+    custom_prompts: tuple[CustomPrompt, ...]

@@ -1,11 +1,21 @@
-"""The plan, and searches that the provider runs."""
+"""Tools that are no command: the plan, searches that the provider runs, and MCP: calls, lists, elicitations."""
 
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
-from protocol.base import EngineModel
+from protocol.base import EngineModel, Json
+from protocol.events.commands import Duration
+from protocol.mcp import (
+    McpAuthStatus,
+    McpInvocation,
+    McpResult,
+    McpToolDefinition,
+    Resource,
+    ResourceTemplate,
+)
 from protocol.structs import EngineStruct
 
 
@@ -44,3 +54,45 @@ class WebSearchEndEvent(EngineStruct):
     type: Literal["web_search_end"] = "web_search_end"
     call_id: str
     query: str
+
+
+class McpToolCallBeginEvent(EngineStruct):
+    """A tool of a server is called."""
+
+    type: Literal["mcp_tool_call_begin"] = "mcp_tool_call_begin"
+    call_id: str
+    invocation: McpInvocation
+
+
+class McpToolCallEndEvent(EngineStruct):
+    """The call came back or failed. Exactly one for each begin."""
+
+    type: Literal["mcp_tool_call_end"] = "mcp_tool_call_end"
+    call_id: str
+    invocation: McpInvocation
+    duration: Duration
+    result: McpResult
+
+
+class McpListToolsResponseEvent(EngineStruct):
+    """Answer to the operation `list_mcp_tools`: what every server offers, keyed by the qualified tool name
+    (tools) or by server (the rest)."""
+
+    type: Literal["mcp_list_tools_response"] = "mcp_list_tools_response"
+    tools: dict[str, McpToolDefinition]
+    resources: dict[str, tuple[Resource, ...]]
+    resource_templates: dict[str, tuple[ResourceTemplate, ...]]
+    auth_statuses: dict[str, McpAuthStatus]
+
+
+class ElicitationRequestEvent(EngineModel):
+    """A server asks the user something while one of its tools runs. Between begin and end of that call.
+    Clients that did not opt in never see it: the question is declined for them."""
+
+    type: Literal["elicitation_request"] = "elicitation_request"
+    server_name: str
+    id: str
+    message: str
+    requested_schema: Json = None
+    meta: SkipJsonSchema[Json] = Field(default=None, exclude=True)
+    """What the question is about. This API has no words for it."""

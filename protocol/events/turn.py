@@ -1,4 +1,4 @@
-"""Begin, end and content of a turn.
+"""Begin, end and content of a turn, and what it took: tokens used, limits of the account.
 
 Per turn: `task_started`, then items, commands, patches and the rest, then exactly one of `task_complete` and
 `turn_aborted`. Nothing with this turn's id follows it. A turn without any input only has its `task_complete`.
@@ -7,7 +7,9 @@ Per turn: `task_started`, then items, commands, patches and the rest, then exact
 from enum import StrEnum
 from typing import Literal
 
-from protocol.base import EngineModel
+from pydantic import ConfigDict
+
+from protocol.base import EngineModel, requires
 from protocol.ids import ConversationId
 from protocol.items import TurnItem
 from protocol.responses import ResponseItem
@@ -70,3 +72,47 @@ class RawResponseItemEvent(EngineStruct):
 
     type: Literal["raw_response_item"] = "raw_response_item"
     item: ResponseItem
+
+
+class TokenUsage(EngineModel):
+    """Tokens of one or more requests; the cached and the reasoning ones are part of input and output."""
+
+    model_config = ConfigDict(
+        json_schema_extra=requires(
+            "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens", "total_tokens"
+        )
+    )
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+    total_tokens: int = 0
+
+
+class TokenUsageInfo(EngineModel):
+    """Usage of the conversation and of its last request."""
+
+    total_token_usage: TokenUsage
+    last_token_usage: TokenUsage
+    model_context_window: int | None = None
+
+
+class RateLimitWindow(EngineStruct):
+    used_percent: float
+    window_minutes: int | None = None
+    resets_at: int | None = None
+    """Seconds since 1970."""
+
+
+class RateLimitSnapshot(EngineStruct):
+    primary: RateLimitWindow | None = None
+    secondary: RateLimitWindow | None = None
+
+
+class TokenCountEvent(EngineModel):
+    """Usage or limits became known. At any place within a turn, several times; `info` is null until the first
+    response was completed. After a compaction it restates the smaller usage."""
+
+    type: Literal["token_count"] = "token_count"
+    info: TokenUsageInfo | None = None
+    rate_limits: RateLimitSnapshot | None = None

@@ -66,18 +66,13 @@ RUNS: Final = Path(__file__).with_name("runs.md")
 """Typical runs as diagrams, which `make diagrams` records from tests."""
 
 _TITLES: Final = {
-    "commands": "Commands",
-    "deltas": "Text while it is written",
-    "lookups": "Lookups",
-    "mcp": "MCP servers",
-    "messages": "Whole messages",
+    "commands": "Commands and patches",
+    "messages": "Messages and reasoning",
     "msg": "The conversation",
-    "notices": "Notices",
-    "patches": "Patches",
+    "notices": "Notices and lookups",
     "review": "Review",
-    "tokens": "Tokens and limits",
-    "tools": "Plan and web search",
-    "turn": "Turns and their items",
+    "tools": "Plan, web search and MCP servers",
+    "turn": "Turns, their items and tokens",
 }
 
 _APPROVALS: Final = """\

@@ -11,7 +11,6 @@ from typing import Final
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from protocol import planned_methods
 from protocol.base import Json
 from protocol.events.msg import ELSEWHERE, EventMsg
 from protocol.events.review import ReviewOutputEvent
@@ -23,6 +22,39 @@ from protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
 from protocol.table import NoParams
 from protocol.v1.methods import TABLE
 from protocol.v1.misc import GitSha
+
+REQUESTS: Final = (
+    "thread/start",
+    "thread/resume",
+    "thread/archive",
+    "thread/list",
+    "thread/compact",
+    "turn/start",
+    "turn/interrupt",
+    "account/login/start",
+    "account/login/cancel",
+    "account/logout",
+    "account/rateLimits/read",
+    "feedback/upload",
+    "account/read",
+)
+
+WITHOUT_PARAMS: Final = frozenset({"account/logout", "account/rateLimits/read"})
+
+NOTIFICATIONS: Final = (
+    "thread/started",
+    "turn/started",
+    "turn/completed",
+    "item/started",
+    "item/completed",
+    "item/agentMessage/delta",
+    "item/commandExecution/outputDelta",
+    "item/mcpToolCall/progress",
+    "account/updated",
+    "account/rateLimits/updated",
+    "account/login/completed",
+)
+
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 REF: Final = "#/definitions/"
@@ -165,14 +197,11 @@ def _events() -> dict[str, Schema]:
 def _unions() -> dict[str, Schema]:
     not_served = "Of the thread API; not served by this version."
     requests = [call(row.method, row.params, row.doc) for row in TABLE.client_requests.values()]
-    requests += [
-        call(name, NoParams if name in planned_methods.WITHOUT_PARAMS else None, not_served)
-        for name in planned_methods.REQUESTS
-    ]
+    requests += [call(name, NoParams if name in WITHOUT_PARAMS else None, not_served) for name in REQUESTS]
     notifications = [
         call(row.method, row.params, row.doc, with_id=False) for row in TABLE.server_notifications.values()
     ]
-    notifications += [call(name, None, not_served, with_id=False) for name in planned_methods.NOTIFICATIONS]
+    notifications += [call(name, None, not_served, with_id=False) for name in NOTIFICATIONS]
     of_client = [bare_call(row.method, row.doc) for row in TABLE.client_notifications.values()]
     asked = [call(row.method, row.params, row.doc) for row in TABLE.server_requests.values()]
     return {

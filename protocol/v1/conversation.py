@@ -7,8 +7,7 @@ from pydantic import ConfigDict, model_validator
 from protocol.base import Json, WireModel
 from protocol.events.msg import EventMsgs
 from protocol.fields import CleanText, Count, Flag, KnownId, UuidText
-from protocol.ids import ConversationId
-from protocol.paths import PathText
+from protocol.ids import ConversationId, PathText
 from protocol.policy import AskForApproval, ReasoningEffort, SandboxMode
 from protocol.responses import ResponseItem
 from protocol.rollout import SessionSource

@@ -16,15 +16,15 @@ from protocol.table import (
     Table,
     by_method,
 )
-from protocol.v1 import account, approval, config, conversation, initialize, misc, models, turn
+from protocol.v1 import conversation, misc, setup, turn
 
 _CONVERSATION: Final = "conversationId"
 """What orders requests."""
 
 INITIALIZE: Final = ClientRequest(
     names.INITIALIZE,
-    initialize.InitializeParams,
-    initialize.InitializeResponse,
+    setup.InitializeParams,
+    setup.InitializeResponse,
     "Opens the connection. Must be the first request, and comes once.",
 )
 NEW_CONVERSATION: Final = ClientRequest(
@@ -108,53 +108,53 @@ GIT_DIFF_TO_REMOTE: Final = ClientRequest(
 )
 LOGIN_API_KEY: Final = ClientRequest(
     "loginApiKey",
-    account.LoginApiKeyParams,
-    account.LoginApiKeyResponse,
+    setup.LoginApiKeyParams,
+    setup.LoginApiKeyResponse,
     "Stores an API key. `authStatusChange` follows.",
 )
 LOGIN_CHAT_GPT: Final = ClientRequest(
     "loginChatGpt",
     NoParams,
-    account.LoginChatGptResponse,
+    setup.LoginChatGptResponse,
     "Starts a login through the browser. `loginChatGptComplete` follows when it ended.",
 )
 CANCEL_LOGIN_CHAT_GPT: Final = ClientRequest(
     "cancelLoginChatGpt",
-    account.CancelLoginChatGptParams,
-    account.CancelLoginChatGptResponse,
+    setup.CancelLoginChatGptParams,
+    setup.CancelLoginChatGptResponse,
     "Gives up a login through the browser.",
 )
 LOGOUT_CHAT_GPT: Final = ClientRequest(
     "logoutChatGpt",
     NoParams,
-    account.LogoutChatGptResponse,
+    setup.LogoutChatGptResponse,
     "Forgets the stored login, of whatever kind. `authStatusChange` follows.",
 )
 GET_AUTH_STATUS: Final = ClientRequest(
     "getAuthStatus",
-    account.GetAuthStatusParams,
-    account.GetAuthStatusResponse,
+    setup.GetAuthStatusParams,
+    setup.GetAuthStatusResponse,
     "Whether and how the user is logged in; with the token only if asked for.",
 )
 GET_USER_SAVED_CONFIG: Final = ClientRequest(
     "getUserSavedConfig",
     NoParams,
-    config.GetUserSavedConfigResponse,
+    setup.GetUserSavedConfigResponse,
     "What the user's configuration file says.",
 )
 SET_DEFAULT_MODEL: Final = ClientRequest(
     "setDefaultModel",
-    config.SetDefaultModelParams,
-    config.SetDefaultModelResponse,
+    setup.SetDefaultModelParams,
+    setup.SetDefaultModelResponse,
     "Writes model and effort into the user's configuration file.",
 )
 GET_USER_AGENT: Final = ClientRequest(
-    "getUserAgent", NoParams, initialize.GetUserAgentResponse, "The user agent of the server's requests."
+    "getUserAgent", NoParams, setup.GetUserAgentResponse, "The user agent of the server's requests."
 )
 USER_INFO: Final = ClientRequest(
     "userInfo",
     NoParams,
-    initialize.UserInfoResponse,
+    setup.UserInfoResponse,
     "What the stored login says about the user, unverified.",
 )
 FUZZY_FILE_SEARCH: Final = ClientRequest(
@@ -171,8 +171,8 @@ EXEC_ONE_OFF_COMMAND: Final = ClientRequest(
 )
 MODEL_LIST: Final = ClientRequest(
     "model/list",
-    models.ModelListParams,
-    models.ModelListResponse,
+    setup.ModelListParams,
+    setup.ModelListResponse,
     "The models that can be chosen, by pages.",
 )
 
@@ -180,12 +180,12 @@ INITIALIZED: Final = ClientNotification(names.INITIALIZED, "The client is ready.
 
 AUTH_STATUS_CHANGE: Final = ServerNotification(
     "authStatusChange",
-    account.AuthStatusChangeNotification,
+    setup.AuthStatusChangeNotification,
     "After a login or a logout; the method is null when nobody is logged in.",
 )
 LOGIN_CHAT_GPT_COMPLETE: Final = ServerNotification(
     "loginChatGptComplete",
-    account.LoginChatGptCompleteNotification,
+    setup.LoginChatGptCompleteNotification,
     "A login through the browser succeeded, failed or timed out.",
 )
 SESSION_CONFIGURED: Final = ServerNotification(
@@ -196,20 +196,20 @@ SESSION_CONFIGURED: Final = ServerNotification(
 
 EXEC_COMMAND_APPROVAL: Final = ServerRequest(
     "execCommandApproval",
-    approval.ExecCommandApprovalParams,
-    approval.ExecCommandApprovalResponse,
+    turn.ExecCommandApprovalParams,
+    turn.ExecCommandApprovalResponse,
     "May a command run? After the event `exec_approval_request` of the same call.",
 )
 APPLY_PATCH_APPROVAL: Final = ServerRequest(
     "applyPatchApproval",
-    approval.ApplyPatchApprovalParams,
-    approval.ApplyPatchApprovalResponse,
+    turn.ApplyPatchApprovalParams,
+    turn.ApplyPatchApprovalResponse,
     "May a patch be applied? After the event `apply_patch_approval_request` of the same call.",
 )
 ELICITATION_REQUEST: Final = ServerRequest(
     "elicitationRequest",
-    approval.ElicitationRequestParams,
-    approval.ElicitationRequestResponse,
+    turn.ElicitationRequestParams,
+    turn.ElicitationRequestResponse,
     "An MCP server asks the user. Only sent to clients with the capability `elicitation`.",
     extension=True,
 )

@@ -3,9 +3,8 @@
 from typing import NewType
 
 from protocol.base import WireModel
-from protocol.fields import Count
-from protocol.paths import PathText
-from protocol.policy_fields import SandboxPolicy
+from protocol.fields import Count, SandboxPolicy
+from protocol.ids import PathText
 from protocol.structs import EngineStruct, WireStruct
 
 GitSha = NewType("GitSha", str)

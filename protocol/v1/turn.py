@@ -1,17 +1,20 @@
-"""Turns: say something, interrupt, and the extension that submits any operation."""
+"""Turns: say something, interrupt, submit any operation; and what the server asks meanwhile: may this command run, may
+this patch be applied, what does the user answer an MCP server.
+"""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
 
-from protocol.base import EngineModel, WireModel
+from protocol.base import EngineModel, Json, WireModel
+from protocol.events.commands import FileChange, ParsedCommand, SandboxCommandAssessment
 from protocol.events.turn import TurnAbortReason
-from protocol.fields import CleanText, KnownId
-from protocol.ops import Op
-from protocol.paths import PathText
-from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary
-from protocol.policy_fields import SandboxPolicy
+from protocol.fields import CleanText, KnownId, SandboxPolicy
+from protocol.ids import ConversationId, PathText
+from protocol.ops import ElicitationAction, Op
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, ReviewDecision
 from protocol.structs import WireStruct
 
 
@@ -100,3 +103,72 @@ class SubmitResponse(WireStruct):
     """Events that answer the operation carry this id."""
 
     submission_id: str
+
+
+_DECISIONS: Final[Mapping[str, ReviewDecision]] = {
+    **{decision.value: decision for decision in ReviewDecision},
+    "decline": ReviewDecision.DENIED,
+    "cancel": ReviewDecision.ABORT,
+}
+
+
+def _either_vocabulary(raw: Json) -> Json:
+    return _DECISIONS.get(raw, raw) if isinstance(raw, str) else raw
+
+
+Decision = Annotated[ReviewDecision, BeforeValidator(_either_vocabulary)]
+
+
+def parse_decision(result: Json) -> ReviewDecision | None:
+    """The decision in a client's answer, or None where there is no such word in the right place."""
+    match result:
+        case {"decision": str(word)}:
+            return _DECISIONS.get(word)
+        case _:
+            return None
+
+
+class ExecCommandApprovalParams(WireStruct):
+    """May this command run? `conversationId` and `callId` match the event `exec_approval_request`
+    before it."""
+
+    conversation_id: ConversationId
+    call_id: str
+    command: tuple[str, ...]
+    cwd: str
+    reason: str | None = None
+    risk: SandboxCommandAssessment | None = None
+    parsed_cmd: tuple[ParsedCommand, ...]
+
+
+class ExecCommandApprovalResponse(WireModel):
+    decision: Decision
+
+
+class ApplyPatchApprovalParams(WireModel):
+    """May this patch be applied? With `grantRoot` the user is asked to allow writes below it from then on."""
+
+    conversation_id: ConversationId
+    call_id: str
+    file_changes: dict[str, FileChange]
+    reason: str | None = None
+    grant_root: str | None = None
+
+
+class ApplyPatchApprovalResponse(WireModel):
+    decision: Decision
+
+
+class ElicitationRequestParams(WireStruct):
+    """A question of an MCP server to the user; `requestedSchema` describes the content of an answer."""
+
+    conversation_id: ConversationId
+    server_name: str
+    request_id: str
+    message: str
+    requested_schema: Json = None
+
+
+class ElicitationRequestResponse(WireModel):
+    action: ElicitationAction
+    content: Json = None

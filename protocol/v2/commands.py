@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 
 from protocol.base import Json, WireModel
 from protocol.fields import Count, Flag
-from protocol.paths import PathText
+from protocol.ids import PathText
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest, ServerNotification
 from protocol.v2.fields import Integer, Small, experimental

@@ -11,7 +11,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, WireModel
 from protocol.fields import Flag
-from protocol.paths import PathText
+from protocol.ids import PathText
 from protocol.policy import ReasoningSummary, SandboxMode, Verbosity
 from protocol.structs import EngineStruct, WireStruct
 from protocol.table import ClientRequest, NoParams

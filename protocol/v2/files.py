@@ -7,7 +7,7 @@ from typing import Final
 
 from protocol.base import WireModel
 from protocol.fields import Flag
-from protocol.paths import AbsolutePath, PathText
+from protocol.ids import AbsolutePath, PathText
 from protocol.structs import EngineStruct, WireStruct
 from protocol.table import ClientRequest, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf

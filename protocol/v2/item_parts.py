@@ -11,7 +11,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count
-from protocol.paths import PathText
+from protocol.ids import PathText
 from protocol.structs import EngineStruct, WireStruct, shown
 from protocol.v2.fields import LegacyAppPathString
 

@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import EngineModel, Json, WireModel
 from protocol.fields import CleanText, Count, Flag
-from protocol.paths import AbsolutePath, PathText
+from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary, kebab, snake
 from protocol.structs import EngineStruct, WireStruct
 from protocol.table import ClientRequest, ServerNotification

@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import WireModel
 from protocol.fields import Count, Flag
-from protocol.paths import AbsolutePath, PathText
+from protocol.ids import AbsolutePath, PathText
 from protocol.structs import WireStruct, shown
 from protocol.table import ClientRequest, NoParams, ServerNotification
 from protocol.v2.fields import AbsolutePathBuf, LegacyAppPathString

@@ -8,7 +8,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel
 from protocol.fields import CleanText, Count, Flag
-from protocol.paths import AbsolutePath, PathText
+from protocol.ids import AbsolutePath, PathText
 from protocol.policy import SandboxMode
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest

@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 
 from protocol.base import Json, WireModel, requires
 from protocol.fields import CleanText
-from protocol.paths import AbsolutePath, PathText
+from protocol.ids import AbsolutePath, PathText
 from protocol.policy import ReasoningSummary
 from protocol.structs import WireStruct
 from protocol.table import ClientRequest, ServerNotification

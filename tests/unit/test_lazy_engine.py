@@ -11,7 +11,7 @@ import pytest
 
 from app_server.core.lazy import Lazy
 from app_server.core.opening import NewConversation
-from app_server.lazy_engine import LazyEngine
+from app_server.server import LazyEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -72,8 +72,8 @@ async def test_it_is_put_together_once() -> None:
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(engine.warm_up)
-                group.start_soon(engine.open, cast(Any, Path()), origin)
-        assert await engine.open(cast(Any, Path()), origin) is cast(Any, origin)
+                group.start_soon(engine.open, cast("Any", Path()), origin)
+        assert await engine.open(cast("Any", Path()), origin) is cast("Any", origin)
         await engine.aclose()
     [assembled] = load.made
     assert sorted(assembled.done[:-2]) == ["open"] * 4 + ["turns"] * 3 + ["warm"] * 3
@@ -86,7 +86,7 @@ async def test_nobody_waits_for_the_loading_but_who_opens_a_conversation() -> No
     await LazyEngine(Lazy(ahead)).warm_up()
     assert here not in ahead.threads
     assert ahead.made[0].done == ["turns", "warm"]
-    await LazyEngine(Lazy(asked)).open(cast(Any, Path()), NewConversation())
+    await LazyEngine(Lazy(asked)).open(cast("Any", Path()), NewConversation())
     assert asked.threads == {here}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.limits import PREFIX, SMALLEST, Limits, limits_of
+from app_server.identity import PREFIX, SMALLEST, Limits, limits_of
 
 
 def test_without_a_word_the_defaults_hold() -> None:

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.base import Json
-from protocol.events.commands import Duration
+from protocol.events.commands import AddFileChange, Duration, PatchApplyBeginEvent
 from protocol.events.msg import EVENTS, SessionConfiguredEvent, parse_event_msg
 from protocol.events.notices import ErrorEvent
-from protocol.events.patches import AddFileChange, PatchApplyBeginEvent
 from protocol.mcp import CallToolResult, TextContent
 from protocol.structs import read
 from tests.wire import samples

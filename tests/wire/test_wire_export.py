@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-from protocol import planned_methods
 from protocol.base import Json
 from protocol.events.msg import EVENTS
 from protocol.export import examples, schemas, typescript
@@ -85,8 +84,8 @@ def test_a_schema_refuses_what_is_wrong() -> None:
 
 def test_the_thread_api_is_published_but_has_no_rows() -> None:
     published = {option["properties"]["method"]["const"] for option in DEFINITIONS["ClientRequest"]["oneOf"]}
-    assert published == {*TABLE.client_requests, *planned_methods.REQUESTS}
-    assert not set(TABLE.client_requests) & set(planned_methods.REQUESTS)
+    assert published == {*TABLE.client_requests, *schemas.REQUESTS}
+    assert not set(TABLE.client_requests) & set(schemas.REQUESTS)
 
 
 def test_typescript_has_a_file_for_every_type(tmp_path: Path) -> None:

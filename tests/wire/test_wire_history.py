@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from protocol.base import Json
 from protocol.events.notices import ErrorEvent
-from protocol.ids import ConversationId, new_conversation_id, parse_conversation_id
+from protocol.fields import SandboxPolicy
+from protocol.ids import ConversationId, SessionOrigin, new_conversation_id, parse_conversation_id
 from protocol.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
-from protocol.origins import SessionOrigin
 from protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -19,7 +19,6 @@ from protocol.policy import (
     SandboxMode,
     WorkspaceWrite,
 )
-from protocol.policy_fields import SandboxPolicy
 from protocol.responses import (
     FunctionCallOutput,
     FunctionCallOutputPayload,

@@ -26,9 +26,8 @@ from protocol.table import (
     by_method,
 )
 from protocol.v1 import methods
-from protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
 from protocol.v1.conversation import NewConversationParams
-from protocol.v1.turn import SendUserMessageParams, TextInputItem
+from protocol.v1.turn import ExecCommandApprovalResponse, SendUserMessageParams, TextInputItem, parse_decision
 from protocol.validation import PREFIX, describe_validation_error, unknown_method
 from tests.wire.samples import THREAD
 

@@ -36,9 +36,8 @@ from protocol.acp.tool_calls import (
 )
 from protocol.base import Json
 from protocol.engine.events import SessionEvent, UserQuestion
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.mcp import ElicitationRequestEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
 from protocol.ops import ElicitationAction, InterruptOp, Op, ResolveElicitationOp
 from protocol.policy import ReviewDecision
 

@@ -29,8 +29,16 @@ from protocol.acp.tool_calls import ToolCallStatus, ToolKind
 from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
-from protocol.events.commands import ListFilesCommand, ParsedCommand, ReadCommand, SearchCommand
-from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+from protocol.events.commands import (
+    AddFileChange,
+    DeleteFileChange,
+    FileChange,
+    ListFilesCommand,
+    ParsedCommand,
+    ReadCommand,
+    SearchCommand,
+    UpdateFileChange,
+)
 from protocol.mcp import ErrResult, OkResult
 
 Item = (

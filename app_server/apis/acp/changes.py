@@ -18,7 +18,7 @@ from app_server.core.rollout.stored_events import capped
 from protocol.acp.tool_calls import ToolCallStatus, ToolKind
 from protocol.base import Json
 from protocol.engine.items import FileTexts
-from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+from protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 from protocol.records import dataclass
 
 

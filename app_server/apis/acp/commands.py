@@ -19,7 +19,7 @@ from app_server.core.session.review_requests import (
     uncommitted_changes,
 )
 from protocol.acp.session import AvailableCommand, AvailableCommandsUpdate, CommandInput
-from protocol.events.lookups import CustomPrompt
+from protocol.events.notices import CustomPrompt
 from protocol.events.review import ReviewRequest
 from protocol.records import dataclass
 from protocol.structs import read

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app_server.apis.errors import to_rpc_error
-from app_server.apis.other_protocols import of_another_protocol
+from app_server.apis.errors import of_another_protocol, to_rpc_error
 from app_server.core.errors import (
     AuthError,
     BeyondClientRights,

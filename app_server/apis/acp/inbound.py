@@ -18,8 +18,8 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpS
 from protocol.acp import prompt as wire
 from protocol.acp.prompt import ContentBlock
 from protocol.acp.session import HttpMcpServer, NameAndValue, SessionMcpServer, SseMcpServer, StdioMcpServer
+from protocol.ids import is_unicode
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
-from protocol.paths import is_unicode
 
 _IMAGE_TYPE: Final = re.compile(r"image/[A-Za-z0-9.+-]{1,40}")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")

@@ -16,9 +16,8 @@ from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.acp.methods import CANCEL_REQUEST
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.mcp import ElicitationRequestEvent, McpListToolsResponseEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent, McpListToolsResponseEvent
 from protocol.jsonrpc import dump_notification
 from protocol.structs import Written
 

@@ -22,9 +22,8 @@ from app_server.apis.acp.errors import (
 )
 from app_server.apis.acp.handlers import handshake, prompts, sessions
 from app_server.apis.acp.session import Sessions
-from app_server.apis.other_protocols import initialize_of_another_protocol
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.errors import initialize_of_another_protocol
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes

@@ -29,7 +29,7 @@ from app_server.core.turn.settings import UNSET, SettingsChange
 from app_server.rpc.outgoing import Outgoing
 from protocol.acp.session import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate
 from protocol.engine.events import TurnEnded
-from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.events.tools import McpListToolsResponseEvent
 from protocol.records import dataclass
 from protocol.structs import Written, read
 

@@ -37,8 +37,8 @@ from protocol.engine import events, items
 from protocol.engine.events import SessionEvent
 from protocol.events import notices
 from protocol.events.review import ReviewOutputEvent
-from protocol.events.tokens import TokenCountEvent, TokenUsageInfo
 from protocol.events.tools import PlanUpdateEvent, StepStatus
+from protocol.events.turn import TokenCountEvent, TokenUsageInfo
 from protocol.records import dataclass
 
 NO_FINDINGS: Final = "The review found nothing."

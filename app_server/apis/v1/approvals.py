@@ -11,21 +11,20 @@ from app_server.apis.answers import approval_op, elicitation_op
 from app_server.conversations.adapter import ClientQuestion
 from protocol.base import Json
 from protocol.engine.events import EngineEvent
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.mcp import ElicitationRequestEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
 from protocol.ids import ConversationId
 from protocol.ops import Op
 from protocol.policy import ReviewDecision
 from protocol.structs import Written
 from protocol.table import AnyServerRequest
-from protocol.v1.approval import (
+from protocol.v1.methods import APPLY_PATCH_APPROVAL, ELICITATION_REQUEST, EXEC_COMMAND_APPROVAL
+from protocol.v1.turn import (
     ApplyPatchApprovalParams,
     ElicitationRequestParams,
     ExecCommandApprovalParams,
     parse_decision,
 )
-from protocol.v1.methods import APPLY_PATCH_APPROVAL, ELICITATION_REQUEST, EXEC_COMMAND_APPROVAL
 
 RequestEvent = ExecApprovalRequestEvent | ApplyPatchApprovalRequestEvent | ElicitationRequestEvent
 

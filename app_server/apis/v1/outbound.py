@@ -53,20 +53,25 @@ from protocol.engine.items import (
 )
 from protocol.engine.legacy import has_query, legacy_events
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
-from protocol.events.commands import ExecCommandBeginEvent, ExecCommandOutputDeltaEvent, ExecOutputStream
-from protocol.events.deltas import (
+from protocol.events.commands import (
+    ExecCommandBeginEvent,
+    ExecCommandOutputDeltaEvent,
+    ExecOutputStream,
+    PatchApplyBeginEvent,
+    TurnDiffEvent,
+)
+from protocol.events.messages import (
     AgentMessageContentDeltaEvent,
     AgentMessageDeltaEvent,
     AgentReasoningDeltaEvent,
     AgentReasoningRawContentDeltaEvent,
+    AgentReasoningSectionBreakEvent,
     ReasoningContentDeltaEvent,
     ReasoningRawContentDeltaEvent,
 )
-from protocol.events.mcp import McpToolCallBeginEvent
-from protocol.events.messages import AgentReasoningSectionBreakEvent
 from protocol.events.msg import EventMsg
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, StreamErrorEvent
-from protocol.events.patches import PatchApplyBeginEvent, TurnDiffEvent
+from protocol.events.tools import McpToolCallBeginEvent
 from protocol.events.turn import (
     ItemCompletedEvent,
     ItemStartedEvent,

@@ -18,7 +18,7 @@ from app_server.core.shell.summaries import shortens_output
 from protocol.base import Json
 from protocol.engine import items as engine
 from protocol.engine.items import CommandSource, ItemStatus
-from protocol.events import commands, patches
+from protocol.events import commands
 from protocol.events.review import ReviewOutputEvent
 from protocol.mcp import ErrResult, McpResult, OkResult
 from protocol.responses import SearchAction, WebSearchAction
@@ -154,14 +154,14 @@ def _action(parsed: commands.ParsedCommand, cwd: str) -> parts.CommandAction:
             assert_never(parsed)
 
 
-def _file_change(path: str, change: patches.FileChange) -> parts.FileUpdateChange:
+def _file_change(path: str, change: commands.FileChange) -> parts.FileUpdateChange:
     kind: parts.PatchChangeKind
     match change:
-        case patches.AddFileChange():
+        case commands.AddFileChange():
             kind, diff = parts.AddPatchChangeKind(), change.content
-        case patches.DeleteFileChange():
+        case commands.DeleteFileChange():
             kind, diff = parts.DeletePatchChangeKind(), change.content
-        case patches.UpdateFileChange():
+        case commands.UpdateFileChange():
             kind = parts.UpdatePatchChangeKind(move_path=change.move_path)
             diff = change.unified_diff
             if change.move_path is not None:

@@ -19,7 +19,7 @@ from app_server.core.rollout.turn_pages import WholeHistory, open_history
 from app_server.core.threads import run_in_thread
 from app_server.identity import UserAgent
 from protocol.engine.turns import TurnRecord
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from protocol.records import dataclass
 from protocol.v2.turn import Turn
 

@@ -12,15 +12,13 @@ from typing import Final, assert_never
 
 from app_server.apis.v2.item_lines import NotificationLines
 from app_server.apis.v2.settings import shown_settings
-from protocol.engine import goals as engine
+from protocol.engine import events as engine
 from protocol.engine.events import GoalCleared, GoalUpdated, McpServerStateChanged, Notice, SettingsChanged
-from protocol.events import notices, tokens
-from protocol.events.lookups import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
-from protocol.events.mcp import McpListToolsResponseEvent
-from protocol.events.patches import TurnDiffEvent
-from protocol.events.tokens import TokenCountEvent, TokenUsageInfo
-from protocol.events.tools import PlanUpdateEvent, StepStatus
-from protocol.events.turn import RawResponseItemEvent
+from protocol.events import notices, turn
+from protocol.events.commands import TurnDiffEvent
+from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
+from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent, StepStatus
+from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
 from protocol.records import dataclass
 from protocol.v2.account import (
     ACCOUNT_RATE_LIMITS_UPDATED,
@@ -116,7 +114,7 @@ class SentOnce:
     """Whether the client has been sent this warning."""
 
 
-def token_usage(info: tokens.TokenUsageInfo) -> ThreadTokenUsage:
+def token_usage(info: turn.TokenUsageInfo) -> ThreadTokenUsage:
     return ThreadTokenUsage(
         total=_breakdown(info.total_token_usage),
         last=_breakdown(info.last_token_usage),
@@ -124,11 +122,11 @@ def token_usage(info: tokens.TokenUsageInfo) -> ThreadTokenUsage:
     )
 
 
-def rate_limits(snapshot: tokens.RateLimitSnapshot) -> RateLimitSnapshot:
+def rate_limits(snapshot: turn.RateLimitSnapshot) -> RateLimitSnapshot:
     return RateLimitSnapshot(primary=_window(snapshot.primary), secondary=_window(snapshot.secondary))
 
 
-def _breakdown(usage: tokens.TokenUsage) -> TokenUsageBreakdown:
+def _breakdown(usage: turn.TokenUsage) -> TokenUsageBreakdown:
     return TokenUsageBreakdown(
         total_tokens=usage.total_tokens,
         input_tokens=usage.input_tokens,
@@ -138,7 +136,7 @@ def _breakdown(usage: tokens.TokenUsage) -> TokenUsageBreakdown:
     )
 
 
-def _window(window: tokens.RateLimitWindow | None) -> RateLimitWindow | None:
+def _window(window: turn.RateLimitWindow | None) -> RateLimitWindow | None:
     if window is None or not math.isfinite(window.used_percent):
         return None
     return RateLimitWindow(

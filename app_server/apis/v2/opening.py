@@ -25,7 +25,7 @@ from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.turn.settings import Settings
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
-from protocol.engine.client_tools import ClientTool
+from protocol.engine.questions import ClientTool
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,

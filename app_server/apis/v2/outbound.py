@@ -44,10 +44,9 @@ from protocol.engine.events import (
 )
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
 from protocol.engine.turns import EndedItem, TurnRecord
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.mcp import ElicitationRequestEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
-from protocol.events.tokens import TokenCountEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
+from protocol.events.turn import TokenCountEvent
 from protocol.v2 import server, turn
 from protocol.v2.item_events import (
     SERVER_REQUEST_RESOLVED,

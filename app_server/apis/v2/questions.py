@@ -23,9 +23,8 @@ from protocol.engine.questions import (
     UserInputAnswer,
     UserInputQuestion,
 )
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.mcp import ElicitationRequestEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
 from protocol.ops import Op
 from protocol.policy import ReviewDecision
 from protocol.responses import InputImage, InputText

@@ -7,8 +7,7 @@ from functools import partial
 
 import anyio
 
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ServerServices
 from app_server.apis.v2.handlers import reading, threads, turns
 from app_server.apis.v2.handlers.account import account_routes, refusals

@@ -16,7 +16,7 @@ from app_server.core.bounds import without_collector
 from app_server.core.rollout.thread_summary import ThreadOrigin, ThreadSummary
 from protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from protocol.responses import COMMENTARY
 from protocol.v2.item_parts import TextUserInput
 from protocol.v2.items import ThreadItem, UserMessageThreadItem

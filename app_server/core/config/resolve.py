@@ -43,7 +43,7 @@ from app_server.core.config.types import (
     SettingsWarning,
     changeable_folders,
 )
-from protocol.paths import sound_path
+from protocol.ids import sound_path
 from protocol.policy import (
     MAX_EFFORT_LENGTH,
     AskForApproval,

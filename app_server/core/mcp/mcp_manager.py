@@ -36,7 +36,7 @@ from app_server.core.mcp.resources import (
 from app_server.core.mcp.results import McpCallOutcome, parse_result
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
-from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.events.tools import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpAuthStatus, McpInvocation, Resource, ResourceTemplate
 from protocol.message_outline import nested_too_deeply
 

@@ -30,7 +30,7 @@ from app_server.core.model.model_errors import (
 )
 from app_server.core.model.payload import count, mapping, parse_object, text_of
 from protocol.base import Json
-from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
+from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
 from protocol.records import dataclass
 
 

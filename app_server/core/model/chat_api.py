@@ -23,7 +23,7 @@ from app_server.core.model.model_events import (
 )
 from app_server.core.model.payload import PIECE_OVERHEAD, EventReader, ReplySize, count, mapping, text_of
 from protocol.base import Json
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 from protocol.records import dataclass
 from protocol.responses import FunctionCall, MessageItem, OutputText, ReasoningResponseItem, ReasoningText
 

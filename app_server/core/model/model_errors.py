@@ -16,7 +16,7 @@ from app_server.core import remedies
 from app_server.core.errors import ModelError, StreamDisconnected
 from app_server.core.remedies import Problem
 from protocol.engine.errors import ErrorClass
-from protocol.events.tokens import RateLimitSnapshot
+from protocol.events.turn import RateLimitSnapshot
 
 LONGEST_EXCERPT = 800
 """Maximum length of quoted provider texts: enough for a JSON error, but less than an HTML page."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.events.tokens import RateLimitSnapshot, TokenUsage
+from protocol.events.turn import RateLimitSnapshot, TokenUsage
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 

@@ -29,7 +29,7 @@ from app_server.core.model.model_events import (
 )
 from app_server.core.model.payload import EventReader, ReplySize, count, mapping, text_of
 from protocol.base import Json
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 from protocol.responses import ResponseItem, parse_response_item
 
 log = logging.getLogger(__name__)

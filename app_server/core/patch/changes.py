@@ -18,7 +18,7 @@ from app_server.core.patch.parse import AddFile, DeleteFile, FileOperation, Patc
 from app_server.core.patch.patch_plan import FileEdit, PatchPlan, Place
 from app_server.core.patch.planner import NoSnapshot, Snapshot
 from protocol.engine.items import FileTexts
-from protocol.events.patches import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
+from protocol.events.commands import AddFileChange, DeleteFileChange, FileChange, UpdateFileChange
 from protocol.records import dataclass
 
 SHOWN_CONTEXT = 1

@@ -17,8 +17,7 @@ from protocol.events.messages import (
 )
 from protocol.events.notices import UndoCompletedEvent
 from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
-from protocol.events.tokens import TokenCountEvent
-from protocol.events.turn import TurnAbortedEvent
+from protocol.events.turn import TokenCountEvent, TurnAbortedEvent
 from protocol.responses import KnownItem
 
 StoredMessage = (

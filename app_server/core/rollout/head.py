@@ -12,8 +12,7 @@ from app_server.core.rollout.disk import describe, open_for_reading
 from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import conversation_of
-from protocol.ids import ConversationId
-from protocol.origins import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin
 from protocol.records import dataclass
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_f
 from app_server.core.rollout.history_log import FILE_NAME, log_id_of, log_metadata, open_log, read_log
 from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.objects import parse_object
-from protocol.events.lookups import HistoryEntry
+from protocol.events.notices import HistoryEntry
 from protocol.records import dataclass
 
 KEPT_SHARE = 0.8

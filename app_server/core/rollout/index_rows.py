@@ -13,8 +13,7 @@ from app_server.core.git.repository import Revision
 from app_server.core.rollout.head import StoredSummary
 from app_server.core.rollout.thread_query import source_word
 from app_server.core.rollout.thread_summary import FileState, StoredThread
-from protocol.ids import ConversationId
-from protocol.origins import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin
 
 SEARCHED_CHARACTERS = 16 * 1024
 """Of a preview; what lies behind is not found."""

@@ -13,8 +13,7 @@ from app_server.core.rollout.head import StoredSummary, read_summary
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_files import Bound, find, walk
 from app_server.core.rollout.rollout_names import RolloutName, parse_key
-from protocol.ids import ConversationId
-from protocol.origins import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin
 from protocol.records import dataclass
 
 DEFAULT_PAGE_SIZE = 25

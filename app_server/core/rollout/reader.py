@@ -32,7 +32,7 @@ from app_server.core.rollout.rollout_lines import TOO_LONG, cut_line, read_lines
 from app_server.core.rollout.rollout_names import conversation_of, journal_path
 from app_server.core.rollout.stored_goal import GOAL_LINES, goal_of
 from app_server.core.rollout.stored_lines import parse_line
-from protocol.engine.goals import Goal
+from protocol.engine.events import Goal
 from protocol.events.msg import EventMsg, parse_event_msg
 from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item

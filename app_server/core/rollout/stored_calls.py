@@ -35,8 +35,8 @@ from protocol.engine.items import (
     McpToolCall,
     WebSearch,
 )
-from protocol.events.patches import AddFileChange, DeleteFileChange, UpdateFileChange
-from protocol.events.patches import FileChange as ChangedFile
+from protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
+from protocol.events.commands import FileChange as ChangedFile
 from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from protocol.base import Json, tag_of
-from protocol.engine.codec import item_to_value
 from protocol.engine.events import (
     GoalCleared,
     GoalUpdated,
@@ -31,11 +30,11 @@ from protocol.engine.items import (
     Item,
     Reasoning,
     UserMessage,
+    item_to_value,
 )
 from protocol.engine.legacy import legacy_events
 from protocol.events.notices import UndoCompletedEvent
-from protocol.events.tokens import TokenCountEvent
-from protocol.events.turn import TurnAbortedEvent
+from protocol.events.turn import TokenCountEvent, TurnAbortedEvent
 from protocol.rollout import StoredEvent
 from protocol.structs import Written
 

@@ -11,7 +11,7 @@ from app_server.core.rollout.objects import parse_object
 from app_server.core.rollout.rollout_lines import cut_line, lines_from_the_end
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from protocol.base import Json
-from protocol.engine.goals import Goal, GoalStatus
+from protocol.engine.events import Goal, GoalStatus
 
 GOAL_LINES = (GOAL_UPDATED.encode(), GOAL_CLEARED.encode())
 

@@ -33,8 +33,8 @@ from protocol.base import Json
 from protocol.engine.events import ItemCompleted, SessionEvent
 from protocol.engine.items import Item, WebSearch
 from protocol.engine.turns import EndedItem, TurnRenamed
-from protocol.events.tokens import TokenUsageInfo
 from protocol.events.tools import PlanUpdateEvent
+from protocol.events.turn import TokenUsageInfo
 from protocol.records import dataclass
 
 

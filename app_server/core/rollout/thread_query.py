@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from app_server.core.rollout.head import StoredSummary
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from protocol.records import dataclass
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from app_server.core.rollout.objects import parse_record
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_files import find
 from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
-from protocol.ids import ConversationId
-from protocol.origins import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin
 from protocol.records import dataclass
 
 if TYPE_CHECKING:

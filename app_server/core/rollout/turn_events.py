@@ -12,7 +12,6 @@ from dataclasses import replace
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fields import derived_id, number_of, text_of, times_of
 from protocol.base import Json
-from protocol.engine.codec import item_from_value
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
@@ -32,6 +31,7 @@ from protocol.engine.items import (
     Item,
     Reasoning,
     UserMessage,
+    item_from_value,
 )
 from protocol.engine.legacy import COMPACTED
 from protocol.engine.turns import TurnRenamed

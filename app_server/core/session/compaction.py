@@ -24,7 +24,7 @@ from app_server.core.turn.transcript import IsolatedTranscript
 from protocol.engine.events import TurnKind
 from protocol.engine.items import ContextCompaction
 from protocol.events.notices import WarningEvent
-from protocol.events.tokens import TokenCountEvent
+from protocol.events.turn import TokenCountEvent
 from protocol.responses import GhostSnapshot, ResponseItem
 from protocol.rollout import CompactedItem
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from app_server.core.approvals.broker import PendingAnswers
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
-from protocol.events.mcp import ElicitationRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
 from protocol.ops import ElicitationAction, ResolveElicitationOp
 from protocol.records import dataclass
 

@@ -12,10 +12,9 @@ from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.errors import TurnError
-from protocol.engine.events import GoalUpdated
-from protocol.engine.goals import GoalStatus
+from protocol.engine.events import GoalStatus, GoalUpdated
 from protocol.events.notices import WarningEvent
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 
 
 def goals_for_tools(services: Services, state: SessionState) -> TurnGoals:

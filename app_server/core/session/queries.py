@@ -10,13 +10,13 @@ from app_server.core.custom_prompts import FOLDER, discover_prompts
 from app_server.core.errors import ConversationError
 from app_server.core.session.services import Services
 from app_server.core.threads import run_in_thread
-from protocol.events.lookups import (
+from protocol.events.notices import (
     GetHistoryEntryResponseEvent,
     HistoryEntry,
     ListCustomPromptsResponseEvent,
+    WarningEvent,
 )
-from protocol.events.mcp import McpListToolsResponseEvent
-from protocol.events.notices import WarningEvent
+from protocol.events.tools import McpListToolsResponseEvent
 from protocol.ops import AddToHistoryOp, GetHistoryEntryRequestOp, ListCustomPromptsOp, ListMcpToolsOp
 
 Lookup = AddToHistoryOp | GetHistoryEntryRequestOp | ListMcpToolsOp | ListCustomPromptsOp

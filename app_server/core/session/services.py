@@ -17,7 +17,7 @@ from app_server.core.session.shared_messages import SharedMessages
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.turn.outbox import Outbox
-from protocol.engine.client_tools import ClientTool
+from protocol.engine.questions import ClientTool
 from protocol.records import dataclass
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.settings import Settings
 from app_server.core.turn.token_counts import last_usage
 from app_server.core.turn.transcript import StoredTranscript
-from protocol.engine.events import SessionEvent
-from protocol.engine.goals import Goal
+from protocol.engine.events import Goal, SessionEvent
 from protocol.engine.questions import ClientAnswer
 from protocol.events.msg import EventMsg
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent

@@ -9,7 +9,7 @@ from app_server.core.context.compacted_history import collect_user_messages
 from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.turn.settings import Settings
-from protocol.events.tokens import TokenUsageInfo
+from protocol.events.turn import TokenUsageInfo
 
 
 class SessionFacts:

@@ -9,8 +9,7 @@ from app_server.core.session.services import Services
 from app_server.core.session.state import SessionState
 from app_server.core.session.task_runner import TaskRunner
 from app_server.core.session.turn_requests import ContinueGoal
-from protocol.engine.events import GoalCleared, GoalUpdated
-from protocol.engine.goals import Goal
+from protocol.engine.events import Goal, GoalCleared, GoalUpdated
 
 
 class SessionGoal:

@@ -8,7 +8,7 @@ import anyio
 
 from app_server.core.rollout.history_file import LOCK_SECONDS, MessageHistory
 from app_server.core.threads import run_in_thread
-from protocol.events.lookups import HistoryEntry
+from protocol.events.notices import HistoryEntry
 from protocol.records import dataclass
 
 STORE_SECONDS = 2 * LOCK_SECONDS

@@ -12,7 +12,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 
 from app_server.core.config.types import Config
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 from protocol.records import dataclass
 
 

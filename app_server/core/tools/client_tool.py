@@ -18,9 +18,8 @@ from app_server.core.threads import run_in_thread
 from app_server.core.tools.arguments import parse_json
 from app_server.core.tools.contract import Tool, ToolCall, ToolOutput, ToolTurn, text_output
 from protocol.base import Json
-from protocol.engine.client_tools import ClientTool
 from protocol.engine.items import DynamicToolCall, ItemStatus
-from protocol.engine.questions import ToolCallAnswer, ToolCallQuestion
+from protocol.engine.questions import ClientTool, ToolCallAnswer, ToolCallQuestion
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
 
 NO_ANSWER = "the client did not run the tool"

@@ -13,9 +13,8 @@ from app_server.core.shell.quote import join
 from app_server.core.tools.contract import ToolFailure, ToolTurn
 from app_server.core.tools.terminals import Terminal
 from protocol.engine.questions import AllowFiles, KeepRule
-from protocol.events.commands import ExecApprovalRequestEvent, UnknownCommand
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, UnknownCommand
 from protocol.events.notices import WarningEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import ReviewDecision
 
 OTHER_RULE = (

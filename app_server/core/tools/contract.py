@@ -26,7 +26,7 @@ from app_server.core.tools.events import TurnEvents
 from app_server.core.tools.terminals import Terminals
 from protocol.engine.events import EngineEvent, Question
 from protocol.engine.questions import ToolCallAnswer, UserInputAnswer
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent
 from protocol.policy import AskForApproval, QuestionKinds, ReviewDecision, SandboxPolicy, TurnMode
 from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputPayload, ResponseItem

@@ -44,7 +44,7 @@ from app_server.core.tools.events import OutputDeltas, decode
 from app_server.core.tools.orchestrator import RETRY_REASON
 from protocol.engine.events import PatchWriting
 from protocol.engine.items import FileChange, ItemStatus
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent
 from protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
 from protocol.records import dataclass
 

@@ -19,7 +19,7 @@ from app_server.core.tools.builtin.shell import ShellCommandTool, ShellTool
 from app_server.core.tools.builtin.user import PlanTool, RequestUserInputTool
 from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn
-from protocol.engine.client_tools import ClientTool
+from protocol.engine.questions import ClientTool
 from protocol.policy import TurnMode
 from protocol.records import dataclass
 

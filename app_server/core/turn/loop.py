@@ -24,8 +24,8 @@ from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import Transcript
 from protocol.engine.events import TurnKind
+from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import ErrorEvent, WarningEvent
-from protocol.events.patches import TurnDiffEvent
 from protocol.records import dataclass
 from protocol.responses import ResponseItem
 

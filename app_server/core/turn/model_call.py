@@ -37,7 +37,7 @@ from app_server.core.turn.outbox import Outbox
 from app_server.core.turn.token_counts import TokenCounts
 from app_server.core.turn.transcript import Transcript
 from protocol.engine.events import AttemptFailed
-from protocol.events.tokens import TokenCountEvent
+from protocol.events.turn import TokenCountEvent
 from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.events.msg import EventMsg
-from protocol.events.tokens import RateLimitSnapshot, TokenCountEvent, TokenUsage, TokenUsageInfo
+from protocol.events.turn import RateLimitSnapshot, TokenCountEvent, TokenUsage, TokenUsageInfo
 from protocol.records import dataclass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app_server.apis.other_protocols import initialize_of_another_protocol, of_another_protocol
+from app_server.apis.errors import initialize_of_another_protocol, of_another_protocol
 from protocol.acp import methods as agent
 from protocol.base import Json
 from protocol.jsonrpc import ParseError, parse_message

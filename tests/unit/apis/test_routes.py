@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.router import MethodRouter
 from app_server.apis.services import ConfigSource
-from app_server.apis.v1.handlers import accounts, saved_config
+from app_server.apis.v1.handlers import setup
 from app_server.apis.v1.routes import routes
 from app_server.identity import ClientProfile
 from app_server.rpc.errors import RpcError
@@ -63,20 +62,20 @@ def router(*given: Route, client: ClientProfile | None = None) -> MethodRouter:
 
 
 def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
-    account: accounts.AccountContext, config: ConfigSource
+    account: setup.AccountContext, config: ConfigSource
 ) -> list[Route]:
     """Never called: mypy fails where one of these were no error any more."""
     return [
-        route(methods.SET_DEFAULT_MODEL, accounts.login_api_key, account),  # type: ignore[arg-type]
-        route(methods.GET_USER_SAVED_CONFIG, accounts.user_info, account),  # type: ignore[arg-type]
-        route(methods.GET_USER_SAVED_CONFIG, saved_config.get_user_saved_config, account),  # type: ignore[arg-type]
+        route(methods.SET_DEFAULT_MODEL, setup.login_api_key, account),  # type: ignore[arg-type]
+        route(methods.GET_USER_SAVED_CONFIG, setup.user_info, account),  # type: ignore[arg-type]
+        route(methods.GET_USER_SAVED_CONFIG, setup.get_user_saved_config, account),  # type: ignore[arg-type]
         route(PLAIN, serve_another, []),  # type: ignore[arg-type]
         route(PLAIN, serve_and_go_on, config),  # type: ignore[arg-type]
     ]
 
 
 def test_every_row_has_one_route() -> None:
-    served = [each.row for each in routes(cast(Any, Anything()))]
+    served = [each.row for each in routes(cast("Any", Anything()))]
     shared = [methods.MODEL_LIST]  # served by the thread API's route
     assert sorted(map(id, served + shared)) == sorted(map(id, methods.TABLE.client_requests.values()))
 

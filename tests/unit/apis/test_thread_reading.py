@@ -23,7 +23,7 @@ from app_server.rpc.errors import RpcError
 from protocol.base import Json
 from protocol.engine.items import AgentMessage
 from protocol.engine.turns import EndedItem, TurnRecord
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from protocol.records import dataclass
 from protocol.v2.items import AgentMessageThreadItem, ThreadItem
 from protocol.v2.thread import IdleThreadStatus, NotLoadedThreadStatus, ThreadStatus

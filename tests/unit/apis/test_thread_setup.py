@@ -28,7 +28,7 @@ from app_server.rpc.errors import RpcError
 from protocol.base import Json
 from protocol.jsonrpc import Request
 from protocol.structs import Written, read
-from protocol.v1.models import ModelListResponse
+from protocol.v1.setup import ModelListResponse
 from protocol.v2.account import ACCOUNT_READ
 from protocol.v2.config import CONFIG_READ, CONFIG_REQUIREMENTS_READ
 from protocol.v2.models import (
@@ -138,7 +138,7 @@ async def test_small_lists(tmp_path: Path) -> None:
 
 async def test_features_are_listed_by_pages_and_switched(tmp_path: Path) -> None:
     config = source(tmp_path, "[features]\nunified_exec = true\n")
-    context = models.FeatureContext(config, cast(Any, None))
+    context = models.FeatureContext(config, cast("Any", None))
 
     async def listed(**params: Json) -> Json:
         row = EXPERIMENTAL_FEATURE_LIST
@@ -189,7 +189,7 @@ async def test_what_a_provider_can_do(tmp_path: Path, wire_api: str, searches: b
 
 
 async def test_models_of_a_provider_that_is_none(tmp_path: Path) -> None:
-    context = ModelContext(source(tmp_path), cast(ProviderModels, OneMore()))
+    context = ModelContext(source(tmp_path), cast("ProviderModels", OneMore()))
     with pytest.raises(ConfigError, match="Model provider `zz` not found"):
         await models.model_list(context, MODEL_LIST.parse({"modelProvider": "zz"}))
 
@@ -203,7 +203,7 @@ class OneMore:
 
 async def test_both_apis_list_the_same_models(tmp_path: Path) -> None:
     """Whoever asks by the older shape finds everything that it has in the newer one."""
-    context = ModelContext(source(tmp_path), cast(ProviderModels, OneMore()))
+    context = ModelContext(source(tmp_path), cast("ProviderModels", OneMore()))
     pages: list[Json] = []
     cursor = None
     while True:
@@ -233,16 +233,16 @@ class Anything:
 async def test_the_routes_serve_a_client(tmp_path: Path) -> None:
     """Through the router, with the conversation API's route for the method that both have replaced."""
     services = cast(
-        Any,
+        "Any",
         SimpleNamespace(
             config=source(tmp_path),
-            accounts=AccountServices(auth(tmp_path, None), cast(Any, None), cast(Any, None)),
+            accounts=AccountServices(auth(tmp_path, None), cast("Any", None), cast("Any", None)),
             engine=OneMore(),
             conversations=None,
         ),
     )
-    own = {each.method: each for each in setup_routes(services, cast(Any, None), AccountLimits())}
-    others = {each.method: each for each in conversation_routes(cast(Any, Anything()))}
+    own = {each.method: each for each in setup_routes(services, cast("Any", None), AccountLimits())}
+    others = {each.method: each for each in conversation_routes(cast("Any", Anything()))}
     client = ClientProfile(initialized=True, experimental_api=True)
     router = MethodRouter(others.values, own.values, (), client)
     for method in own:
@@ -259,7 +259,7 @@ NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
 def auth(home: Path, stored: Json) -> AuthManager:
     if stored is not None:
         (home / "auth.json").write_text(json.dumps(stored))
-    return AuthManager(home, clock=lambda: 0.0, issuer=cast(Issuer, None))
+    return AuthManager(home, clock=lambda: 0.0, issuer=cast("Issuer", None))
 
 
 def token(**claims: Json) -> str:

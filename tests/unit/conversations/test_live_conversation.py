@@ -11,8 +11,7 @@ import pytest
 
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
 from app_server.conversations.live import LiveConversation
-from app_server.rpc.outgoing import Outgoing
-from app_server.rpc.pending import ClientReply
+from app_server.rpc.outgoing import ClientReply, Outgoing
 from protocol.base import Json
 from protocol.engine.events import SessionEvent
 from protocol.events.notices import BackgroundEventEvent

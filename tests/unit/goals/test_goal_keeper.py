@@ -16,8 +16,8 @@ from app_server.core.goals import (
     goal_turn_message,
 )
 from protocol.engine.errors import ErrorClass
-from protocol.engine.goals import Goal, GoalStatus
-from protocol.events.tokens import TokenUsage
+from protocol.engine.events import Goal, GoalStatus
+from protocol.events.turn import TokenUsage
 from protocol.responses import InputText
 
 

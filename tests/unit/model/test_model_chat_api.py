@@ -20,7 +20,7 @@ from app_server.core.model.model_events import (
     ReasoningContentDelta,
 )
 from protocol.base import Json
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 from protocol.responses import (
     FunctionCall,
     MessageItem,

@@ -29,7 +29,7 @@ from app_server.core.model.model_list import ModelList, ModelsUnknown, list_mode
 from app_server.core.model.prompt import RequestSettings
 from app_server.core.turn.emitter import turn_error
 from protocol.base import Json
-from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
+from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
 from tests.unit.model.scripted import (
     COMPLETED,
     CREATED,

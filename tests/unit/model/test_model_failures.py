@@ -18,7 +18,7 @@ from app_server.core.model.model_errors import (
 )
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass
-from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow
+from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
 
 
 def told(status: int, error: Json = None, **headers: str) -> RequestFailure:

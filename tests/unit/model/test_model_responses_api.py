@@ -25,7 +25,7 @@ from app_server.core.model.model_events import (
 from app_server.core.model.responses_api import ResponsesDecoder
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 from protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
 from tests.unit.model.scripted import COMPLETED, CREATED, event, item_done, message_done, sse, text_delta
 

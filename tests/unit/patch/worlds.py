@@ -11,7 +11,7 @@ from app_server.core.patch.parse import parse_patch
 from app_server.core.patch.patch_plan import PatchPlan
 from app_server.core.patch.planner import plan_patch
 from protocol.base import Json
-from protocol.events.patches import PatchApplyBeginEvent
+from protocol.events.commands import PatchApplyBeginEvent
 
 
 def wrap(*lines: str) -> str:

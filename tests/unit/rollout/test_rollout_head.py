@@ -13,7 +13,7 @@ from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_sum
 from app_server.core.rollout.reader import read_rollout
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.base import Json
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from tests.unit.rollout.stored import conversation_id, raw_line, user
 
 META: Json = {

@@ -8,7 +8,7 @@ import pytest
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
 from app_server.core.rollout import history_log
 from app_server.core.rollout.history_file import MessageHistory
-from protocol.events.lookups import HistoryEntry
+from protocol.events.notices import HistoryEntry
 
 
 def entry(number: int, text: str = "") -> HistoryEntry:

@@ -21,11 +21,12 @@ from app_server.core.rollout.stored_events import (
 )
 from app_server.core.rollout.stored_goal import goal_of
 from protocol.base import Json
-from protocol.engine.codec import item_from_value, item_to_value
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
+    Goal,
     GoalCleared,
+    GoalStatus,
     GoalUpdated,
     ItemCompleted,
     ItemStarted,
@@ -35,7 +36,6 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.goals import Goal, GoalStatus
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
@@ -47,10 +47,11 @@ from protocol.engine.items import (
     Plan,
     Reasoning,
     UserMessage,
+    item_from_value,
+    item_to_value,
 )
 from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
-from protocol.events.tokens import TokenCountEvent
-from protocol.events.turn import TurnAbortReason
+from protocol.events.turn import TokenCountEvent, TurnAbortReason
 from protocol.items import ImageInput, TextInput
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}

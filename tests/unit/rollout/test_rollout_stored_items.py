@@ -12,7 +12,6 @@ from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.stored_events import OUTPUT_CAP
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
 from protocol.base import Json
-from protocol.engine.codec import item_to_value
 from protocol.engine.items import (
     AgentMessage,
     CommandExecution,
@@ -24,9 +23,10 @@ from protocol.engine.items import (
     Reasoning,
     UserMessage,
     WebSearch,
+    item_to_value,
 )
 from protocol.engine.turns import EndedItem
-from protocol.events.patches import AddFileChange, UpdateFileChange
+from protocol.events.commands import AddFileChange, UpdateFileChange
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
 CODEX = Path(__file__).parent.parent.parent / "data" / "codex-0.58-rollout.jsonl"

@@ -19,7 +19,7 @@ from protocol.engine.items import (
     McpToolCall,
     WebSearch,
 )
-from protocol.events.patches import DeleteFileChange
+from protocol.events.commands import DeleteFileChange
 from protocol.mcp import ErrResult, OkResult
 from tests.unit.patch.worlds import wrap
 

@@ -14,8 +14,7 @@ from app_server.core.rollout.stored_events import stored_events
 from app_server.core.rollout.stored_goal import goal_of, last_goal
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
-from protocol.engine.events import GoalCleared, GoalUpdated, SessionEvent
-from protocol.engine.goals import Goal, GoalStatus
+from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent
 from tests.unit.rollout.stored import assistant, now, store
 
 GOAL = Goal(objective="ship", created_at=7, updated_at=8)

@@ -35,8 +35,7 @@ from app_server.core.rollout.rollout_names import RolloutName, stored_path
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, ThreadFilter
 from app_server.core.rollout.thread_summary import FileState, StoredThread
 from protocol.base import Json
-from protocol.ids import ConversationId
-from protocol.origins import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin
 from tests.unit.rollout.stored import conversation_id
 
 DAY = 24 * 3600 * 10**9

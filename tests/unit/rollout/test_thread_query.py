@@ -19,7 +19,7 @@ from app_server.core.rollout.thread_query import (
     source_word,
 )
 from protocol.base import Json
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from tests.unit.rollout.stored import conversation_id
 
 ID = conversation_id(1)

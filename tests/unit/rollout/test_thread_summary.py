@@ -25,7 +25,7 @@ from app_server.core.rollout.thread_summary import (
     read_thread_summary,
 )
 from protocol.base import Json
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from protocol.v2.thread import NotLoadedThreadStatus
 from tests.unit.rollout.stored import MOMENT, conversation, conversation_id, meta, raw_line, store
 

@@ -13,7 +13,6 @@ from app_server.core.rollout.turn_events import Line, TurnReader, turn_events
 from app_server.core.rollout.turn_fields import derived_id
 from app_server.core.rollout.turn_fold import TurnFold
 from protocol.base import Json
-from protocol.engine.codec import item_to_value
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (
     EngineEvent,
@@ -34,6 +33,7 @@ from protocol.engine.items import (
     Item,
     Reasoning,
     UserMessage,
+    item_to_value,
 )
 from protocol.engine.turns import TurnRenamed
 from protocol.events.review import ReviewOutputEvent

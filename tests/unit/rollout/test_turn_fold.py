@@ -42,8 +42,7 @@ from protocol.engine.items import (
     WebSearch,
 )
 from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed, TurnState
-from protocol.events.commands import UnknownCommand
-from protocol.events.patches import AddFileChange
+from protocol.events.commands import AddFileChange, UnknownCommand
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.mcp import ErrResult, McpInvocation

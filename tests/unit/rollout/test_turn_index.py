@@ -17,8 +17,7 @@ from app_server.core.rollout.turn_cuts import LOOKS_BACK, TurnCut, TurnNotFound,
 from app_server.core.rollout.turn_index import SAMPLE_BYTES, TurnIndex, TurnIndexes, TurnPlaces
 from app_server.core.rollout.turn_lines import RawLine, counting_lines, find_reverts, raw_lines, turn_line
 from protocol.base import Json
-from protocol.engine.codec import item_to_value
-from protocol.engine.items import ImageView
+from protocol.engine.items import ImageView, item_to_value
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 META: Json = {"line": "session_meta", "id": THREAD}

@@ -32,9 +32,8 @@ from app_server.core.rollout.turn_pages import (
     parse_cursor,
 )
 from protocol.base import Json
-from protocol.engine.codec import item_to_value
 from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent
-from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage
+from protocol.engine.items import AgentMessage, EnteredReview, ImageView, UserMessage, item_to_value
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
 from protocol.items import TextInput
 

@@ -11,8 +11,7 @@ import pytest
 
 from app_server.rpc.connection import LINES_AT_ONCE, Connection, RpcReply
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
-from app_server.rpc.outgoing import Outgoing
-from app_server.rpc.pending import ClientReply
+from app_server.rpc.outgoing import ClientReply, Outgoing
 from app_server.transport.memory import MemoryTransport, memory_pair
 from protocol.base import Json
 from protocol.jsonrpc import Request

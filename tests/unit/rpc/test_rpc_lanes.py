@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from app_server.rpc.lanes import Lanes
+from app_server.rpc.connection import Lanes
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,8 @@ import json
 import anyio
 import pytest
 
-from app_server.rpc.outgoing import LARGE_BATCH, Outgoing
-from app_server.rpc.pending import ClientReply
-from app_server.transport.contract import TransportClosed
+from app_server.rpc.outgoing import LARGE_BATCH, ClientReply, Outgoing
+from app_server.transport.framing import TransportClosed
 
 pytestmark = pytest.mark.anyio
 

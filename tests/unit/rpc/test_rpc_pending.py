@@ -7,8 +7,7 @@ import json
 import anyio
 import pytest
 
-from app_server.rpc.outgoing import Outgoing, describe
-from app_server.rpc.pending import ClientReply, PendingRequests
+from app_server.rpc.outgoing import ClientReply, Outgoing, PendingRequests, describe
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.apis.capabilities import parse_capabilities
 from app_server.core.lazy import Lazy
+from app_server.identity import parse_capabilities
 from app_server.startup.handshake import (
     Handover,
     early_handshake,
@@ -25,7 +25,7 @@ from app_server.startup.handshake import (
 from app_server.startup.inbox import Inbox
 from protocol.base import Json
 from protocol.jsonrpc import Request
-from protocol.v1.initialize import InitializeParams
+from protocol.v1.setup import InitializeParams
 
 HOME = Path("/home/user/.codex")
 ENVIRONMENT = {"TERM": "dumb"}

@@ -31,7 +31,7 @@ from app_server.core.telemetry.telemetry_events import (
     timestamp,
 )
 from protocol.base import Json
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 from protocol.policy import ReasoningEffort
 
 NOW = 1_760_000_000.25

@@ -25,9 +25,8 @@ from app_server.core.tools.terminals import Terminals
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.events import EngineEvent, SessionEvent
-from protocol.events.commands import ExecApprovalRequestEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.msg import EventMsg
-from protocol.events.patches import ApplyPatchApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision, SandboxPolicy, WorkspaceWrite
 
 DENIED = ExecResult(

@@ -10,7 +10,7 @@ from app_server.core.pictures import BROKEN
 from app_server.core.tools.client_tool import MAX_TEXT, MOST_PARTS, MOST_TOOLS, bounded, checked_tools
 from app_server.core.tools.registry import RESERVED_NAMES, build_tools
 from protocol.base import Json
-from protocol.engine.client_tools import ClientTool
+from protocol.engine.questions import ClientTool
 from protocol.policy import TurnMode
 from protocol.responses import InputImage, InputText
 from tests.support.pictures import PNG, picture_url

@@ -11,7 +11,7 @@ import pytest
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.patching import PatchFlow
-from protocol.events.patches import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision, SandboxPolicy
 from tests.unit.tools.conftest import MakeScene, Scene, ran
 

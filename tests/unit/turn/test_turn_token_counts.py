@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app_server.core.turn.settings import Settings, SettingsChange
 from app_server.core.turn.token_counts import TokenCounts
-from protocol.events.tokens import TokenUsage
+from protocol.events.turn import TokenUsage
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReasoningEffort, ReasoningSummary
 
 numbers = st.integers(0, 10_000)

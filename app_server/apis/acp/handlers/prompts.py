@@ -35,7 +35,7 @@ from protocol.acp.prompt import (
     StopReason,
     TextBlock,
 )
-from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.events.tools import McpListToolsResponseEvent
 from protocol.ops import CompactOp, ListMcpToolsOp, Op, ReviewOp, UndoOp
 from protocol.records import dataclass
 

@@ -31,7 +31,7 @@ from app_server.apis.acp.options import UnknownChoice
 from app_server.apis.acp.replay import replayed
 from app_server.apis.acp.session import AcpSession, Sessions
 from app_server.apis.acp.updates import UpdateLines
-from app_server.apis.result import HandlerResult
+from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.warm_up import ProviderModels, WarmUp
 from app_server.conversations.manager import ConversationManager, operation_numbers
@@ -74,8 +74,7 @@ from protocol.acp.session import (
     SetSessionModeResponse,
 )
 from protocol.acp.tool_calls import ReadTextFileRequest, WriteTextFileRequest
-from protocol.ids import ConversationId, parse_conversation_id
-from protocol.origins import SessionOrigin
+from protocol.ids import ConversationId, SessionOrigin, parse_conversation_id
 from protocol.records import dataclass
 from protocol.rollout import TurnContextItem
 from protocol.structs import read

@@ -1,12 +1,14 @@
-"""Opening, listing, describing and archiving conversations."""
+"""Opening, listing, describing and archiving conversations, and subscribing to their events."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
-from app_server.apis.result import HandlerResult
+from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource
+from app_server.apis.v1.outbound import ConversationAdapter
 from app_server.apis.warm_up import WarmUp
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager, operation_numbers
@@ -20,12 +22,14 @@ from app_server.core.rollout.rollout_errors import ArchiveRefused
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
-from protocol.origins import SessionOrigin
+from protocol.ids import SessionOrigin
 from protocol.policy import known_effort
 from protocol.records import dataclass
 from protocol.rollout import SubagentSessionSource
 from protocol.structs import read
 from protocol.v1.conversation import (
+    AddConversationListenerParams,
+    AddConversationSubscriptionResponse,
     ArchiveConversationParams,
     ArchiveConversationResponse,
     ConversationGitInfo,
@@ -36,6 +40,8 @@ from protocol.v1.conversation import (
     ListConversationsResponse,
     NewConversationParams,
     NewConversationResponse,
+    RemoveConversationListenerParams,
+    RemoveConversationSubscriptionResponse,
     ResumeConversationParams,
     ResumeConversationResponse,
     SessionConfiguredNotification,
@@ -204,3 +210,29 @@ def _summary(stored: StoredSummary) -> ConversationSummary:
         if git
         else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerContext:
+    conversations: ConversationManager
+    new_id: Callable[[], str]
+
+
+async def add_conversation_listener(
+    context: ListenerContext, params: AddConversationListenerParams
+) -> HandlerResult[AddConversationSubscriptionResponse]:
+    """Events that waited for a listener are sent after the response."""
+    live = context.conversations.get(params.conversation_id)
+    id = context.new_id()
+
+    async def subscribe() -> None:
+        context.conversations.subscribe(live, id, ConversationAdapter, raw=params.experimental_raw_events)
+
+    return HandlerResult(AddConversationSubscriptionResponse(subscription_id=id), subscribe)
+
+
+async def remove_conversation_listener(
+    context: ListenerContext, params: RemoveConversationListenerParams
+) -> RemoveConversationSubscriptionResponse:
+    context.conversations.unsubscribe(params.subscription_id)
+    return RemoveConversationSubscriptionResponse()

@@ -1,28 +1,66 @@
-"""User messages, interrupts, and the extension that submits any operation."""
+"""User messages, interrupts, and the extension that submits any operation: parameters become operations."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import TypeVar, assert_never
 
-from app_server.apis.result import HandlerResult
-from app_server.apis.v1.inbound import user_input, user_turn
+from app_server.apis.route import HandlerResult
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
 from app_server.core.config.fence import check_permissions
 from app_server.core.turn.settings import SettingsChange, or_unset
 from protocol.events.turn import TurnAbortReason
-from protocol.ops import Op, OverrideTurnContextOp, UserTurnOp
+from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
+from protocol.ops import Op, OverrideTurnContextOp, UserInputOp, UserTurnOp
 from protocol.structs import Written
 from protocol.v1.turn import (
+    ImageInputItem,
+    InputItem,
     InterruptConversationParams,
     InterruptConversationResponse,
+    LocalImageInputItem,
     SendUserMessageParams,
     SendUserMessageResponse,
     SendUserTurnParams,
     SendUserTurnResponse,
     SubmitParams,
     SubmitResponse,
+    TextInputItem,
 )
+
+
+def user_input(params: SendUserMessageParams) -> UserInputOp:
+    return UserInputOp(items=user_items(params.items))
+
+
+def user_turn(params: SendUserTurnParams) -> UserTurnOp:
+    return UserTurnOp(
+        items=user_items(params.items),
+        cwd=params.cwd,
+        approval_policy=params.approval_policy,
+        sandbox_policy=params.sandbox_policy,
+        model=params.model,
+        effort=params.effort,
+        summary=params.summary,
+    )
+
+
+def user_items(items: Sequence[InputItem]) -> tuple[UserInput, ...]:
+    return tuple(_item(item) for item in items)
+
+
+def _item(item: InputItem) -> UserInput:
+    match item:
+        case TextInputItem():
+            return TextInput(text=item.data.text)
+        case ImageInputItem():
+            return ImageInput(image_url=item.data.image_url)
+        case LocalImageInputItem():
+            return LocalImageInput(path=item.data.path)
+        case _:
+            assert_never(item)
+
 
 R = TypeVar("R", bound=Written)
 

@@ -12,8 +12,7 @@ from typing import Final, assert_never
 from uuid import UUID
 
 from app_server.apis.logins import Logins
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.errors import account_error, login_required
 from app_server.apis.v2.news import AccountLimits

@@ -20,10 +20,8 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.apis.client_rights import require_client_rights
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
-from app_server.apis.services import ConfigSource, ServerServices
+from app_server.apis.route import HandlerResult, Route, route
+from app_server.apis.services import ConfigSource, ServerServices, require_client_rights
 from app_server.apis.v2.notify import ThreadNotifier
 from app_server.core.client_files import files
 from app_server.core.client_files.files import Copying

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from app_server.apis.logins import Logins
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.errors import page_by_position, parse_thread_id, thread_not_found
 from app_server.apis.v2.notify import ThreadNotifier

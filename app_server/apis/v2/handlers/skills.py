@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.errors import page_by_position
 from app_server.apis.v2.notify import ThreadNotifier

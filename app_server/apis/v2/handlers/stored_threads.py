@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
 from app_server.apis.v2.handlers.reading import FoundThread, ReadingContext
 from app_server.apis.v2.notify import ThreadNotifier

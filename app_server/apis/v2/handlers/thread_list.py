@@ -9,8 +9,7 @@ import os
 import anyio
 import anyio.lowlevel
 
-from app_server.apis.result import HandlerResult
-from app_server.apis.route import Route, route
+from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import parse_thread_id
 from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.handlers.reading import ReadingContext
@@ -21,8 +20,8 @@ from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest,
 from app_server.core.rollout.thread_search import search_threads
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
+from protocol.ids import sound_path
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.paths import sound_path
 from protocol.v2.fields import SortDirection
 from protocol.v2.thread_store import (
     THREAD_ITEMS_LIST,

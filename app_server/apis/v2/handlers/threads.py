@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app_server.apis.result import HandlerResult
+from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
 from app_server.apis.v2.handlers.reading import ReadingContext

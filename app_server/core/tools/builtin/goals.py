@@ -14,8 +14,7 @@ from app_server.core.goals import GoalRefused, NoGoal, TurnGoals
 from app_server.core.model.prompt import FunctionTool, ToolSpec
 from app_server.core.tools.arguments import ToolArguments, Whole, parameters, parse_arguments
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
-from protocol.engine.events import GoalUpdated
-from protocol.engine.goals import Goal, GoalStatus
+from protocol.engine.events import Goal, GoalStatus, GoalUpdated
 
 
 class NoArguments(ToolArguments):

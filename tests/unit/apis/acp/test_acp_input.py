@@ -33,7 +33,7 @@ from app_server.core.config.types import McpHttpTransport, McpServerConfig, McpS
 from protocol.acp.prompt import PromptRequest
 from protocol.acp.session import NewSessionRequest
 from protocol.base import Json
-from protocol.events.lookups import CustomPrompt
+from protocol.events.notices import CustomPrompt
 from protocol.items import ImageInput, LocalImageInput, TextInput, UserInput
 from protocol.policy import (
     DangerFullAccess,

@@ -39,11 +39,16 @@ from protocol.engine.items import (
     McpToolCall,
     Reasoning,
 )
-from protocol.events.commands import ReadCommand, UnknownCommand
-from protocol.events.mcp import McpListToolsResponseEvent
+from protocol.events.commands import (
+    AddFileChange,
+    DeleteFileChange,
+    ReadCommand,
+    UnknownCommand,
+    UpdateFileChange,
+)
+from protocol.events.commands import FileChange as ChangedFile
 from protocol.events.notices import WarningEvent
-from protocol.events.patches import AddFileChange, DeleteFileChange, UpdateFileChange
-from protocol.events.patches import FileChange as ChangedFile
+from protocol.events.tools import McpListToolsResponseEvent
 from protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from tests.unit.apis.v2.recorded import OTHER_TURN, TURN
 from tests.unit.apis.v2.test_thread_order import EVENTS

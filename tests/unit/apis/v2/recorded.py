@@ -13,9 +13,8 @@ from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.engine.events import EngineEvent, SessionEvent
 from protocol.engine.items import CommandExecution, FileChange
-from protocol.events.commands import UnknownCommand
-from protocol.events.patches import AddFileChange
-from protocol.events.tokens import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
+from protocol.events.commands import AddFileChange, UnknownCommand
+from protocol.events.turn import RateLimitSnapshot, RateLimitWindow, TokenUsage, TokenUsageInfo
 from protocol.export import schemas, thread_schemas
 from protocol.responses import InputText, MessageItem
 

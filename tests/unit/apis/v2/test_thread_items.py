@@ -15,7 +15,7 @@ from protocol.engine import items as engine
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.items import CommandSource, ItemStatus
 from protocol.engine.turns import EndedItem, TurnRecord, TurnState
-from protocol.events import commands, patches
+from protocol.events import commands
 from protocol.events.review import ReviewCodeLocation, ReviewFinding, ReviewLineRange, ReviewOutputEvent
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult
@@ -147,9 +147,9 @@ ITEMS: list[tuple[engine.Item, Json]] = [
         engine.FileChange(
             id="f",
             changes={
-                "/w/a": patches.AddFileChange(content="a\n"),
-                "/w/d": patches.DeleteFileChange(content="d\n"),
-                "/w/u": patches.UpdateFileChange(unified_diff="@@", move_path="/w/v"),
+                "/w/a": commands.AddFileChange(content="a\n"),
+                "/w/d": commands.DeleteFileChange(content="d\n"),
+                "/w/u": commands.UpdateFileChange(unified_diff="@@", move_path="/w/v"),
             },
             status=ItemStatus.DECLINED,
         ),

@@ -15,6 +15,7 @@ from protocol.engine.events import (
     CommandOutput,
     CommandRunning,
     EngineEvent,
+    Goal,
     GoalCleared,
     GoalUpdated,
     ItemCompleted,
@@ -35,7 +36,6 @@ from protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
-from protocol.engine.goals import Goal
 from protocol.engine.items import (
     AgentMessage,
     CommandSource,
@@ -45,16 +45,16 @@ from protocol.engine.items import (
     Reasoning,
 )
 from protocol.engine.questions import Choice, Inquiry, ToolCallQuestion, UserInputQuestion
-from protocol.events import lookups, mcp, notices
-from protocol.events.commands import ExecApprovalRequestEvent
-from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEvent
-from protocol.events.tokens import (
+from protocol.events import notices, tools
+from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent, TurnDiffEvent
+from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
+from protocol.events.turn import (
     RateLimitSnapshot,
     RateLimitWindow,
+    RawResponseItemEvent,
     TokenCountEvent,
+    TurnAbortReason,
 )
-from protocol.events.tools import PlanItemArg, PlanUpdateEvent, StepStatus
-from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
 from protocol.policy import AskForApproval, ReadOnly, ReasoningSummary
 from tests.unit.apis.v2.recorded import (
     LIMITS,
@@ -106,7 +106,7 @@ EVENTS: list[EngineEvent] = [
     McpServersSettled(("x",)),
     ExecApprovalRequestEvent(call_id="a", command=("x",), cwd="/", parsed_cmd=()),
     ApplyPatchApprovalRequestEvent(call_id="b", changes={}),
-    mcp.ElicitationRequestEvent(server_name="s", id="1", message="m"),
+    tools.ElicitationRequestEvent(server_name="s", id="1", message="m"),
     ToolCallQuestion(call_id="a", tool="t", namespace=None, arguments={}),
     UserInputQuestion("a", (Inquiry(id="i", header="h", text="t", choices=(Choice("l", "d"),)),)),
     notices.BackgroundEventEvent(message="x"),
@@ -121,9 +121,9 @@ EVENTS: list[EngineEvent] = [
     PlanUpdateEvent(plan=tuple(PlanItemArg(step=word, status=word) for word in StepStatus)),
     TurnDiffEvent(unified_diff="x"),
     RawResponseItemEvent(item=RAW),
-    lookups.GetHistoryEntryResponseEvent(offset=0, log_id=0),
-    lookups.ListCustomPromptsResponseEvent(custom_prompts=()),
-    mcp.McpListToolsResponseEvent(tools={}, resources={}, resource_templates={}, auth_statuses={}),
+    notices.GetHistoryEntryResponseEvent(offset=0, log_id=0),
+    notices.ListCustomPromptsResponseEvent(custom_prompts=()),
+    tools.McpListToolsResponseEvent(tools={}, resources={}, resource_templates={}, auth_statuses={}),
 ]
 
 

@@ -40,14 +40,14 @@ from protocol.engine.items import (
 )
 from protocol.engine.turns import TurnState
 from protocol.events import notices
-from protocol.events.commands import ExecApprovalRequestEvent, UnknownCommand
-from protocol.events.patches import ApplyPatchApprovalRequestEvent, TurnDiffEvent
-from protocol.events.review import ReviewOutputEvent
-from protocol.events.tokens import (
-    RateLimitSnapshot,
-    TokenCountEvent,
+from protocol.events.commands import (
+    ApplyPatchApprovalRequestEvent,
+    ExecApprovalRequestEvent,
+    TurnDiffEvent,
+    UnknownCommand,
 )
-from protocol.events.turn import RawResponseItemEvent, TurnAbortReason
+from protocol.events.review import ReviewOutputEvent
+from protocol.events.turn import RateLimitSnapshot, RawResponseItemEvent, TokenCountEvent, TurnAbortReason
 from protocol.items import TextInput
 from protocol.mcp import McpInvocation
 from tests.unit.apis.v2.recorded import (

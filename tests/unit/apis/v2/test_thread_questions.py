@@ -14,10 +14,15 @@ from protocol.base import Json
 from protocol.engine.events import EngineEvent, TurnKind
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
-from protocol.events.commands import ExecApprovalRequestEvent, ReadCommand, UnknownCommand
-from protocol.events.mcp import ElicitationRequestEvent
+from protocol.events.commands import (
+    AddFileChange,
+    ApplyPatchApprovalRequestEvent,
+    ExecApprovalRequestEvent,
+    ReadCommand,
+    UnknownCommand,
+)
 from protocol.events.notices import WarningEvent
-from protocol.events.patches import AddFileChange, ApplyPatchApprovalRequestEvent
+from protocol.events.tools import ElicitationRequestEvent
 from protocol.items import ImageInput, LocalImageInput, TextInput
 from protocol.ops import ElicitationAction, ExecApprovalOp, PatchApprovalOp, ResolveElicitationOp
 from protocol.policy import ReviewDecision

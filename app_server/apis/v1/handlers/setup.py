@@ -1,31 +1,48 @@
-"""Login, logout and the account."""
+"""What belongs to no conversation: the handshake, login and logout, the account, the user's saved settings."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+
+from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
-from app_server.apis.result import HandlerResult
+from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.auth.home_login import AuthMethod
+from app_server.core.config.saved import load_saved_config
+from app_server.core.config.write import set_default_model as write_default_model
+from app_server.core.threads import run_in_thread
+from app_server.identity import platform_os
 from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
 from protocol.records import dataclass
+from protocol.structs import read
 from protocol.table import NoParams
-from protocol.v1.account import (
+from protocol.v1.methods import AUTH_STATUS_CHANGE, LOGIN_CHAT_GPT_COMPLETE
+from protocol.v1.setup import (
     AuthMode,
     AuthStatusChangeNotification,
     CancelLoginChatGptParams,
     CancelLoginChatGptResponse,
     GetAuthStatusParams,
     GetAuthStatusResponse,
+    GetUserAgentResponse,
+    GetUserSavedConfigResponse,
+    InitializeParams,
+    InitializeResponse,
     LoginApiKeyParams,
     LoginApiKeyResponse,
     LoginChatGptCompleteNotification,
     LoginChatGptResponse,
     LogoutChatGptResponse,
+    SetDefaultModelParams,
+    SetDefaultModelResponse,
+    UserInfoResponse,
+    UserSavedConfig,
+    WideInitializeResponse,
 )
-from protocol.v1.initialize import UserInfoResponse
-from protocol.v1.methods import AUTH_STATUS_CHANGE, LOGIN_CHAT_GPT_COMPLETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +131,40 @@ async def user_info(context: AccountContext, params: NoParams) -> UserInfoRespon
 
 def _mode(method: AuthMethod | None) -> AuthMode | None:
     return AuthMode(method.value) if method else None
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeContext:
+    handshake: Handshake
+    home: Path
+
+
+async def initialize(context: InitializeContext, params: InitializeParams) -> InitializeResponse:
+    announced = params.capabilities
+    raw = (
+        None if announced is None else {**(announced.model_extra or {}), "elicitation": announced.elicitation}
+    )
+    context.handshake.accept_capabilities(params.client_info.name, params.client_info.version, raw)
+    user_agent = context.handshake.user_agent.text()
+    if announced is None:
+        return InitializeResponse(user_agent=user_agent)
+    return WideInitializeResponse(
+        user_agent=user_agent,
+        codex_home=str(context.home),
+        platform_family="unix",
+        platform_os=platform_os(),
+    )
+
+
+async def get_user_agent(context: InitializeContext, params: NoParams) -> GetUserAgentResponse:
+    return GetUserAgentResponse(user_agent=context.handshake.user_agent.text())
+
+
+async def get_user_saved_config(config: ConfigSource, params: NoParams) -> GetUserSavedConfigResponse:
+    saved = load_saved_config(config.home)
+    return GetUserSavedConfigResponse(config=read(UserSavedConfig, asdict(saved)))
+
+
+async def set_default_model(config: ConfigSource, params: SetDefaultModelParams) -> SetDefaultModelResponse:
+    await run_in_thread(write_default_model, config.home, params.model, params.reasoning_effort)
+    return SetDefaultModelResponse()

@@ -1,0 +1,212 @@
+"""What belongs to no conversation: the handshake, the account, the user's saved settings, the models that can be
+chosen.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from protocol.base import Json, WireModel
+from protocol.fields import Count, Flag
+from protocol.policy import AskForApproval, ReasoningEffort, ReasoningSummary, SandboxMode, Verbosity
+from protocol.structs import WireStruct
+
+
+def _object_or_none(value: Json) -> Json:
+    return value if isinstance(value, dict) else None
+
+
+class ClientInfo(WireModel):
+    """Who the client is; name and version go into the user agent."""
+
+    name: str
+    title: str | None = None
+    version: str
+
+
+class ClientCapabilities(WireModel):
+    """What a client can do beyond the conversation API; nothing of it is sent to clients that do not
+    say so. What is unknown or of another shape is ignored."""
+
+    model_config = ConfigDict(extra="allow")
+    elicitation: Annotated[Flag, BeforeValidator(lambda value: value is True)] = False
+    """Answers `elicitationRequest`."""
+
+
+class InitializeParams(WireModel):
+    client_info: ClientInfo
+    capabilities: Annotated[ClientCapabilities | None, BeforeValidator(_object_or_none)] = None
+
+
+class ServerCapabilities(WireStruct):
+    """What this server offers beyond the conversation API, by name."""
+
+    extensions: tuple[str, ...] = ()
+
+
+class InitializeResponse(WireStruct, omit_defaults=True):
+    """The user agent of the server's requests; capabilities only for a client that sent its own."""
+
+    user_agent: str
+    capabilities: ServerCapabilities | None = None
+
+
+class WideInitializeResponse(InitializeResponse):
+    """What clients are answered that announce capabilities: those of newer APIs need it."""
+
+    codex_home: str
+    platform_family: str
+    platform_os: str
+
+
+class GetUserAgentResponse(WireStruct):
+    user_agent: str
+
+
+class UserInfoResponse(WireStruct):
+    alleged_user_email: str | None = None
+
+
+class AuthMode(StrEnum):
+    APIKEY = "apikey"
+    CHATGPT = "chatgpt"
+
+
+class LoginApiKeyParams(WireModel):
+    api_key: str = Field(repr=False)
+
+
+class LoginApiKeyResponse(WireStruct):
+    pass
+
+
+class LoginChatGptResponse(WireStruct):
+    """Where the user's browser goes, and the id that `loginChatGptComplete` will carry."""
+
+    login_id: str
+    auth_url: str
+
+
+class CancelLoginChatGptParams(WireModel):
+    login_id: str
+
+
+class CancelLoginChatGptResponse(WireStruct):
+    pass
+
+
+class LogoutChatGptResponse(WireStruct):
+    pass
+
+
+class GetAuthStatusParams(WireModel):
+    include_token: Flag | None = None
+    refresh_token: Flag | None = None
+
+
+class GetAuthStatusResponse(WireModel):
+    auth_method: AuthMode | None = None
+    auth_token: str | None = Field(default=None, repr=False)
+    requires_openai_auth: bool | None = None
+
+
+class AuthStatusChangeNotification(WireStruct):
+    """The way of logging in changed; null after a logout."""
+
+    auth_method: AuthMode | None = None
+
+
+class LoginChatGptCompleteNotification(WireStruct):
+    """A login through the browser ended. After the answer to `loginChatGpt`; on success
+    `authStatusChange` follows."""
+
+    login_id: str
+    success: bool
+    error: str | None = None
+
+
+class ForcedLoginMethod(StrEnum):
+    CHATGPT = "chatgpt"
+    API = "api"
+
+
+class SandboxSettings(WireStruct):
+    writable_roots: tuple[str, ...] = ()
+    network_access: bool | None = None
+    exclude_tmpdir_env_var: bool | None = None
+    exclude_slash_tmp: bool | None = None
+
+
+class Tools(WireStruct):
+    web_search: bool | None = None
+    view_image: bool | None = None
+
+
+class Profile(WireStruct):
+    model: str | None = None
+    model_provider: str | None = None
+    approval_policy: AskForApproval | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    model_reasoning_summary: ReasoningSummary | None = None
+    model_verbosity: Verbosity | None = None
+    chatgpt_base_url: str | None = None
+
+
+class UserSavedConfig(WireStruct):
+    """What the user's configuration file says, without defaults."""
+
+    approval_policy: AskForApproval | None = None
+    sandbox_mode: SandboxMode | None = None
+    sandbox_settings: SandboxSettings | None = None
+    forced_chatgpt_workspace_id: str | None = None
+    forced_login_method: ForcedLoginMethod | None = None
+    model: str | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    model_reasoning_summary: ReasoningSummary | None = None
+    model_verbosity: Verbosity | None = None
+    tools: Tools | None = None
+    profile: str | None = None
+    profiles: dict[str, Profile]
+
+
+class GetUserSavedConfigResponse(WireStruct):
+    config: UserSavedConfig
+
+
+class SetDefaultModelParams(WireModel):
+    """The model and effort to write into the user's configuration; null removes the setting."""
+
+    model: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class SetDefaultModelResponse(WireStruct):
+    pass
+
+
+class ReasoningEffortOption(WireStruct):
+    reasoning_effort: ReasoningEffort
+    description: str
+
+
+class ModelEntry(WireStruct):
+    """One model. `model` is what a conversation is given, `id` distinguishes entries of this list."""
+
+    id: str
+    model: str
+    display_name: str
+    description: str
+    supported_reasoning_efforts: tuple[ReasoningEffortOption, ...]
+    default_reasoning_effort: ReasoningEffort
+    is_default: bool
+
+
+class ModelListParams(WireModel):
+    cursor: str | None = None
+    limit: Count | None = None
+
+
+class ModelListResponse(WireStruct):
+    data: tuple[ModelEntry, ...]
+    next_cursor: str | None = None
