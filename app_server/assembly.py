@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import AuthMethod
@@ -40,6 +41,7 @@ from app_server.identity import ClientProfile, UserAgent
 from protocol.engine.events import McpServerStateChanged
 from protocol.ids import ConversationId
 from protocol.records import dataclass
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.auth.mcp_tokens import McpTokenSource
@@ -203,8 +205,7 @@ class EngineAdapters:
         return self._programs[command]
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled:
+class Assembled(Struct, frozen=True):
     engine: Engine
     models: Models
     adapters: EngineAdapters

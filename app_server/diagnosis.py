@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from msgspec import Struct
+
 from app_server.core.auth.auth_manager import AuthManager
 from app_server.core.auth.home_login import Credentials
 from app_server.core.auth.storage import read_auth
@@ -41,7 +43,6 @@ from app_server.core.model.prompt import ClientIdentity
 from app_server.identity import own_user_agent
 from app_server.server import ServerSettings, auth_manager, command_runner
 from protocol.checks import Check, broken, ok, warning
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +93,7 @@ def _load(settings: ServerSettings) -> Config | ConfigError:
         return error
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
+class _Machine(Struct, frozen=True):
     """The checks that need no configuration."""
 
     settings: ServerSettings
@@ -138,8 +138,7 @@ class _Machine:
         return [check_disk(name, str(place), free_space(place)) for name, place in places.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Configured:
+class _Configured(Struct, frozen=True):
     """The checks of what the configuration names."""
 
     settings: ServerSettings

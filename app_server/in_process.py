@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.config.types import CliOverrides
 from app_server.identity import limits_of
@@ -20,7 +21,6 @@ from app_server.server import ServerSettings, serve
 from app_server.startup.launch import server_home, working_directory
 from app_server.transport.framing import Oversized
 from app_server.transport.memory import MemoryTransport, memory_pair
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ ENDS_WITHIN = 5.0
 """Seconds for the server to store everything after its client has left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InProcessConnector:
+class InProcessConnector(Struct, frozen=True, kw_only=True):
     """`AppServer.connect(InProcessConnector())` serves the user's own home with the process's environment."""
 
     home: Path | None = None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server import STORED_VERSION
 from app_server.apis.handshake import Handshake
@@ -47,7 +48,6 @@ from app_server.rpc.connection import Connection, Router
 from app_server.rpc.outgoing import Outgoing
 from app_server.transport.framing import Transport, TransportClosed
 from protocol.ids import new_conversation_id
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.assembly import Assembled
@@ -102,8 +102,7 @@ GRACE_SECONDS = 1.5
 """Time for conversations to shut down; clients wait two seconds before they kill the process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True, kw_only=True):
     """The settings from the command line and the environment."""
 
     home: Path

@@ -5,13 +5,13 @@ read before pydantic is loaded; `policy_fields` has the types for fields of mode
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from posixpath import normpath
 from typing import Final, Literal, Self
 
 from protocol.ids import AbsolutePath
 from protocol.records import dataclass
+from protocol.structs import replace
 
 OWN_SPELLING: Final[Mapping[str, object]] = {}
 """For pydantic: fields are spelled as here, also in a model that spells its own otherwise."""

@@ -8,6 +8,7 @@ pydantic like any type: there it stands for a model with the same fields.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from typing import (
 import msgspec
 
 if TYPE_CHECKING:
+    from dataclasses import replace as replace
+
     from pydantic import BaseModel, GetCoreSchemaHandler, TypeAdapter
     from pydantic_core import CoreSchema
 
@@ -34,6 +37,15 @@ Json = Any
 """A JSON value as Python has it; the only place where `Any` is spelled."""
 
 T = TypeVar("T")
+
+if not TYPE_CHECKING:
+
+    def replace(value, /, **changes):
+        """Copy a struct or a dataclass with some fields changed."""
+        return (msgspec.structs if isinstance(value, msgspec.Struct) else dataclasses).replace(
+            value, **changes
+        )
+
 
 DEEPEST: Final = 200
 """Levels of a value that are written where its text needs escapes."""

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from protocol.base import Json, WireModel
-from protocol.records import dataclass
 from protocol.structs import Written
 
 
@@ -33,8 +34,7 @@ R = TypeVar("R", bound=Written)
 S = TypeVar("S", bound=Written)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRequest(Generic[P, R]):
+class ClientRequest(Struct, Generic[P, R], frozen=True):
     """A request of a client. `extension` marks a method that codex 0.58 does not have."""
 
     method: str
@@ -52,16 +52,14 @@ class ClientRequest(Generic[P, R]):
         return self.params.model_validate({} if raw is None or self.params is NoParams else raw)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientNotification:
+class ClientNotification(Struct, frozen=True):
     """A notification of a client."""
 
     method: str
     doc: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServerNotification(Generic[S]):
+class ServerNotification(Struct, Generic[S], frozen=True):
     """A notification of the server, besides the events of conversations."""
 
     method: str
@@ -69,8 +67,7 @@ class ServerNotification(Generic[S]):
     doc: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRequest(Generic[S, P]):
+class ServerRequest(Struct, Generic[S, P], frozen=True):
     """A request of the server to its client."""
 
     method: str
@@ -85,8 +82,7 @@ AnyServerNotification = ServerNotification[Json]
 AnyServerRequest = ServerRequest[Json, Json]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """All methods of one API, in the order of the documentation."""
 
     api: Api

@@ -318,12 +318,13 @@ def loads_late_by_itself(module: str) -> bool:
 
 
 def constructors(module: str) -> Iterator[tuple[str, int]]:
-    """Each class with a constructor of its own, or a dataclass, and how much it takes."""
+    """Each class with a constructor of its own, a dataclass or a struct, and how much it takes."""
     for node in nodes(module):
         if not isinstance(node, ast.ClassDef):
             continue
         fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and not is_made_inside(each)]
-        if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+        struct = any(ast.unparse(base) == "Struct" for base in node.bases)
+        if struct or any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             yield node.name, len(fields)
         for each in node.body:
             if isinstance(each, ast.FunctionDef) and each.name == "__init__":

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from msgspec import Struct
+
 from app_server.apis.warm_up import WarmUp
 from app_server.identity import ClientProfile, UserAgent, parse_capabilities
 from app_server.rpc.errors import invalid_request
 from protocol.base import Json
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Handshake:
+class Handshake(Struct, frozen=True):
     client: ClientProfile
     user_agent: UserAgent
     warm_up: WarmUp

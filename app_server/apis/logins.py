@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.core.auth.auth_manager import AuthManager, LoginOutcome
 from app_server.core.lazy import Lazy
 from app_server.identity import UserAgent
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.auth.login import DeviceLoginFlow, LoginFlow
@@ -32,8 +32,7 @@ class PendingLogin(Protocol):
 Flow = TypeVar("Flow", bound=PendingLogin)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLogin(Generic[Flow]):
+class OpenLogin(Struct, Generic[Flow], frozen=True):
     id: str
     flow: Flow
     purpose: str = ACCOUNT

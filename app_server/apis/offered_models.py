@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from app_server.apis.services import ConfigSource
 from app_server.apis.warm_up import ProviderModels
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import CoreError
 from app_server.core.model.families import KNOWN_MODELS, KnownModel
 from app_server.rpc.errors import invalid_request
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ModelContext:
+class ModelContext(Struct, frozen=True):
     config: ConfigSource
     models: ProviderModels
 
@@ -38,8 +38,7 @@ class ModelContext:
             return ()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPage:
+class ModelPage(Struct, frozen=True):
     models: tuple[KnownModel, ...]
     next_cursor: str | None
     first: bool

@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
 from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from app_server.core.rollout.turn_fold import ItemIds
 from protocol.engine.events import OutputStream
 from protocol.engine.items import AgentMessage, Item, Plan
-from protocol.records import dataclass
+from protocol.structs import replace
 
 Shown = TypeVar("Shown")
 """What an API keeps beside the item: how it has shown it so far."""
 
 
-@dataclass(slots=True)
-class OpenItem(Generic[Shown]):
+class OpenItem(Struct, Generic[Shown]):
     turn_id: str
     engine_id: str
     item: Item
     """As it began, under its id in the conversation."""
     started_ms: int
     shown: Shown
-    deltas: list[str] = field(default_factory=list)
+    deltas: list[str] = msgspec.field(default_factory=list)
     """Deltas of a message."""
-    _outputs: dict[OutputStream, codecs.IncrementalDecoder] = field(default_factory=dict)
+    _outputs: dict[OutputStream, codecs.IncrementalDecoder] = msgspec.field(default_factory=dict)
 
     def output(self, stream: OutputStream, chunk: bytes) -> str:
         """The text of a chunk, whose characters may be cut in two between it and the next one."""
@@ -55,10 +56,9 @@ class OpenItem(Generic[Shown]):
                 return self.item
 
 
-@dataclass(slots=True)
-class OpenItems(Generic[Shown]):
+class OpenItems(Struct, Generic[Shown]):
     ids: ItemIds
-    _open: dict[tuple[str, str], OpenItem[Shown]] = field(default_factory=dict)
+    _open: dict[tuple[str, str], OpenItem[Shown]] = msgspec.field(default_factory=dict)
     """By turn and by the engine's id."""
 
     def begin(

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from protocol.base import Json, WireModel
-from protocol.records import dataclass
 from protocol.structs import Written
 from protocol.table import AnyClientRequest, ClientRequest
 
 R_co = TypeVar("R_co", bound=Written, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerResult(Generic[R_co]):
+class HandlerResult(Struct, Generic[R_co], frozen=True):
     result: R_co
     after_response: Callable[[], Awaitable[None]]
     """Runs once the response was written, before the next request of the same conversation."""
@@ -29,8 +29,7 @@ P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=Written)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """Create it with `route`, whose signature relates the types."""
 
     row: AnyClientRequest

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
@@ -54,15 +55,13 @@ class ConfigSource:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AccountServices:
+class AccountServices(Struct, frozen=True):
     auth: AuthManager
     logins: Logins
     mcp_logins: Lazy[McpLogins]
 
 
-@dataclass(frozen=True, slots=True)
-class HostServices:
+class HostServices(Struct, frozen=True):
     """What clients use of the machine, besides conversations."""
 
     runner: CommandRunner
@@ -78,8 +77,7 @@ class EngineQueries(ProviderModels, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerServices:
+class ServerServices(Struct, frozen=True, kw_only=True):
     config: ConfigSource
     conversations: ConversationManager
     outgoing: Outgoing

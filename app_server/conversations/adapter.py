@@ -7,15 +7,16 @@ Each API implements `ApiAdapter`. Nothing in this folder imports one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import Enum, StrEnum
 from typing import Protocol
+
+from msgspec import Struct
 
 from protocol.base import Json
 from protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from protocol.engine.questions import ClientAnswer
 from protocol.ops import Op
-from protocol.records import dataclass
+from protocol.structs import replace
 
 
 class Activity(StrEnum):
@@ -26,8 +27,7 @@ class Activity(StrEnum):
     NOT_LOADED = "not_loaded"
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationStatus:
+class ConversationStatus(Struct, frozen=True):
     activity: Activity = Activity.IDLE
     waiting_on_approval: bool = False
     waiting_on_input: bool = False
@@ -60,8 +60,7 @@ class QuestionKind(Enum):
     """The client does something; that is no state of the thread, and its end is that of the item."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientQuestion:
+class ClientQuestion(Struct, frozen=True):
     """A request to the client, whose answer the engine waits for."""
 
     method: str

@@ -12,12 +12,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.conversations.adapter import (
     Activity,
@@ -32,7 +33,6 @@ from app_server.rpc.outgoing import Outgoing
 from protocol.engine.events import SessionEvent, ToolQuestion, TurnEnded, TurnStarted
 from protocol.engine.questions import ClientAnswer
 from protocol.ops import InterruptOp, Op, ShutdownOp
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.session.session import Session
@@ -43,14 +43,13 @@ MOST_WAITING = 4096
 """Events that wait here for the first subscriber of an API, while the conversation goes on; then the oldest go."""
 
 
-@dataclass(slots=True)
-class Outlet:
+class Outlet(Struct):
     """One API of one conversation."""
 
     adapter: ApiAdapter
-    subscribers: dict[str, bool] = field(default_factory=dict)
+    subscribers: dict[str, bool] = msgspec.field(default_factory=dict)
     """By subscription, whether it wants the model's items as they came, too."""
-    waiting: deque[SessionEvent] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+    waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
 
     @property
     def raw(self) -> bool:

@@ -9,25 +9,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.conversations.adapter import ApiAdapter, ClientQuestion, QuestionKind
 from app_server.rpc.outgoing import Outgoing, Waiter, describe
 from protocol.base import Json
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class OpenQuestion:
+class OpenQuestion(Struct):
     question: ClientQuestion
     adapter: ApiAdapter
     waiter: Waiter
     sent: bool = False
-    closing: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    closing: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
     @property
     def request_id(self) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -74,6 +73,7 @@ from protocol.ids import ConversationId
 from protocol.policy import AskForApproval
 from protocol.responses import ResponseItem
 from protocol.rollout import CompactedItem, GitInfo, SessionMetaLine
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog

@@ -8,8 +8,10 @@ they interrupted one: a conversation that is resumed with an active goal waits f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
 from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
 
 from app_server.core.context.environment_context import user_text
 from app_server.core.errors import CoreError
@@ -17,8 +19,8 @@ from app_server.core.injected_messages import GOAL_HEAD
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import Goal, GoalStatus
 from protocol.events.turn import TokenUsage
-from protocol.records import dataclass
 from protocol.responses import MessageItem
+from protocol.structs import replace
 
 MAX_OBJECTIVE: Final = 4000
 MAX_TURNS_WITHOUT_A_CALL: Final = 10
@@ -39,8 +41,7 @@ class NoGoal(CoreError):
     """Something was to be changed about a goal, and there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoalChange:
+class GoalChange(Struct, frozen=True, kw_only=True):
     """What is None stays as it is; a budget of "none" is taken away."""
 
     objective: str | None = None
@@ -48,12 +49,11 @@ class GoalChange:
     token_budget: int | Literal["none"] | None = None
 
 
-@dataclass(slots=True)
-class GoalKeeper:
+class GoalKeeper(Struct):
     goal: Goal | None = None
     awake: bool = False
     """Whether the user asked for work in this process and has not interrupted it since."""
-    _counted: TokenUsage = field(default_factory=TokenUsage)
+    _counted: TokenUsage = msgspec.field(default_factory=TokenUsage)
     """The conversation's usage that has been looked at."""
     _since: float | None = None
     """When the turn that runs was last looked at."""
@@ -175,8 +175,7 @@ class GoalKeeper:
         return goal
 
 
-@dataclass(frozen=True, slots=True)
-class TurnGoals:
+class TurnGoals(Struct, frozen=True):
     """The goal for the tools of a turn."""
 
     keeper: GoalKeeper

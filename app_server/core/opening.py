@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from protocol.engine.questions import ClientTool
 from protocol.events.msg import EventMsg
 from protocol.ids import ConversationId
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from app_server.core.turn.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class NewConversation:
+class NewConversation(Struct, frozen=True):
     """Starts with the initial messages only."""
 
     client_tools: tuple[ClientTool, ...] = ()
@@ -32,8 +33,7 @@ class NewConversation:
     """It is not stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revert:
+class Revert(Struct, frozen=True):
     """What is stored behind so many lines is taken back; the settings stay."""
 
     keeps: int
@@ -42,23 +42,20 @@ class Revert:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRollout:
+class StoredRollout(Struct, frozen=True):
     """Continues a stored conversation."""
 
     path: Path
     revert: Revert | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GivenHistory:
+class GivenHistory(Struct, frozen=True):
     """Starts with items that the client supplies."""
 
     items: tuple[ResponseItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(Struct, frozen=True):
     """Starts, with a new id, from the state of a stored conversation."""
 
     path: Path
@@ -70,8 +67,7 @@ class Fork:
 Origin = NewConversation | StoredRollout | GivenHistory | Fork
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """An open conversation, and the facts that its client gets."""
 
     conversation_id: ConversationId

@@ -6,11 +6,10 @@ and stays as it is.
 
 from __future__ import annotations
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """`str(problem)` is the whole sentence."""
 
     what: str

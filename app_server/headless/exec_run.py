@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import TextIO
 
 import anyio
@@ -34,6 +33,7 @@ from app_server.demo.workspace import DemoSetupError
 from app_server.headless.exec_options import ExecOptions, exec_options
 from app_server.headless.exec_report import JsonReport, TextReport, TurnReport
 from app_server.standard_streams import check_stdout
+from protocol.structs import replace
 
 Connect = Callable[[ExecOptions, OnWarning], AbstractAsyncContextManager[AppServer]]
 Turn = Callable[[ExecOptions, TurnReport, TextIO], Awaitable[int]]

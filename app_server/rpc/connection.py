@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.rpc.errors import RpcError, overloaded
 from app_server.rpc.outgoing import ClientReply, Outgoing, describe
@@ -27,7 +28,6 @@ from protocol.jsonrpc import (
     Response,
     parse_message,
 )
-from protocol.records import dataclass
 
 Job = Callable[[], Awaitable[None]]
 
@@ -78,8 +78,7 @@ LINES_AT_ONCE = 256
 """Lines handled before other tasks run: one read may contain a hundred thousand empty ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class RpcReply:
+class RpcReply(Struct, frozen=True):
     """The result of a request, and a function to run after the response was written."""
 
     result: bytes

@@ -9,31 +9,29 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import field
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.rpc.errors import RpcError
 from protocol.base import Json
 from protocol.jsonrpc import RequestId, dump_error, dump_notification, dump_request, dump_response
 from protocol.names import with_version
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ClientReply:
+class ClientReply(Struct, frozen=True):
     """The client's result, or an error text."""
 
     result: Json = None
     error: str | None = None
 
 
-@dataclass(slots=True)
-class Waiter:
+class Waiter(Struct):
     """One pending request; `wait` returns at its response or at the end of the connection."""
 
     id: int
-    _done: anyio.Event = field(default_factory=anyio.Event)
+    _done: anyio.Event = msgspec.field(default_factory=anyio.Event)
     _reply: ClientReply | None = None
 
     def settle(self, reply: ClientReply) -> None:

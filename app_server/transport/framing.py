@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 DEFAULT_LINE_LIMIT = 64 * 1024 * 1024
 """Bytes of one message. Real clients send images inline; 64 MiB is what the protocol documentation promises."""
 
 
-@dataclass(frozen=True, slots=True)
-class Oversized:
+class Oversized(Struct, frozen=True):
     """A line that was dropped because it exceeded the limit."""
 
     size: int

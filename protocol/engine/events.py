@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from protocol.engine.errors import TurnError
 from protocol.engine.items import FileChange, Item
 from protocol.engine.questions import ToolCallQuestion, UserInputQuestion
@@ -28,7 +30,6 @@ from protocol.events.notices import (
 from protocol.events.tools import ElicitationRequestEvent, McpListToolsResponseEvent, PlanUpdateEvent
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TurnAbortReason
 from protocol.policy import AskForApproval, QuestionKinds, ReasoningSummary, SandboxPolicy, TurnMode
-from protocol.records import dataclass
 
 
 class GoalStatus(StrEnum):
@@ -43,8 +44,7 @@ class GoalStatus(StrEnum):
     COMPLETE = "complete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+class Goal(Struct, frozen=True, kw_only=True):
     objective: str
     status: GoalStatus = GoalStatus.ACTIVE
     token_budget: int | None = None
@@ -78,8 +78,7 @@ class TurnKind(StrEnum):
     UNDO = "undo"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True):
     """First event of a turn, and once."""
 
     kind: TurnKind
@@ -88,8 +87,7 @@ class TurnStarted:
     """Seconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True, kw_only=True):
     """Last event of a turn, and once. Every item of the turn has ended before it, but for terminals that go on."""
 
     status: TurnStatus
@@ -104,8 +102,7 @@ class TurnEnded:
     """Set where, and only where, it was interrupted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemStarted:
+class ItemStarted(Struct, frozen=True):
     """Before every delta, question and end of the item. Its content may still be empty."""
 
     item: Item
@@ -118,8 +115,7 @@ class ItemStarted:
     """The provider gave the item no id, so we did."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemCompleted:
+class ItemCompleted(Struct, frozen=True):
     """The item's end; `started_at_ms` is that of its begin."""
 
     item: Item
@@ -131,29 +127,25 @@ class ItemCompleted:
     """False for words that joined a turn: the conversation API does not report them."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentMessageDelta:
+class AgentMessageDelta(Struct, frozen=True):
     item_id: str
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningSummaryDelta:
+class ReasoningSummaryDelta(Struct, frozen=True):
     item_id: str
     index: int
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningSummaryPart:
+class ReasoningSummaryPart(Struct, frozen=True):
     """The summary begins a part; its deltas follow."""
 
     item_id: str
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningTextDelta:
+class ReasoningTextDelta(Struct, frozen=True):
     """Raw reasoning."""
 
     item_id: str
@@ -168,8 +160,7 @@ class OutputStream(StrEnum):
     STDERR = "stderr"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutput:
+class CommandOutput(Struct, frozen=True):
     """A piece of output of a command, or of the writer of a patch."""
 
     item_id: str
@@ -177,8 +168,7 @@ class CommandOutput:
     chunk: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalInput:
+class TerminalInput(Struct, frozen=True):
     """The model types into a command that goes on."""
 
     item_id: str
@@ -186,23 +176,20 @@ class TerminalInput:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRunning:
+class CommandRunning(Struct, frozen=True):
     """The command was allowed and is being run now; once more where it is run again without the sandbox."""
 
     item_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PatchWriting:
+class PatchWriting(Struct, frozen=True):
     """The patch was allowed and is being written now; `asked` says that the user was asked."""
 
     item: FileChange
     asked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFailed:
+class AttemptFailed(Struct, frozen=True):
     """A request to the model broke and is made anew. Items that it left open were completed as cut."""
 
     error: TurnError
@@ -212,18 +199,15 @@ class AttemptFailed:
     """At most so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class GoalUpdated:
+class GoalUpdated(Struct, frozen=True):
     goal: Goal
 
 
-@dataclass(frozen=True, slots=True)
-class GoalCleared:
+class GoalCleared(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsChanged:
+class SettingsChanged(Struct, frozen=True, kw_only=True):
     """What the next turn starts from, after a change."""
 
     cwd: str
@@ -247,8 +231,7 @@ class McpServerState(StrEnum):
     """It is started anew before it was ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class McpServerStateChanged:
+class McpServerStateChanged(Struct, frozen=True):
     """An MCP server of the conversation starts, has started, or failed to."""
 
     server: str
@@ -258,8 +241,7 @@ class McpServerStateChanged:
     login_required: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class McpServersSettled:
+class McpServersSettled(Struct, frozen=True):
     """Every MCP server has started or failed to. `McpServerStateChanged` has reported the same one by one."""
 
     failures: tuple[str, ...]

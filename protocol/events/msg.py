@@ -7,6 +7,7 @@ id, and turns that the engine starts by itself have ids of their own ("auto-comp
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, get_args
 
+from msgspec import Struct
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeAliasType
@@ -69,7 +70,6 @@ from protocol.events.turn import (
 )
 from protocol.ids import ConversationId
 from protocol.policy import ReasoningEffort
-from protocol.records import dataclass
 from protocol.structs import EngineStruct, read, shown
 
 
@@ -172,8 +172,7 @@ EVENTS: Final[Mapping[str, type[EventMsg]]] = {
 _EVENT_CLASSES: Final = frozenset(EVENTS.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One event of a conversation: which operation it belongs to, and what happened."""
 
     id: str

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -23,6 +22,7 @@ from app_server.client import (
     SubprocessConnector,
 )
 from app_server.client.subprocess_link import ProcessLink
+from protocol.structs import replace
 from protocol.v2.items import AgentMessageThreadItem
 from protocol.v2.server import ClientInfo
 from tests.support.library import MakeLibraryWorld, Way, connector_to, make_folders, serving_model

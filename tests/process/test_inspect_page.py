@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 
 from app_server.inspector.session_file import SessionHead
 from app_server.inspector.store import EntryStore
+from protocol.structs import replace
 from tests.support.inspected import BROKEN, INITIALIZE, PATIENCE, chromium, expect, inspected, line
 from tests.unit.inspector.recorded_turn import TURN, analysed, told
 

@@ -13,6 +13,8 @@ from dataclasses import field
 from enum import Enum
 from typing import Final, Literal, assert_never
 
+from msgspec import Struct
+
 from app_server.core.patch.diff import unified_hunks
 from app_server.core.rollout.stored_events import capped
 from protocol.acp.tool_calls import ToolCallStatus, ToolKind
@@ -28,8 +30,7 @@ class Speaker(Enum):
     THOUGHT = "thought"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageText:
+class MessageText(Struct, frozen=True):
     """A piece of a message. Pieces of one message have the same id."""
 
     speaker: Speaker
@@ -37,8 +38,7 @@ class MessageText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ShownBlock:
+class ShownBlock(Struct, frozen=True):
     """A part of a message that is no text: a content block as it is sent."""
 
     speaker: Speaker
@@ -46,28 +46,24 @@ class ShownBlock:
     block: Json
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlace:
+class FilePlace(Struct, frozen=True):
     """A file, and where in it something is of interest."""
 
     path: str
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
+class OutputPart(Struct, frozen=True):
     """What a command printed."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiffPart:
+class DiffPart(Struct, frozen=True):
     """None: there is no such file."""
 
     path: str
@@ -75,8 +71,7 @@ class DiffPart:
     new: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPart:
+class BlockPart(Struct, frozen=True):
     """A content block as an MCP server gave it."""
 
     block: Json
@@ -119,35 +114,30 @@ class CallStep(Enum):
     OVER = "over"
 
 
-@dataclass(frozen=True, slots=True)
-class CallChanged:
+class CallChanged(Struct, frozen=True):
     call: ShownCall
     step: CallStep
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(Struct, frozen=True):
     """A command printed something."""
 
     call: ShownCall
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlanLine:
+class PlanLine(Struct, frozen=True):
     text: str
     status: Literal["pending", "in_progress", "completed"]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanMade:
+class PlanMade(Struct, frozen=True):
     """The whole plan."""
 
     steps: tuple[PlanLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UsageChanged:
+class UsageChanged(Struct, frozen=True):
     used: int
     size: int
 
@@ -158,8 +148,7 @@ class Severity(Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """`passing`: only for clients that have a place for notices."""
 
     severity: Severity
@@ -170,16 +159,14 @@ class Notice:
     """For clients that take it as a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(Struct, frozen=True):
     """`status` None: it has begun."""
 
     id: str
     succeeded: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Titled:
+class Titled(Struct, frozen=True):
     title: str
 
 

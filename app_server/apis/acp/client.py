@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from app_server import __version__
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -19,8 +20,7 @@ API_KEY: Final = "api-key"
 CHATGPT: Final = "chat-gpt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcpClient:
+class AcpClient(Struct, frozen=True, kw_only=True):
     name: str = "unknown"
     version: str = "0"
     read_files: bool = False

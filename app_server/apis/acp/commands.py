@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from app_server.apis.acp.changes import one_line
 from app_server.core.session.review_requests import (
     against_branch,
@@ -21,7 +23,6 @@ from app_server.core.session.review_requests import (
 from protocol.acp.session import AvailableCommand, AvailableCommandsUpdate, CommandInput
 from protocol.events.notices import CustomPrompt
 from protocol.events.review import ReviewRequest
-from protocol.records import dataclass
 from protocol.structs import read
 
 if TYPE_CHECKING:
@@ -82,14 +83,12 @@ written and which to run before a change is handed in; and how commits and pull 
 shows. Keep it under 400 words, with examples of real paths and commands, and leave out what you do not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltinCommand:
+class BuiltinCommand(Struct, frozen=True):
     name: Builtin
     rest: str
 
 
-@dataclass(frozen=True, slots=True)
-class PromptCommand:
+class PromptCommand(Struct, frozen=True):
     """A user's prompt with its arguments filled in."""
 
     text: str
@@ -99,8 +98,7 @@ class BadArguments(ValueError):
     """The argument says what was expected."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandList:
+class CommandList(Struct, frozen=True):
     """The commands of one session."""
 
     prompts: tuple[CustomPrompt, ...] = ()

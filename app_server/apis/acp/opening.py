@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from app_server.apis.acp.options import (
     CONFIGURED,
@@ -25,7 +26,7 @@ from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.model.families import KNOWN_MODELS
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite, with_roots
-from protocol.records import dataclass
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from protocol.rollout import TurnContextItem
@@ -47,14 +48,12 @@ class UnfitFolder(ValueError):
         self.field = field
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFolders:
+class SessionFolders(Struct, frozen=True):
     cwd: str
     additional: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPlan:
+class SessionPlan(Struct, frozen=True):
     config: Config
     options: SessionOptions
 

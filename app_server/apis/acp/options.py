@@ -7,13 +7,14 @@ an option, which are always the same. What clients are sent is in the shapes of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from app_server.core.model.families import EFFORT_WORDS, KNOWN_MODELS, find_family
 from protocol.policy import AskForApproval, QuestionKinds, ReasoningEffort, SandboxPolicy
-from protocol.records import dataclass
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -27,15 +28,13 @@ INITIAL_MODE: Final = "INITIAL_AGENT_MODE"
 """A variable by which hosts say in which mode sessions begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(Struct, frozen=True):
     approval_policy: AskForApproval
     sandbox_policy: SandboxPolicy
     granular: QuestionKinds | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModeKind:
+class ModeKind(Struct, frozen=True):
     id: str
     name: str
     description: str
@@ -85,8 +84,7 @@ def mode_of(permissions: Permissions) -> str:
     return CONFIGURED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
+class SessionOptions(Struct, frozen=True, kw_only=True):
     """What can be chosen, and what is. Values are replaced, never changed."""
 
     permissions: Mapping[str, Permissions]

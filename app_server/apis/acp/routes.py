@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 import anyio
+from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.apis.acp.errors import (
@@ -33,13 +34,11 @@ from protocol.acp import methods
 from protocol.acp.methods import CANCEL, CANCEL_REQUEST, INITIALIZE, PROMPT
 from protocol.base import Json
 from protocol.jsonrpc import Request, RequestId
-from protocol.records import dataclass
 from protocol.table import by_method
 from protocol.validation import describe_validation_error
 
 
-@dataclass(frozen=True, slots=True)
-class RunningRequest:
+class RunningRequest(Struct, frozen=True):
     scope: anyio.CancelScope
     prompt_of: str | None
     """The session, where it is a prompt."""

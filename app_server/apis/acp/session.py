@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.client import AcpClient
@@ -36,8 +38,7 @@ from protocol.structs import Written, read
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Pacer:
+class Pacer(Struct):
     """Wakes a session when lines of it are due. At most one task waits."""
 
     background: TaskGroup
@@ -58,11 +59,10 @@ class Pacer:
             log.exception("paced updates")
 
 
-@dataclass(slots=True)
-class PendingToolList:
+class PendingToolList(Struct):
     """The list of MCP tools that was requested from the engine."""
 
-    came: anyio.Event = field(default_factory=anyio.Event)
+    came: anyio.Event = msgspec.field(default_factory=anyio.Event)
     value: McpListToolsResponseEvent | None = None
 
 

@@ -7,8 +7,9 @@ its turn ends; what comes later from a command that outlives its turn is sent wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from app_server.apis.acp import calls
 from app_server.apis.acp.changes import (
@@ -39,7 +40,7 @@ from protocol.events import notices
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.tools import PlanUpdateEvent, StepStatus
 from protocol.events.turn import TokenCountEvent, TokenUsageInfo
-from protocol.records import dataclass
+from protocol.structs import replace
 
 NO_FINDINGS: Final = "The review found nothing."
 
@@ -66,15 +67,13 @@ _STEPS: Final[Mapping[StepStatus, Literal["pending", "in_progress", "completed"]
 }
 
 
-@dataclass(slots=True)
-class ShownMessage:
+class ShownMessage(Struct):
     speaker: Speaker
     part: tuple[str, int] | None = None
     """Of reasoning: which part of it was said last."""
 
 
-@dataclass(slots=True)
-class OpenCall:
+class OpenCall(Struct):
     call: ShownCall
     over_for_client: bool = False
     """The command goes on, and its turn has ended."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.apis.acp.errors import turn_failure
 from app_server.conversations.live import LiveConversation
@@ -20,25 +21,22 @@ from protocol.acp.prompt import StopReason
 from protocol.engine.errors import ErrorClass
 from protocol.engine.events import TurnEnded, TurnStatus
 from protocol.ops import InterruptOp, Op
-from protocol.records import dataclass
 
 
-@dataclass(slots=True)
-class Ticket:
+class Ticket(Struct):
     """One prompt that is not answered yet."""
 
-    given_up: anyio.Event = field(default_factory=anyio.Event)
+    given_up: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     @property
     def cancelled(self) -> bool:
         return self.given_up.is_set()
 
 
-@dataclass(slots=True)
-class AwaitedTurn:
+class AwaitedTurn(Struct):
     """`ended` None when over: the session ended under it."""
 
-    over: anyio.Event = field(default_factory=anyio.Event)
+    over: anyio.Event = msgspec.field(default_factory=anyio.Event)
     ended: TurnEnded | None = None
     cancelled: bool = False
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final, Literal, assert_never
+
+import msgspec
+from msgspec import Struct
 
 from app_server.apis.acp.changes import (
     BlockPart,
@@ -41,7 +43,6 @@ from protocol.acp import tool_calls as wire
 from protocol.acp.tool_calls import ToolCallStatus, ToolKind
 from protocol.base import Json
 from protocol.names import SESSION_UPDATE
-from protocol.records import dataclass
 from protocol.structs import Written
 
 TEXT_SECONDS: Final = 0.016
@@ -61,8 +62,7 @@ _COMPACTION: Final[Mapping[bool | None, Literal["in_progress", "completed", "fai
 }
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     """Text that is not sent yet."""
 
     first: MessageText
@@ -71,13 +71,12 @@ class _Waiting:
     due: float
 
 
-@dataclass(slots=True)
-class _Output:
+class _Output(Struct):
     """A running command: when its output may be sent next, and what is new since the last time."""
 
     call: ShownCall
     due: float
-    news: list[str] = field(default_factory=list)
+    news: list[str] = msgspec.field(default_factory=list)
 
 
 class UpdateLines:

@@ -11,7 +11,6 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from app_server.apis.v1 import approvals
 from app_server.conversations.adapter import ClientQuestion, ConversationStatus
@@ -89,6 +88,7 @@ from protocol.items import (
     UserMessageItem,
     WebSearchItem,
 )
+from protocol.structs import replace
 from protocol.v1.methods import event_method
 
 USERS_COMMANDS = (CommandSource.USER_SHELL, CommandSource.PROVIDER)

@@ -5,13 +5,13 @@ are not there, or cursors that are none; and of what needs an account. Clients m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar, assert_never
 
 from app_server.core.auth.home_login import AuthMethod
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.ids import ConversationId, parse_conversation_id
+from protocol.structs import replace
 from protocol.v2 import server as wire
 from protocol.v2.server import CodexErrorInfo, CodexErrorKind, HttpErrorStatus
 

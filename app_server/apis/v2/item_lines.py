@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import assert_never
 
@@ -35,7 +34,7 @@ from protocol.engine.items import (
     McpToolCall,
     Plan,
 )
-from protocol.structs import Written
+from protocol.structs import Written, replace
 from protocol.table import AnyServerNotification
 from protocol.v2.item_events import (
     ITEM_AGENT_MESSAGE_DELTA,

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server import STORED_VERSION
 from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
@@ -20,14 +22,12 @@ from app_server.core.threads import run_in_thread
 from app_server.identity import UserAgent
 from protocol.engine.turns import TurnRecord
 from protocol.ids import SessionOrigin
-from protocol.records import dataclass
 from protocol.v2.turn import Turn
 
 NOT_LOADED = ConversationStatus(Activity.NOT_LOADED)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedThreads:
+class LoadedThreads(Struct, frozen=True):
     conversations: ConversationManager
     make_adapter: AdapterFactory
     agent: UserAgent

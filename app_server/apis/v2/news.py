@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import field
 from typing import Final, assert_never
+
+import msgspec
+from msgspec import Struct
 
 from app_server.apis.v2.item_lines import NotificationLines
 from app_server.apis.v2.settings import shown_settings
@@ -19,7 +21,6 @@ from protocol.events.commands import TurnDiffEvent
 from protocol.events.notices import GetHistoryEntryResponseEvent, ListCustomPromptsResponseEvent
 from protocol.events.tools import McpListToolsResponseEvent, PlanUpdateEvent, StepStatus
 from protocol.events.turn import RawResponseItemEvent, TokenCountEvent, TokenUsageInfo
-from protocol.records import dataclass
 from protocol.v2.account import (
     ACCOUNT_RATE_LIMITS_UPDATED,
     AccountRateLimitsUpdatedNotification,
@@ -105,11 +106,10 @@ def _nothing_sent(warning: str) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class SentOnce:
+class SentOnce(Struct):
     """Of one connection."""
 
-    limits: AccountLimits = field(default_factory=AccountLimits)
+    limits: AccountLimits = msgspec.field(default_factory=AccountLimits)
     warned: Callable[[str], bool] = _nothing_sent
     """Whether the client has been sent this warning."""
 

@@ -5,7 +5,6 @@ brings, and which settings are then in force.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +33,7 @@ from protocol.policy import (
     TurnMode,
     WorkspaceWrite,
 )
+from protocol.structs import replace
 from protocol.v2.settings import ApprovalsReviewer
 from protocol.v2.thread_open import (
     DynamicToolSpec,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Final
 
 from app_server.apis.v2 import questions
@@ -47,6 +46,7 @@ from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, ExecApprovalRequestEvent
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.events.turn import TokenCountEvent
+from protocol.structs import replace
 from protocol.v2 import server, turn
 from protocol.v2.item_events import (
     SERVER_REQUEST_RESOLVED,

@@ -7,18 +7,17 @@ request is removed when its turn ends, a question when its asker gives it up; a 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import field
 from typing import Generic, TypeVar
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from protocol.engine.questions import AllowFiles, KeepRule
 from protocol.policy import ReviewDecision
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalAnswer:
+class ApprovalAnswer(Struct, frozen=True):
     """The user's decision, and what it allows beside the request."""
 
     decision: ReviewDecision
@@ -28,10 +27,9 @@ class ApprovalAnswer:
 DENIAL = ApprovalAnswer(ReviewDecision.DENIED)
 
 
-@dataclass(slots=True)
-class _PendingApproval:
+class _PendingApproval(Struct):
     turn_id: str
-    decided: anyio.Event = field(default_factory=anyio.Event)
+    decided: anyio.Event = msgspec.field(default_factory=anyio.Event)
     answer: ApprovalAnswer = DENIAL
 
 
@@ -84,10 +82,9 @@ Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 
 
-@dataclass(slots=True)
-class _OpenQuestion(Generic[Answer]):
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    answers: list[Answer] = field(default_factory=list)
+class _OpenQuestion(Struct, Generic[Answer]):
+    answered: anyio.Event = msgspec.field(default_factory=anyio.Event)
+    answers: list[Answer] = msgspec.field(default_factory=list)
 
 
 class PendingAnswers(Generic[Key, Answer]):

@@ -7,14 +7,13 @@ needs no approval does not look them up.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
 
 from app_server.core.sandbox.plan import SandboxPlan, within
-from protocol.records import dataclass
+from protocol.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(Struct, frozen=True):
     """What a run may do, in a form that can be compared."""
 
     confined: bool = True
@@ -48,8 +47,7 @@ def rights_of(plan: SandboxPlan | None) -> Rights:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSubject:
+class CommandSubject(Struct, frozen=True):
     """A command."""
 
     argv: tuple[str, ...]
@@ -59,8 +57,7 @@ class CommandSubject:
     """The model asked to run it outside of the sandbox."""
 
 
-@dataclass(frozen=True, slots=True)
-class PatchSubject:
+class PatchSubject(Struct, frozen=True):
     """A patch."""
 
     text: str | None
@@ -72,8 +69,7 @@ class PatchSubject:
         return self == other or (self.text is None and set(other.places) <= set(self.places))
 
 
-@dataclass(frozen=True, slots=True)
-class InputSubject:
+class InputSubject(Struct, frozen=True):
     """Text typed into a running terminal."""
 
     text: str
@@ -85,8 +81,7 @@ class InputSubject:
 Subject = CommandSubject | PatchSubject | InputSubject
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
+class Consent(Struct, frozen=True):
     """An approval request, and the approval."""
 
     subject: Subject

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import assert_never
 
+from msgspec import Struct
+
 from app_server.core.approvals.consent import Rights
 from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
 from app_server.core.shell.dangerous_commands import is_dangerous
@@ -17,7 +19,6 @@ from app_server.core.shell.quote import join
 from app_server.core.shell.safe_commands import is_known_safe
 from app_server.core.shell.script import as_typed
 from protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
-from protocol.records import dataclass
 
 POLICY_NAMES = {
     AskForApproval.UNTRUSTED: "UnlessTrusted",
@@ -39,8 +40,7 @@ class InputVerdict(Enum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
+class CommandRequest(Struct, frozen=True):
     """The facts about a command that the decision depends on."""
 
     argv: Sequence[str]

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.beneath import Beneath
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
 from app_server.core.shell.git_commands import is_plain_repository
-from protocol.records import dataclass
 
 SHELLS = frozenset({"bash", "sh", "zsh"})
 STARTUP_FILES = (
@@ -30,8 +31,7 @@ MOST_FOLDERS = 256
 """Entries of a PATH. A longer one is not searched, and its programs are not trusted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramSearch:
+class ProgramSearch(Struct, frozen=True):
     """Resolves program names as one command will."""
 
     environment: Mapping[str, str]

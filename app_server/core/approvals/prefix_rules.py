@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
+from msgspec import Struct
+
 from app_server.core.shell.dangerous_commands import is_dangerous
 from app_server.core.shell.git_commands import after_options
 from app_server.core.shell.program_arguments import program_name, programs_named
@@ -20,7 +22,6 @@ from app_server.core.shell.quote import word_set
 from app_server.core.shell.reachable_commands import commands_of
 from app_server.core.shell.safe_commands import is_known_safe
 from app_server.core.shell.script import script_of, split_script
-from protocol.records import dataclass
 
 
 class RuleDecision(IntEnum):
@@ -31,8 +32,7 @@ class RuleDecision(IntEnum):
     FORBIDDEN = 2
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixRule:
+class PrefixRule(Struct, frozen=True):
     """Applies to commands that begin with these words."""
 
     pattern: tuple[tuple[str, ...], ...]

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.approvals.prefix_rules import PrefixRule, PrefixRules, proposed_prefix, rule_for
 from app_server.core.approvals.rules_text import RulesText, parse_rules, rule_line
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 
 FOLDER = "rules"
 DEFAULT = "default.rules"
@@ -37,8 +38,7 @@ class RulesUnusable(Exception):
     """A file of rules that cannot be used. The text is a clause: `it is a link`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRules:
+class FoundRules(Struct, frozen=True):
     rules: tuple[PrefixRule, ...] = ()
     problems: tuple[str, ...] = ()
     """What does not hold and why, in sentences for the user."""

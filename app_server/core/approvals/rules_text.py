@@ -13,8 +13,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+
 from app_server.core.approvals.prefix_rules import PrefixRule, RuleDecision
-from protocol.records import dataclass
 
 DECISIONS = {
     "allow": RuleDecision.ALLOW,
@@ -29,8 +30,7 @@ MOST_RULES = 4_096
 _START = re.compile(r"^prefix_rule\s*\(", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class RulesText:
+class RulesText(Struct, frozen=True):
     """What a file says."""
 
     rules: tuple[PrefixRule, ...]

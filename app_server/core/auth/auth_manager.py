@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from copy import copy
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.auth.home_login import (
     AuthMethod,
@@ -28,6 +29,7 @@ from app_server.core.auth.storage import StoredAuth, Tokens, delete_auth, read_a
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
+from protocol.structs import replace
 
 REFRESH_SECONDS = 15.0
 """Timeout of a refresh, which an interrupt may have to wait for; the issuer responds in well under a second."""
@@ -192,7 +194,6 @@ class AuthManager:
         return of_tokens(tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class LoginOutcome:
+class LoginOutcome(Struct, frozen=True):
     success: bool
     error: str | None = None

@@ -14,6 +14,8 @@ from dataclasses import field
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
 
+from msgspec import Struct
+
 from app_server.core.auth.authorize import CALLBACK_PATH
 from protocol.records import dataclass
 
@@ -35,20 +37,17 @@ class Granted:
     """Who says so (RFC 9207); most issuers do not send it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The issuer sent the user back without a code."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(Struct, frozen=True):
     """A program, not a web page, requested the end of the login."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """Not a callback of this login."""
 
     status: HTTPStatus

@@ -9,16 +9,19 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.core.auth.storage import StoredAuth, Tokens, read_auth
 from app_server.core.config.types import LoginSettings
 from app_server.core.errors import AuthError
 from protocol.records import dataclass
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -30,8 +33,7 @@ MAX_TOKEN_CHARS = 64 * 1024
 """Real tokens have two or three thousand characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdClaims:
+class IdClaims(Struct, frozen=True):
     """The claims of an id token that this server uses."""
 
     email: str | None = None

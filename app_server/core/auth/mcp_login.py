@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.auth.authorize import CALLBACK_PATH, new_login_secrets
 from app_server.core.auth.callback import Granted
@@ -25,7 +26,6 @@ from app_server.core.auth.oauth_client import (
 from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
 from app_server.core.auth.oauth_tokens import McpTokens, write_mcp_tokens
 from app_server.core.errors import AuthError
-from protocol.records import dataclass
 
 OPEN_SECONDS = 60.0
 """For all requests before the user is asked."""
@@ -33,8 +33,7 @@ PORTS = (0,)
 """The port is registered with the client, so any will do."""
 
 
-@dataclass(frozen=True, slots=True)
-class McpLogins:
+class McpLogins(Struct, frozen=True):
     """Logs in at MCP servers, for one home. `clock` gives seconds since 1970."""
 
     home: Path

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.auth.oauth_client import (
     OAuthClient,
@@ -18,14 +19,12 @@ from app_server.core.auth.oauth_client import (
 from app_server.core.auth.oauth_http import OAuthHttp, is_safe_url
 from app_server.core.auth.oauth_tokens import McpTokens, read_mcp_tokens, write_mcp_tokens
 from app_server.core.errors import AuthError
-from protocol.records import dataclass
 
 EXPIRY_MARGIN_MS = 60_000
 REFRESH_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class McpTokenSource:
+class McpTokenSource(Struct, frozen=True):
     """For one home. `clock` gives seconds since 1970."""
 
     home: Path

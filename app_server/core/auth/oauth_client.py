@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from app_server.core.auth.authorize import LoginSecrets
 from app_server.core.auth.oauth_http import OAuthAnswer, OAuthHttp, is_safe_url
@@ -19,6 +21,7 @@ from app_server.core.auth.oauth_tokens import McpTokens
 from app_server.core.errors import AuthError
 from protocol.base import Json
 from protocol.records import dataclass
+from protocol.structs import replace
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
@@ -27,8 +30,7 @@ _METADATA = re.compile(r'resource_metadata\s*=\s*"([^"\\]{1,2048})"', re.IGNOREC
 _SCOPE = re.compile(r'(?<![a-z_])scope\s*=\s*"([^"\\]{1,2048})"', re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectedResource:
+class ProtectedResource(Struct, frozen=True):
     """An MCP server, as it describes itself."""
 
     resource: str
@@ -37,8 +39,7 @@ class ProtectedResource:
     scopes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizationServer:
+class AuthorizationServer(Struct, frozen=True):
     issuer: str
     authorization_endpoint: str
     token_endpoint: str

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.auth.authorize import LOOPBACK
 from app_server.core.errors import AuthError
@@ -19,7 +20,6 @@ from app_server.core.http.address import origin
 from app_server.core.http.exchange import TrustUnavailable
 from app_server.core.threads import YieldBudget, run_in_thread
 from protocol.base import Json
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     import httpx
@@ -30,8 +30,7 @@ MAX_URL = 8192
 HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
 
-@dataclass(frozen=True, slots=True)
-class OAuthAnswer:
+class OAuthAnswer(Struct, frozen=True):
     status: int
     fields: Mapping[str, Json]
     """Empty where the body is no JSON object."""

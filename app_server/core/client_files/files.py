@@ -14,8 +14,9 @@ import stat
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct
+
 from app_server.core.client_files.opening import FileRefused, opened, replace_content, write_all
-from protocol.records import dataclass
 
 MAX_READ_BYTES = 48 << 20
 """Of one file. As much as a client can write with one message of 64 MiB."""
@@ -26,8 +27,7 @@ READ_SIZE = 1 << 20
 _UNSHOWABLE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True):
     is_directory: bool
     is_file: bool
     is_symlink: bool
@@ -36,8 +36,7 @@ class Metadata:
     modified_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryEntry:
+class DirectoryEntry(Struct, frozen=True):
     """What a link leads to counts; one that leads nowhere is neither."""
 
     name: str
@@ -134,8 +133,7 @@ class CopyStopped(Exception):
     """Nobody waits for the copy any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copying:
+class Copying(Struct, frozen=True):
     home: str
     stop: Stop
 

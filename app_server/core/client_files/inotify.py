@@ -13,8 +13,9 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 
+from msgspec import Struct
+
 from app_server.core.client_files.opening import FileRefused
-from protocol.records import dataclass
 
 MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
@@ -32,8 +33,7 @@ READ_SIZE = 1 << 16
 _HEAD = struct.Struct("iIII")
 
 
-@dataclass(frozen=True, slots=True)
-class InotifyEvent:
+class InotifyEvent(Struct, frozen=True):
     descriptor: int
     """Of the watched directory; -1 for an overflow of the queue."""
     mask: int
@@ -94,8 +94,7 @@ TRIES = 16
 """How often a path is looked at anew that changes while it is looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchPlace:
+class WatchPlace(Struct, frozen=True):
     inside: int | None = None
     """The descriptor of the path itself, while it is a directory."""
     above: int | None = None

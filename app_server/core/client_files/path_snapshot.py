@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from itertools import islice
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 MAX_NAMES = 10_000
 """Of one directory; of a larger one a change is that of the directory itself."""
@@ -18,8 +18,7 @@ MAX_NAMES = 10_000
 EntryState = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PathSnapshot:
+class PathSnapshot(Struct, frozen=True):
     own: EntryState | None = None
     """None: it does not exist."""
     names: Mapping[str, EntryState] | None = None

@@ -14,17 +14,17 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.core.client_files import inotify
 from app_server.core.client_files.inotify import NOWHERE, Inotify, InotifyEvent, WatchPlace, find_place
 from app_server.core.client_files.opening import FileRefused
 from app_server.core.client_files.path_snapshot import PathSnapshot, changed_paths, take_snapshot
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,7 @@ NotifyChanged = Callable[[str, Sequence[str]], Awaitable[None]]
 """Notifies the client: the id of a watch, and what changed. May wait until the client has read enough."""
 
 
-@dataclass(slots=True, eq=False)
-class Watch:
+class Watch(Struct, eq=False):
     """One watched path."""
 
     id: str
@@ -56,7 +55,7 @@ class Watch:
     snapshot: PathSnapshot | None = None
     """Of a path that is polled."""
     begun: bool = False
-    changed: set[str] = field(default_factory=set)
+    changed: set[str] = msgspec.field(default_factory=set)
 
     @property
     def descriptors(self) -> set[int]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key, value_at
 from app_server.core.errors import InvalidSettings
 from protocol.base import Json
-from protocol.records import dataclass
 
 INTEGERS = range(-(2**63), 2**63)
 
 
-@dataclass(frozen=True, slots=True)
-class SettingEdit:
+class SettingEdit(Struct, frozen=True):
     """A new value for one key; None removes the setting."""
 
     key: tuple[str, ...]

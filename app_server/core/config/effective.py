@@ -9,12 +9,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from app_server.core.config.layers import cli_layer, combine, merge, profile_settings
 from app_server.core.config.types import CliOverrides, RequestOverrides
 from app_server.core.errors import InvalidSettings
 from app_server.masking import MASK, is_secret_name, masked, masked_text
 from protocol.base import Json
-from protocol.records import dataclass
 
 
 class LayerKind(StrEnum):
@@ -25,8 +26,7 @@ class LayerKind(StrEnum):
     COMMAND_LINE = "command_line"
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsLayer:
+class SettingsLayer(Struct, frozen=True):
     kind: LayerKind
     settings: Mapping[str, Json]
     version: str
@@ -34,8 +34,7 @@ class SettingsLayer:
     profile: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveSettings:
+class EffectiveSettings(Struct, frozen=True):
     settings: Mapping[str, Json]
     origins: Mapping[str, SettingsLayer]
     """By dotted key; lists are one setting."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 
 class FeatureStage(StrEnum):
@@ -17,8 +17,7 @@ class FeatureStage(StrEnum):
     EXPERIMENTAL = "experimental"
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Struct, frozen=True):
     name: str
     stage: FeatureStage
     default: bool
@@ -71,8 +70,7 @@ WITHOUT_EFFECT = frozenset(
 _DEFAULTS = frozenset(feature.name for feature in FEATURES.values() if feature.default)
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Struct, frozen=True):
     """The features that are on."""
 
     names: frozenset[str] = _DEFAULTS

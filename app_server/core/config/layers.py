@@ -10,16 +10,16 @@ feature switches in each layer before merging, so that an old name in a high lay
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+import msgspec
 import tomli
+from msgspec import Struct
 
 from app_server.core.config.features import ALIASES, LEGACY_TOGGLES, ONLY_OTHER_NAMES, canonical_feature
 from app_server.core.config.key_path import MAX_DEPTH, is_key, split_key
 from app_server.core.config.settings_reader import derive_error, plain_name, quote
 from app_server.core.config.types import CliOverrides, RequestOverrides
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -37,13 +37,12 @@ ABOUT_CLIENTS = "app_server"
 """The table in which the user says what clients may do. A client's request cannot change it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layered:
+class Layered(Struct, frozen=True):
     """The merged layers, and the name of the selected profile."""
 
     settings: Mapping[str, Json]
     profile: str | None
-    old_names: Mapping[str, str] = field(default_factory=dict)
+    old_names: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Old names of switches that any layer uses, with their current names."""
 
 

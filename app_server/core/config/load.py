@@ -7,11 +7,12 @@ next conversation, and a broken file fails only that conversation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from os.path import normpath
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from app_server.core.config.fence import check_permissions, check_settings, client_fence, is_fenced
 from app_server.core.config.layers import combine, key_in_file
@@ -20,7 +21,7 @@ from app_server.core.config.settings_reader import SettingError, derive_error
 from app_server.core.config.toml_file import place_in_file, places_in_file, read_config_file
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides, SettingsWarning
 from protocol.policy import roots_beside, with_roots
-from protocol.records import dataclass
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -61,8 +62,7 @@ def load_config(
     return replace(config, fence=fence)
 
 
-@dataclass(frozen=True, slots=True)
-class _UsersSettings:
+class _UsersSettings(Struct, frozen=True):
     """What the user has set."""
 
     home: Path

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from app_server.beneath import read_named
 from app_server.core.config.features import FEATURES, LEGACY_TOGGLES, Features
@@ -55,7 +56,7 @@ from protocol.policy import (
     Verbosity,
     WorkspaceWrite,
 )
-from protocol.records import dataclass
+from protocol.structs import replace
 
 DEFAULT_MODEL = "gpt-5-codex"
 
@@ -79,8 +80,7 @@ NOT_USED_HERE = (
 """Settings of terminals, later versions and other programs that share the file: known, but not used here."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolveInputs:
+class ResolveInputs(Struct, frozen=True):
     """The inputs of `resolve` besides the settings."""
 
     home: Path

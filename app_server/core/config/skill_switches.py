@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.config.toml_file import read_config_file
 from app_server.core.config.write import rewrite_config
 from app_server.core.errors import InvalidSettings
 from protocol.base import Json
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SkillSwitch:
+class SkillSwitch(Struct, frozen=True):
     """One entry; it has a name or the path of a SKILL.md."""
 
     name: str | None

@@ -12,6 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct
+
 from app_server.core.config.features import Features
 from app_server.core.errors import FilePosition
 from protocol.policy import (
@@ -100,8 +103,7 @@ def _no_approvals() -> Mapping[str, McpApproval]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServerConfig:
+class McpServerConfig(Struct, frozen=True, kw_only=True):
     """One `[mcp_servers.NAME]` table."""
 
     name: str
@@ -112,7 +114,7 @@ class McpServerConfig:
     enabled_tools: frozenset[str] | None = None
     disabled_tools: frozenset[str] = frozenset()
     approval: McpApproval = McpApproval.AUTO
-    tool_approvals: Mapping[str, McpApproval] = field(default_factory=_no_approvals)
+    tool_approvals: Mapping[str, McpApproval] = msgspec.field(default_factory=_no_approvals)
     """By tool, before `approval`."""
 
 
@@ -142,8 +144,7 @@ class HistoryPersistence(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryConfig:
+class HistoryConfig(Struct, frozen=True, kw_only=True):
     persistence: HistoryPersistence = HistoryPersistence.SAVE_ALL
     max_bytes: int | None = None
 
@@ -171,8 +172,7 @@ class OtelConfig:
     log_user_prompt: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
+class ModelSettings(Struct, frozen=True, kw_only=True):
     """Which model answers, and how it is asked. For the turn loop."""
 
     name: str
@@ -188,14 +188,13 @@ class ModelSettings:
     show_raw_reasoning: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionSettings:
+class PermissionSettings(Struct, frozen=True, kw_only=True):
     """What commands and patches may do, and when the user is asked."""
 
     approval_policy: AskForApproval = AskForApproval.ON_REQUEST
     granular: QuestionKinds | None = None
     """Which kinds of questions may be asked; None: all that the approval policy has."""
-    sandbox_policy: SandboxPolicy = field(default_factory=ReadOnly)
+    sandbox_policy: SandboxPolicy = msgspec.field(default_factory=ReadOnly)
     profile: str | None = None
     """The name under which a client chose the sandbox policy, if it chose it by a name."""
     workspace_roots: tuple[str, ...] = ()
@@ -210,8 +209,7 @@ class PermissionSettings:
     """Whether the user trusts the working directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFence:
+class ClientFence(Struct, frozen=True):
     """The most that a client may be given, where `app_server.client_rights` is false."""
 
     permissions: PermissionSettings
@@ -220,8 +218,7 @@ class ClientFence:
     """Real paths below which a client may choose what commands write to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionSettings:
+class InstructionSettings(Struct, frozen=True, kw_only=True):
     """What the model is sent besides the conversation; None stands for our own texts."""
 
     base: str | None = None
@@ -235,8 +232,7 @@ class InstructionSettings:
     project_doc_fallback_filenames: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoginSettings:
+class LoginSettings(Struct, frozen=True, kw_only=True):
     """The logins that the user allows."""
 
     forced_method: str | None = None
@@ -244,8 +240,7 @@ class LoginSettings:
     workspace_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsWarning:
+class SettingsWarning(Struct, frozen=True):
     """A problem of the settings that is not an error. `str(warning)` begins with its place."""
 
     text: str
@@ -258,8 +253,7 @@ class SettingsWarning:
         return f"{self.place}: {self.text}" if self.place else self.text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsNotices:
+class SettingsNotices(Struct, frozen=True, kw_only=True):
     """What the user should know about the settings."""
 
     warnings: tuple[SettingsWarning, ...] = ()
@@ -311,8 +305,7 @@ def changeable_folders(cwd: Path, policy: SandboxPolicy) -> tuple[str, ...]:
     return (str(cwd), *roots, "/tmp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CliOverrides:
+class CliOverrides(Struct, frozen=True, kw_only=True):
     """Overrides from the command line, for every conversation of this process."""
 
     settings: tuple[tuple[str, str], ...] = ()
@@ -325,11 +318,10 @@ class CliOverrides:
     disable: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestOverrides:
+class RequestOverrides(Struct, frozen=True, kw_only=True):
     """Overrides of one `newConversation` or `resumeConversation` request."""
 
-    settings: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+    settings: Mapping[str, Json] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     """The `config` map; its keys may be dotted."""
     model: str | None = None
     model_provider: str | None = None

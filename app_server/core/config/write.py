@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.config.edit import SettingEdit, UnsafeEdit, edited, same_settings
 from app_server.core.config.effective import (
     LayerKind,
@@ -54,8 +56,7 @@ Change = Callable[[Mapping[str, Json]], Mapping[str, Json]]
 """The new settings for the present ones. It may raise, which leaves the file alone, and may be called again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(Struct, frozen=True):
     before: Mapping[str, Json]
     after: Mapping[str, Json]
 
@@ -208,8 +209,7 @@ class Overridden:
     value: Json = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOutcome:
+class WriteOutcome(Struct, frozen=True):
     version: str
     """Of the file as it is now."""
     overridden: Overridden | None

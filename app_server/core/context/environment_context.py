@@ -5,16 +5,16 @@ The XML-like form is that of codex 0.58, so that conversations can move between 
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app_server.core.injected_messages import AGENTS_HEAD, ENVIRONMENT_HEAD
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
-from protocol.records import dataclass
 from protocol.responses import InputText, MessageItem, ResponseItem
 
 CLOSE = "</environment_context>"
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentContext:
+class EnvironmentContext(Struct, frozen=True):
     """The environment of a turn. None means omitted; in a difference, unchanged."""
 
     cwd: str | None

@@ -13,10 +13,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.config.types import Config, changeable_folders
 from app_server.core.git.repository import OnRefusal, belongs_to_another, project_folders
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,7 @@ SEPARATOR = "\n\n--- project-doc ---\n\n"
 HOME_MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
+class _Document(Struct, frozen=True):
     path: Path
     text: str
 

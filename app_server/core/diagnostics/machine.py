@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from app_server.core import remedies
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from protocol.checks import Check, broken, ok, warning
-from protocol.records import dataclass
 
 OLDEST_PYTHON = (3, 11)
 
@@ -20,8 +21,7 @@ TOO_FEW_BYTES = 32 << 20
 FEW_FILES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class FreeSpace:
+class FreeSpace(Struct, frozen=True):
     """Of a file system, for this user."""
 
     free_bytes: int

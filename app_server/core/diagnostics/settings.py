@@ -7,7 +7,6 @@ given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from app_server.core.auth.storage import StoredAuth
@@ -17,6 +16,7 @@ from app_server.core.errors import ConfigError
 from app_server.core.exec.environment import secret_values
 from app_server.masking import MASK, masked_text
 from protocol.checks import Check, broken, ok, warning
+from protocol.structs import replace
 
 
 def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:

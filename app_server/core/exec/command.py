@@ -10,6 +10,8 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
+from msgspec import Struct
+
 from app_server.core.sandbox.plan import SandboxPlan
 from protocol.records import dataclass
 
@@ -42,8 +44,7 @@ class CommandSpec:
     """None: no sandbox (danger-full-access, or an approved escalation)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecResult:
+class ExecResult(Struct, frozen=True, kw_only=True):
     exit_code: int
     stdout: bytes
     stderr: bytes

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.errors import SHORTAGES, LaunchError, retry_hint
 from app_server.core.exec.command import CommandSpec
@@ -24,7 +25,6 @@ from app_server.core.launcher import wire
 from app_server.core.launcher.wire import Value
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -148,8 +148,7 @@ class LauncherProcess:
                 process.wait()
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(Struct, frozen=True):
     """How this machine can confine a command, by the result of the probe."""
 
     namespaces: bool

@@ -14,13 +14,15 @@ import secrets
 import shutil
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.provided_programs import install_file, own_folder
 from protocol.records import dataclass
+from protocol.structs import replace
 
 FRESH_SECONDS = 300.0
 """After this time, the profile is read again: the user may have changed it."""
@@ -55,8 +57,7 @@ trap -p; alias -p; set +o; printf 'umask %s\n' "$(umask)"; printf '\n%s\n' MARK
 Key = tuple[str, str, bool, frozenset[tuple[str, str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """What a login shell begins a script with."""
 
     env: Mapping[str, str]
@@ -64,8 +65,7 @@ class Start:
     """A file that restores functions, options and variables that are not exported."""
 
 
-@dataclass(slots=True)
-class Known:
+class Known(Struct):
     """What is known of one kind of login shell."""
 
     at: float

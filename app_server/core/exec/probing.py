@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.errors import SHORTAGES, LaunchError, SandboxShortage, SandboxUnavailable, retry_hint
 from app_server.core.exec import run
 from app_server.core.exec.command import CommandSpec
@@ -26,7 +28,6 @@ from app_server.core.sandbox import probe
 from app_server.core.sandbox.plan import SandboxPlan
 from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 
 try:
     import landlock
@@ -153,8 +154,7 @@ def sweep(temporary: str, now: float) -> None:
                         os.rmdir(entry.path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Prober:
+class _Prober(Struct, frozen=True):
     """Runs the probe: a command that tries what must fail."""
 
     launcher: LauncherProcess

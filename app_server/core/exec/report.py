@@ -14,13 +14,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from app_server.core.errors import SHORTAGES, retry_hint
 from app_server.core.launcher import descendants, wire
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUsage:
+class ProcessUsage(Struct, frozen=True):
     pid: int
     """The command's own process."""
     cpu_seconds: float
@@ -30,8 +30,7 @@ class ProcessUsage:
     """Since the command's own process began."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRoot:
+class CommandRoot(Struct, frozen=True):
     """Where the processes of a command begin."""
 
     pid: int
@@ -39,8 +38,7 @@ class CommandRoot:
     """Of a process that is none of the command's own, but has all of them below it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
+class _Process(Struct, frozen=True):
     cpu_seconds: float
     rss_kb: int
     begin_seconds: float
@@ -96,8 +94,7 @@ def _uptime() -> float | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     kind: Literal["exit", "failed", "unavailable"]
     """The command ran; it could not be executed; its sandbox could not be built."""
     code: int

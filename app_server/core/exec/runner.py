@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from types import TracebackType
 from typing import Self
 
@@ -40,6 +40,7 @@ from app_server.core.sandbox.probe import SandboxLayer, SandboxState
 from app_server.core.sandbox.roots import ConversationRoots, ServerRoots
 from protocol.policy import SandboxPolicy
 from protocol.records import dataclass
+from protocol.structs import replace
 
 log = logging.getLogger(__name__)
 

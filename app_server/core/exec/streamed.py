@@ -23,6 +23,7 @@ from contextlib import ExitStack
 from dataclasses import field
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.errors import LaunchError
 from app_server.core.exec import launcher_process
@@ -41,8 +42,7 @@ LAST_READS = 64
 TakeOutput = Callable[[Stream, bytes], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalSize:
+class TerminalSize(Struct, frozen=True):
     rows: int
     columns: int
 
@@ -181,8 +181,7 @@ async def open_streamed(
         return StreamedCommand(ours, opened.streams, selector, opened.stdin, opened.master)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedStreams:
+class OpenedStreams(Struct, frozen=True):
     """Both ends of a command's streams, before it starts."""
 
     streams: dict[int, Stream]

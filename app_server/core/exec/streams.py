@@ -11,13 +11,12 @@ import contextlib
 import fcntl
 import os
 from collections import deque
-from dataclasses import field
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from anyio.abc import ByteReceiveStream, ByteSendStream
-
-from protocol.records import dataclass
+from msgspec import Struct
 
 READ_SIZE = 1 << 18
 F_SETPIPE_SZ = 1031
@@ -105,8 +104,7 @@ class InputFull(Exception):
     """More is waiting than is kept."""
 
 
-@dataclass(slots=True)
-class StdinWriter:
+class StdinWriter(Struct):
     """Owns the descriptor `number`."""
 
     number: int
@@ -114,7 +112,7 @@ class StdinWriter:
     _closed: bool = False
     _waiting: int = 0
     _line_begins: bool = True
-    _writing: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
+    _writing: anyio.Lock = msgspec.field(default_factory=lambda: anyio.Lock(fast_acquire=True))
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
         """Returns once the command has read it, or the system keeps it. `last` closes the input behind it. Raises

@@ -12,13 +12,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 
 from app_server.beneath import READ_SIZE, Beneath, RefusedName
 from app_server.core.errors import GitError
 from app_server.core.git.index import SYMLINK, WorktreeFile, look_at, worktree_file
+from protocol.structs import replace
 
 CHANGED = "it was written while it was read"
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
@@ -26,7 +27,6 @@ from app_server.core.git.snapshot import (
 )
 from app_server.core.real_path import real_path
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 from protocol.responses import GhostCommit, SnapshotOfTurn
 
 NOT_A_REPOSITORY = "Snapshots disabled: current directory is not a Git repository."
@@ -45,8 +45,7 @@ _AUTHOR = ("Codex Snapshot", "snapshot@codex.local")
 _MESSAGE = "codex snapshot"
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotUnavailable:
+class SnapshotUnavailable(Struct, frozen=True):
     """No snapshot was created; `message` is the text for the client."""
 
     message: str
@@ -57,8 +56,7 @@ class SnapshotUnavailable:
         return self.message == TOO_SLOW
 
 
-@dataclass(frozen=True, slots=True)
-class TakenSnapshot:
+class TakenSnapshot(Struct, frozen=True):
     """The snapshot of a turn's begin."""
 
     commit: GhostCommit

@@ -12,8 +12,9 @@ import re
 import stat
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from app_server.beneath import Beneath
-from protocol.records import dataclass
 
 UNKNOWN = 0
 """The mode of what git does not store, or what cannot be looked at."""
@@ -30,8 +31,7 @@ LIST_INDEX = ("ls-files", "--stage", "--debug", "-z")
 """The command whose output `parse_index` parses. It reads only the index."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
+class IndexEntry(Struct, frozen=True):
     """A tracked file in the index."""
 
     path: bytes
@@ -61,8 +61,7 @@ def parse_index(output: bytes) -> list[IndexEntry]:
 Signature = tuple[int, int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class WorktreeFile:
+class WorktreeFile(Struct, frozen=True):
     """A file or link of the working tree, with the mode that git would store."""
 
     path: bytes
@@ -103,8 +102,7 @@ def worktree_file(path: bytes, status: os.stat_result) -> WorktreeFile:
     return WorktreeFile(path, mode, bits, size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """How the working tree differs from the index. Deleted files are in neither part."""
 
     kept: tuple[IndexEntry, ...]

@@ -16,6 +16,8 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.beneath import Beneath, read_named
 from app_server.core.config.trust import confirmed_git_dir
 from app_server.core.git.config_file import parse_git_config
@@ -31,8 +33,7 @@ _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _REF_NAME = re.compile(r"refs/(?!.*(?:^|/)\.)(?!.*\.\.)[^\x00-\x20\x7f~^:?*\[\\]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """A working tree and its git directory, by their real paths; a linked worktree shares data in a separate common
     directory."""
 
@@ -147,8 +148,7 @@ def read_small(path: Path, limit: int = MAX_FILE_BYTES) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(Struct, frozen=True):
     commit_hash: str | None = None
     branch: str | None = None
     repository_url: str | None = None

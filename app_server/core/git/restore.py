@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
@@ -26,7 +27,6 @@ from app_server.core.git.index import SUBMODULE, SYMLINK, UNKNOWN, look_at
 from app_server.core.git.repository import Repository, find_repository
 from app_server.core.git.snapshot import TIME_LIMIT, Git, pathspec, usual_bits
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 from protocol.responses import GhostCommit, SnapshotOfTurn
 
 MAX_RESTORED_BYTES = 64 * 1024 * 1024
@@ -41,8 +41,7 @@ State = tuple[int, str]
 """Mode and object id of a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnChange:
+class TurnChange(Struct, frozen=True):
     """What a turn did to one file. None: there was none."""
 
     path: bytes
@@ -56,8 +55,7 @@ class TurnChange:
         return self.before[1].encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(Struct, frozen=True):
     """What an undo did. Names are relative to the root of the working tree."""
 
     restored: int

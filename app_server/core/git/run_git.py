@@ -18,11 +18,11 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+from msgspec import Struct
 
 from app_server.core import remedies
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository
-from protocol.records import dataclass
 
 _OVERRIDES = (
     "core.fsmonitor=false",
@@ -58,8 +58,7 @@ _OVERRIDES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GitCommand:
+class GitCommand(Struct, frozen=True):
     """One git command: arguments, environment and folder."""
 
     argv: tuple[str, ...]
@@ -67,8 +66,7 @@ class GitCommand:
     cwd: Path
 
 
-@dataclass(frozen=True, slots=True)
-class GitProgram:
+class GitProgram(Struct, frozen=True):
     """The git program, and what it inherits of the server's environment."""
 
     path: str = "git"
@@ -127,8 +125,7 @@ MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 MAX_ERROR_BYTES = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class GitResult:
+class GitResult(Struct, frozen=True):
     """The exit code and the output of a command."""
 
     exit_code: int

@@ -12,10 +12,11 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.beneath import Beneath
 from app_server.core.errors import GitError
@@ -34,7 +35,6 @@ from app_server.core.git.index import (
 from app_server.core.git.repository import Repository, config_of
 from app_server.core.git.run_git import GitProgram, RunGit, run_git
 from app_server.core.threads import run_in_thread
-from protocol.records import dataclass
 
 MAX_UNTRACKED_FILES = 100_000
 MAX_UNTRACKED_BYTES = 64 * 1024 * 1024
@@ -47,13 +47,12 @@ Known = Mapping[bytes, tuple[Signature, str]]
 """The object ids of files that were read before, with the status that they had."""
 
 
-@dataclass(frozen=True, slots=True)
-class Git:
+class Git(Struct, frozen=True):
     """Runs git commands, and provides folders for temporary files."""
 
     home: Path
     """The server's home: its credentials are in no snapshot."""
-    program: GitProgram = field(default_factory=GitProgram)
+    program: GitProgram = msgspec.field(default_factory=GitProgram)
     run: RunGit = run_git
 
     def scratch_folder(self) -> tempfile.TemporaryDirectory[str]:
@@ -96,8 +95,7 @@ class Git:
         return [one for one in found if isinstance(one, bytes)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorktreeSnapshot:
+class WorktreeSnapshot(Struct, frozen=True, kw_only=True):
     """A tree object, and what belongs to it but is not in it."""
 
     tree: str

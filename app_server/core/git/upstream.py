@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.errors import GitError
 from app_server.core.git.repository import Repository, find_repository
 from app_server.core.git.snapshot import Git, objects_in, write_worktree
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class DiffToRemote:
+class DiffToRemote(Struct, frozen=True):
     """A commit that a remote has, and the diff from it to the working tree."""
 
     sha: str

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 _KEPT = "/%:@!$&'()*+,;=~?"
 """What a target may hold as it is; the percent sign, since it may be quoted already."""
@@ -21,8 +21,7 @@ _KEPT = "/%:@!$&'()*+,;=~?"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     scheme: str
     host: bytes
     port: int | None

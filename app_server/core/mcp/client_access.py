@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.core.config.types import McpServerConfig
 from app_server.core.mcp.faults import MAX_RESOURCES, UNEXPECTED
@@ -39,7 +40,6 @@ from protocol.mcp import (
     TextResourceContents,
 )
 from protocol.message_outline import nested_too_deeply
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.mcp.mcp_server import McpServer
@@ -56,8 +56,7 @@ class ConnectionState(StrEnum):
     DISABLED = "disabled"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerStatus:
+class ServerStatus(Struct, frozen=True):
     """One configured server, and what it offers as far as it has said."""
 
     config: McpServerConfig
@@ -70,10 +69,9 @@ class ServerStatus:
     templates: tuple[ResourceTemplate, ...] = ()
 
 
-@dataclass(slots=True)
-class _Offered:
-    resources: list[Json] = field(default_factory=list)
-    templates: list[Json] = field(default_factory=list)
+class _Offered(Struct):
+    resources: list[Json] = msgspec.field(default_factory=list)
+    templates: list[Json] = msgspec.field(default_factory=list)
 
 
 @asynccontextmanager

@@ -4,8 +4,9 @@ user if a server does not start, for the model if a call fails. Pure.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app_server.core.config.types import McpHttpTransport, McpServerConfig
-from protocol.records import dataclass
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """A larger message is not parsed; only its head is evaluated."""
@@ -57,8 +58,7 @@ TRANSPORT_CLOSED = "Transport closed"
 UNEXPECTED = "Unexpected response type"
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailure:
+class StartFailure(Struct, frozen=True):
     """A server that failed to start, and the message for the user."""
 
     server: str

@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from anyio.abc import ByteReceiveStream, ByteSendStream
+from msgspec import Struct
 
 from app_server.core.errors import CoreError
 from protocol.base import Json
@@ -33,8 +34,7 @@ class McpReply:
     result: Json = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class McpError:
+class McpError(Struct, frozen=True):
     """The error of one of our requests. `reason` is the text for the caller."""
 
     id: int
@@ -100,8 +100,7 @@ class ProcessSpawner(Protocol):
         """Raises OSError if the program cannot be executed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElicitationRequest:
+class ElicitationRequest(Struct, frozen=True):
     """A server's question to the user during a tool call."""
 
     server: str
@@ -112,8 +111,7 @@ class ElicitationRequest:
     """Asked by this program, and not by the server: whether a tool may run."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElicitationResult:
+class ElicitationResult(Struct, frozen=True):
     """`action` is accept, decline or cancel; `content` is for accept."""
 
     action: str = "decline"

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from app_server.core.config.types import McpHttpTransport, McpStdioTransport
 from app_server.core.errors import LaunchError
 from app_server.core.exec.provided_programs import own_folder
@@ -23,7 +25,6 @@ from app_server.core.http.address import origin
 from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.real_path import real_path
 from app_server.core.sandbox.plan import within
-from protocol.records import dataclass
 
 PASSED_ON = frozenset(
     {"HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TERM",
@@ -115,8 +116,7 @@ def display_url(url: str) -> str:
     return "its URL" if start is None else start + urlsplit(url).path
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherSpawner:
+class LauncherSpawner(Struct, frozen=True):
     runner: CommandRunner
 
     async def open(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:

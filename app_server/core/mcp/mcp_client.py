@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import field
 from pathlib import Path
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 from pydantic_core import to_json
 
 from app_server.core.errors import CoreError
@@ -38,7 +39,6 @@ from app_server.core.mcp.interfaces import (
 )
 from app_server.core.mcp.rpc_messages import METHOD_NOT_FOUND
 from protocol.base import Json
-from protocol.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +54,15 @@ class McpRequestFailed(McpFailure):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class ServerIntroduction:
+class ServerIntroduction(Struct, frozen=True):
     """What a server said of itself in the handshake."""
 
     info: Json = None
     capabilities: Json = None
 
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    done: anyio.Event = field(default_factory=anyio.Event)
+class _Waiter(Struct, eq=False):
+    done: anyio.Event = msgspec.field(default_factory=anyio.Event)
     outcome: McpReply | McpError | None = None
 
 

@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 
 import anyio
 
@@ -34,6 +33,7 @@ from app_server.core.mcp.stdio_link import open_stdio
 from app_server.core.threads import run_in_thread
 from protocol.base import Json
 from protocol.engine.events import McpServerState, McpServerStateChanged
+from protocol.structs import replace
 
 log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import to_json
 
@@ -15,7 +16,6 @@ from app_server.core.mcp.interfaces import McpFailure
 from app_server.core.mcp.results import known_fields
 from protocol.base import Json
 from protocol.mcp import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
-from protocol.records import dataclass
 
 ALL_SERVERS = "codex"
 """The server's name in events if the model named none."""
@@ -25,8 +25,7 @@ LIST_TEMPLATES = "resources/templates/list"
 READ_RESOURCE = "resources/read"
 
 
-@dataclass(frozen=True, slots=True)
-class ListArguments:
+class ListArguments(Struct, frozen=True):
     """Arguments of `list_mcp_resources` and `list_mcp_resource_templates`."""
 
     server: str | None = None
@@ -38,8 +37,7 @@ class ListArguments:
         return self.server or ALL_SERVERS
 
 
-@dataclass(frozen=True, slots=True)
-class ReadArguments:
+class ReadArguments(Struct, frozen=True):
     """Arguments of `read_mcp_resource`."""
 
     server: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
@@ -23,14 +24,12 @@ from protocol.mcp import (
     OkResult,
     TextContent,
 )
-from protocol.records import dataclass
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
-@dataclass(frozen=True, slots=True)
-class McpCallOutcome:
+class McpCallOutcome(Struct, frozen=True):
     """The outcome of a call: a result, which may report that the tool failed, or an error text."""
 
     result: CallToolResult | None

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
+from msgspec import Struct
+
 from app_server.core.errors import ContextWindowExceeded, ModelError
 from app_server.core.model.model_errors import (
     CONTEXT_FULL,
@@ -31,7 +33,6 @@ from app_server.core.model.model_errors import (
 from app_server.core.model.payload import count, mapping, parse_object, text_of
 from protocol.base import Json
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
-from protocol.records import dataclass
 
 
 def rate_limits(headers: Mapping[str, str]) -> RateLimitSnapshot:
@@ -136,8 +137,7 @@ def delay_in(message: str) -> float | None:
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailure:
+class RequestFailure(Struct, frozen=True):
     """A failed response: whether and when to retry, and the error to raise otherwise."""
 
     error: ModelError

@@ -7,7 +7,8 @@ index. Reasoning after the start of the text becomes a separate item after the t
 
 from __future__ import annotations
 
-from dataclasses import field
+import msgspec
+from msgspec import Struct
 
 from app_server.core.errors import StreamDisconnected
 from app_server.core.http.sse import SseFrame
@@ -24,17 +25,15 @@ from app_server.core.model.model_events import (
 from app_server.core.model.payload import PIECE_OVERHEAD, EventReader, ReplySize, count, mapping, text_of
 from protocol.base import Json
 from protocol.events.turn import TokenUsage
-from protocol.records import dataclass
 from protocol.responses import FunctionCall, MessageItem, OutputText, ReasoningResponseItem, ReasoningText
 
 CUT_SHORT = ("length", "content_filter")
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     id: str = ""
     name: str = ""
-    arguments: list[str] = field(default_factory=list)
+    arguments: list[str] = msgspec.field(default_factory=list)
 
 
 class ChatDecoder:

@@ -8,12 +8,13 @@ shorter ones. A model without a row gets `UNKNOWN`, which assumes only what a pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 
+from msgspec import Struct
+
 from protocol.policy import ReasoningEffort, Verbosity
-from protocol.records import dataclass
+from protocol.structs import replace
 
 
 class ShellToolKind(StrEnum):
@@ -39,8 +40,7 @@ class InstructionsKind(StrEnum):
     """Short: these models were trained for this work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFamily:
+class ModelFamily(Struct, frozen=True, kw_only=True):
     name: str
     context_window: int | None = None
     max_output_tokens: int | None = None
@@ -162,8 +162,7 @@ def find_family(slug: str) -> ModelFamily:
     return next((family for start, family in FAMILIES if slug.startswith(start)), UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModel:
+class KnownModel(Struct, frozen=True):
     name: str
     description: str
     efforts: tuple[ReasoningEffort, ...]

@@ -10,7 +10,6 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -42,6 +41,7 @@ from app_server.core.model.responses_api import ResponsesDecoder
 from app_server.core.model.responses_request import responses_body
 from app_server.core.model.stream import EventStream
 from app_server.masking import MASK, is_secret_name, masked_text
+from protocol.structs import replace
 
 log = logging.getLogger(__name__)
 

@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from protocol.events.turn import RateLimitSnapshot, TokenUsage
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(Struct, frozen=True):
     """The response has begun."""
 
     response_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class OutputItemAdded:
+class OutputItemAdded(Struct, frozen=True):
     """An item begins; its content follows in deltas."""
 
     item: ResponseItem
 
 
-@dataclass(frozen=True, slots=True)
-class OutputItemDone:
+class OutputItemDone(Struct, frozen=True):
     """An item is complete. There may have been no `OutputItemAdded` and no delta for it."""
 
     item: ResponseItem
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTextDelta:
+class OutputTextDelta(Struct, frozen=True):
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningSummaryTextDelta:
+class ReasoningSummaryTextDelta(Struct, frozen=True):
     delta: str
     summary_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningSummaryPartAdded:
+class ReasoningSummaryPartAdded(Struct, frozen=True):
     summary_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningContentDelta:
+class ReasoningContentDelta(Struct, frozen=True):
     delta: str
     content_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimits:
+class RateLimits(Struct, frozen=True):
     """The account's limits from the response headers; always the first event."""
 
     snapshot: RateLimitSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The response is complete. No event follows."""
 
     response_id: str | None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.auth.home_login import Credentials
 from app_server.core.config.types import ProviderConfig
@@ -15,19 +16,16 @@ from app_server.core.model.endpoints import endpoint
 from app_server.core.model.model_errors import excerpt, status_line
 from app_server.core.model.payload import mapping, parse_object, text_of
 from app_server.core.model.prompt import ClientIdentity
-from protocol.records import dataclass
 
 TOTAL_SECONDS = 10.0
 BODY_LIMIT = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ModelList:
+class ModelList(Struct, frozen=True):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelsUnknown:
+class ModelsUnknown(Struct, frozen=True):
     """The provider could not be asked, or did not say."""
 
     reason: str

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from protocol.base import Json
 from protocol.policy import ReasoningSummary, Verbosity
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionTool:
+class FunctionTool(Struct, frozen=True):
     """A tool with JSON arguments, described by a JSON Schema."""
 
     name: str
@@ -22,8 +22,7 @@ class FunctionTool:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FreeformTool:
+class FreeformTool(Struct, frozen=True):
     """A tool that takes plain text, which `format` describes, for example by a grammar."""
 
     name: str
@@ -31,21 +30,18 @@ class FreeformTool:
     format: Json
 
 
-@dataclass(frozen=True, slots=True)
-class WebSearchTool:
+class WebSearchTool(Struct, frozen=True):
     """A search that the provider runs by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalShellTool:
+class LocalShellTool(Struct, frozen=True):
     """The shell tool that some models know without a description."""
 
 
 ToolSpec = FunctionTool | FreeformTool | WebSearchTool | LocalShellTool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Struct, frozen=True, kw_only=True):
     instructions: str
     input: Sequence[ResponseItem]
     tools: Sequence[ToolSpec] = ()
@@ -54,8 +50,7 @@ class Prompt:
     """The JSON Schema that the final answer has to follow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestSettings:
+class RequestSettings(Struct, frozen=True, kw_only=True):
     """Settings of a request. A request omits settings that the model's family does not support."""
 
     model: str
@@ -73,8 +68,7 @@ class RequestSettings:
     """Whether a Chat Completions answer comes in deltas and with its token counts, or in whole items."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientIdentity:
+class ClientIdentity(Struct, frozen=True):
     """How requests present their sender."""
 
     originator: str

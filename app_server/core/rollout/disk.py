@@ -11,14 +11,14 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from protocol.records import dataclass
 
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class DiskCalls:
+class DiskCalls(Struct, frozen=True):
     """The calls that can fail while a conversation is stored."""
 
     open: Callable[[Path, int, int], int] = os.open

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
 from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append
 from app_server.core.rollout.history_log import FILE_NAME, log_id_of, log_metadata, open_log, read_log
 from app_server.core.rollout.locks import history_lock
 from app_server.core.rollout.objects import parse_object
 from protocol.events.notices import HistoryEntry
-from protocol.records import dataclass
 
 KEPT_SHARE = 0.8
 """The share of the maximum size that a truncation keeps, so that not every message truncates the file."""
@@ -27,8 +28,7 @@ LOCK_SECONDS = 2.0
 """Maximum wait for another server's append; after it, the message is not stored, and the client receives a warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageHistory:
+class MessageHistory(Struct, frozen=True):
     """The history of one home. All methods block: use a thread."""
 
     home: Path

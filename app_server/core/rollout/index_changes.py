@@ -6,8 +6,10 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
-from dataclasses import field
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from app_server.core.rollout.index_rows import HIDDEN, UNREAD, forget, transaction
 from app_server.core.rollout.rollout_files import (
@@ -21,7 +23,6 @@ from app_server.core.rollout.rollout_files import (
 from app_server.core.rollout.rollout_names import RolloutName, parse_rollout_name, stored_path
 from app_server.core.rollout.thread_summary import FileState, state_values
 from protocol.ids import ConversationId
-from protocol.records import dataclass
 
 RECENT_NS = 24 * 3600 * 10**9
 """A file without a message that changed so lately is looked at each time: its first turn may have begun since."""
@@ -29,13 +30,12 @@ RECENT_NS = 24 * 3600 * 10**9
 Row = tuple[str | int, ...]
 
 
-@dataclass(slots=True)
-class IndexChanges:
-    new: list[Row] = field(default_factory=list)
+class IndexChanges(Struct):
+    new: list[Row] = msgspec.field(default_factory=list)
     """Also what changed."""
-    gone: list[tuple[int, str, str]] = field(default_factory=list)
-    folders: list[tuple[int, str, int | None]] = field(default_factory=list)
-    lost_folders: list[tuple[int, str]] = field(default_factory=list)
+    gone: list[tuple[int, str, str]] = msgspec.field(default_factory=list)
+    folders: list[tuple[int, str, int | None]] = msgspec.field(default_factory=list)
+    lost_folders: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
     def store(self, database: sqlite3.Connection) -> None:
         """Raises `sqlite3.Error`."""

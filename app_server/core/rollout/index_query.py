@@ -6,19 +6,19 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app_server.core.rollout.index_rows import SHOWN, UNREAD, clean, json_array
 from app_server.core.rollout.rollout_names import RolloutName
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart
 from app_server.core.rollout.thread_summary import FileState
 from protocol.ids import ConversationId
-from protocol.records import dataclass
 
 SqlValue = str | int
 _STARTS, _CHANGES = ("stamp", "id"), ("changed", "id")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedThread:
+class IndexedThread(Struct, frozen=True):
     """A row of the index."""
 
     name: RolloutName
@@ -31,8 +31,7 @@ class IndexedThread:
         return ListKey.of_change(self.state.changed_ns, id) if by_change else ListKey(self.name.stamp, id)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexQuery:
+class IndexQuery(Struct, frozen=True):
     condition: str
     values: tuple[SqlValue, ...]
     by_change: bool

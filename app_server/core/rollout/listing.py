@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.errors import RolloutNotFound
 from app_server.core.rollout.head import StoredSummary, read_summary
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_files import Bound, find, walk
 from app_server.core.rollout.rollout_names import RolloutName, parse_key
 from protocol.ids import ConversationId, SessionOrigin
-from protocol.records import dataclass
 
 DEFAULT_PAGE_SIZE = 25
 MAX_PAGE_SIZE = 100
@@ -22,8 +23,7 @@ LISTED_ORIGINS = frozenset({SessionOrigin.CLI, SessionOrigin.VSCODE})
 """Interactive conversations; those of scripts and sub-agents are available by path or id only."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationPage:
+class ConversationPage(Struct, frozen=True):
     items: tuple[StoredSummary, ...]
     next_cursor: str | None
 

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
 from app_server.core.bounds import without_collector
@@ -34,7 +35,6 @@ from app_server.core.rollout.stored_goal import GOAL_LINES, goal_of
 from app_server.core.rollout.stored_lines import parse_line
 from protocol.engine.events import Goal
 from protocol.events.msg import EventMsg, parse_event_msg
-from protocol.records import dataclass
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent, TurnContextItem
 
@@ -45,8 +45,7 @@ HistoryLine = ResponseItem | CompactedItem
 Kind = TypeVar("Kind")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredConversation:
+class StoredConversation(Struct, frozen=True):
     """The content of a rollout."""
 
     path: Path

@@ -6,15 +6,15 @@ A function from `context` converts a summary into a history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.rollout.disk import REAL_DISK, DiskCalls
 from app_server.core.rollout.reader import HistoryLine, StoredConversation, copied_lines, read_rollout
 from app_server.core.rollout.writer import RolloutWriter
-from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -25,6 +25,7 @@ from protocol.responses import (
     ResponseItem,
 )
 from protocol.rollout import CompactedItem, StoredEvent
+from protocol.structs import replace
 
 ABORTED = "aborted"
 """The output of a call that a crash interrupted."""
@@ -35,8 +36,7 @@ Rebuild = Callable[[Sequence[ResponseItem], CompactedItem], Sequence[ResponseIte
 """The history after a compaction, from the history before it and its stored line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reopened:
+class Reopened(Struct, frozen=True):
     """A resumed conversation. Recovered items are in `stored.items`, and no longer in `stored.leftover`."""
 
     stored: StoredConversation

@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS, RolloutName, parse_rollout_name
 from protocol.ids import ConversationId
-from protocol.records import dataclass
 
 NAME_LENGTH = len("rollout-2026-01-02T03-04-05-.jsonl") + 36
 STAMP, ID = slice(8, 27), slice(28, 64)
@@ -27,15 +28,13 @@ SETTLED_NS = 2_000_000_000
 _YEAR, _TWO = re.compile(r"\d{4}"), re.compile(r"\d{2}")
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutFolder:
+class RolloutFolder(Struct, frozen=True):
     path: str
     day: str
     """As its names begin; empty for the archive, which has names of all days."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """Where a walk begins."""
 
     name: RolloutName

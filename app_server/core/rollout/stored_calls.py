@@ -10,7 +10,6 @@ import json
 import os.path
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from app_server.core.patch.parse import (
@@ -38,6 +37,7 @@ from protocol.engine.items import (
 from protocol.events.commands import AddFileChange, DeleteFileChange, UpdateFileChange
 from protocol.events.commands import FileChange as ChangedFile
 from protocol.mcp import CallToolResult, ErrResult, McpInvocation, OkResult, TextContent
+from protocol.structs import replace
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
 OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})

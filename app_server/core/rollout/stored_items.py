@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.core.rollout.disk import describe, open_to_read_all
@@ -35,11 +36,10 @@ from protocol.engine.items import Item, WebSearch
 from protocol.engine.turns import EndedItem, TurnRenamed
 from protocol.events.tools import PlanUpdateEvent
 from protocol.events.turn import TokenUsageInfo
-from protocol.records import dataclass
+from protocol.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class StoredItems:
+class StoredItems(Struct, frozen=True):
     items: tuple[EndedItem, ...]
     """Under ids that are unique in the conversation."""
     ids: ItemIds
@@ -47,15 +47,14 @@ class StoredItems:
     usage: TokenUsageInfo | None = None
 
 
-@dataclass(slots=True)
-class _ItemCollector:
+class _ItemCollector(Struct):
     reader: TurnReader
     cwd: str = "/"
-    ended: list[EndedItem] = field(default_factory=list)
-    calls: dict[str, list[int]] = field(default_factory=dict)
+    ended: list[EndedItem] = msgspec.field(default_factory=list)
+    calls: dict[str, list[int]] = msgspec.field(default_factory=dict)
     """Where in `ended` the calls of the history are, by call id, which may repeat."""
-    outputs: dict[str, list[Json]] = field(default_factory=dict)
-    stored: Counter[str] = field(default_factory=Counter)
+    outputs: dict[str, list[Json]] = msgspec.field(default_factory=dict)
+    stored: Counter[str] = msgspec.field(default_factory=Counter)
     """How many calls of an id are stored as items, before or behind their entries of the history."""
     plan: Json = None
     usage: bytes | None = None

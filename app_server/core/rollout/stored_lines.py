@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from app_server.core.rollout.objects import parse_object, parse_record
-from protocol.records import dataclass
 from protocol.responses import OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import RolloutLine, parse_rollout_line
 
@@ -27,8 +28,7 @@ def parse_line(line: bytes) -> RolloutLine | None:
     return None if stored is None or isinstance(stored.payload, OtherItem) else stored
 
 
-@dataclass(frozen=True, slots=True)
-class JournalLine:
+class JournalLine(Struct, frozen=True):
     """An item that was emitted when the rollout had `after` bytes."""
 
     after: int

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.core.lazy import Lazy
 from app_server.core.rollout.listing import page_limit
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
@@ -27,7 +29,6 @@ from app_server.core.rollout.thread_summary import (
     thread_summary,
 )
 from protocol.ids import ConversationId
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.rollout.thread_index import ThreadIndex
@@ -48,8 +49,7 @@ class TooManyPassedBy(Exception):
     """Most threads do not match; the index knows better."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadPage:
+class ThreadPage(Struct, frozen=True):
     threads: tuple[ThreadSummary, ...] = ()
     next_cursor: str | None = None
     backwards_cursor: str | None = None

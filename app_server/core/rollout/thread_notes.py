@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.core.git.repository import Revision
 from app_server.core.rollout.latest_lines import LatestLines
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from protocol.base import Json
@@ -22,8 +23,7 @@ NAMES_FILE = "session_index.jsonl"
 METADATA_FILE = "thread_metadata.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class NotedNow:
+class NotedNow(Struct, frozen=True):
     """The notes as they were at one moment."""
 
     names: Mapping[str, Mapping[str, Json]]

@@ -9,6 +9,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.core.rollout.head import StoredSummary
 from protocol.ids import SessionOrigin
 from protocol.records import dataclass
@@ -42,8 +44,7 @@ class ListKey:
         return cls(f"{max(changed_ns, 0):020}", thread_id)
 
 
-@dataclass(frozen=True, slots=True)
-class ListStart:
+class ListStart(Struct, frozen=True):
     key: ListKey
     included: bool
 
@@ -58,8 +59,7 @@ def parse_list_cursor(cursor: str | None, *, by_change: bool) -> ListStart | Non
     return ListStart(ListKey(match[1], match[2]), included=match[3] is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadFilter:
+class ThreadFilter(Struct, frozen=True, kw_only=True):
     """None: no matter which."""
 
     sources: frozenset[str]
@@ -85,8 +85,7 @@ class ThreadFilter:
         return self.search is not None and self.search.casefold() in text.casefold()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListRequest:
+class ListRequest(Struct, frozen=True, kw_only=True):
     filter: ThreadFilter
     archived: bool = False
     by_change: bool = False

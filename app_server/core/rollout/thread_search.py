@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from app_server.core.rollout.message_text import snippet
 from app_server.core.rollout.thread_index import ThreadIndex
 from app_server.core.rollout.thread_listing import ThreadLists, page_of
 from app_server.core.rollout.thread_notes import NotedNow
 from app_server.core.rollout.thread_query import ListKey, ListRequest, parse_list_cursor
 from app_server.core.rollout.thread_summary import StoredThread, ThreadSummary
-from protocol.records import dataclass
 
 Candidates = Iterable[tuple[ListKey, StoredThread, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPage:
+class SearchPage(Struct, frozen=True):
     found: tuple[tuple[ThreadSummary, str], ...] = ()
     """Each with the words around the first match."""
     next_cursor: str | None = None

@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.core.errors import RolloutNotFound
 from app_server.core.git.repository import Revision
 from app_server.core.rollout.disk import describe, open_for_reading
@@ -32,8 +34,7 @@ _MOST = 2**63 - 1
 _SETTINGS = b'"turn_context"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadOrigin:
+class ThreadOrigin(Struct, frozen=True, kw_only=True):
     """Who began the conversation, where and with what."""
 
     cwd: str
@@ -45,8 +46,7 @@ class ThreadOrigin:
     forked_from: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInUse:
+class ModelInUse(Struct, frozen=True):
     """Of the last turn."""
 
     provider: str
@@ -65,8 +65,7 @@ def state_values(status: os.stat_result) -> tuple[int, int, int, int]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(Struct, frozen=True):
     """By which a change of a file is seen; in numbers of 64 bits with a sign."""
 
     inode: int

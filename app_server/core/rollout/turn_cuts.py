@@ -6,6 +6,8 @@ import os
 from collections import deque
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.core.errors import ConversationError
 from app_server.core.injected_messages import ENVIRONMENT_HEAD
 from app_server.core.rollout.disk import describe, open_to_read_all
@@ -14,7 +16,6 @@ from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.turn_index import TurnIndexes, TurnPlace
 from app_server.core.rollout.turn_lines import RawLine, raw_lines
 from protocol.base import Json
-from protocol.records import dataclass
 
 LOOKS_BACK = 8
 """So many lines before a turn's first may belong to it."""
@@ -27,8 +28,7 @@ class TurnNotFound(ConversationError):
         super().__init__(f"turn not found: {turn_id[:100]}")
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCut:
+class TurnCut(Struct, frozen=True):
     keeps: int | None
     """So many lines come before the cut; None: all of them."""
     turns: int

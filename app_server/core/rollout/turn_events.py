@@ -7,7 +7,8 @@ message, and ids are derived from the conversation's id and the line number, so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
 
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_fields import derived_id, number_of, text_of, times_of
@@ -39,7 +40,7 @@ from protocol.events.msg import parse_event_msg
 from protocol.events.review import ReviewOutputEvent
 from protocol.events.turn import TurnAbortReason
 from protocol.items import ImageInput, TextInput, UserInput
-from protocol.records import dataclass
+from protocol.structs import replace
 
 Line = tuple[int, str, Mapping[str, Json]]
 """Number in the file from 0, `type`, `payload`."""
@@ -58,8 +59,7 @@ def turn_events(conversation_id: str, lines: Iterable[Line]) -> Iterator[Session
     yield from reader.finish()
 
 
-@dataclass(slots=True)
-class TurnReader:
+class TurnReader(Struct):
     """Reads the lines of one conversation in order. What it keeps of a file is small, so that a reader can start in
     the middle: see `copy`.
     """

@@ -8,7 +8,9 @@ yield the same ids, both live and stored.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+
+import msgspec
+from msgspec import Struct
 
 from app_server.core.rollout.stored_events import kept_item
 from protocol.engine.errors import TurnError
@@ -22,7 +24,7 @@ from protocol.engine.events import (
     TurnStatus,
 )
 from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed, TurnState
-from protocol.records import dataclass
+from protocol.structs import replace
 
 STATES = {
     TurnStatus.COMPLETED: TurnState.COMPLETED,
@@ -31,12 +33,11 @@ STATES = {
 }
 
 
-@dataclass(slots=True)
-class ItemIds:
+class ItemIds(Struct):
     """Ids of a conversation's items, each used for one item only."""
 
-    _times: dict[str, int] = field(default_factory=dict)
-    _open: dict[str, str] = field(default_factory=dict)
+    _times: dict[str, int] = msgspec.field(default_factory=dict)
+    _open: dict[str, str] = msgspec.field(default_factory=dict)
 
     def copy(self) -> ItemIds:
         return ItemIds(dict(self._times), dict(self._open))
@@ -68,14 +69,13 @@ class ItemIds:
         return unique
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """A turn while its events are applied. Records are made at the end: a long file has tens of thousands of events."""
 
     id: str
     kind: TurnKind = TurnKind.REGULAR
     state: TurnState = TurnState.IN_PROGRESS
-    items: list[EndedItem] = field(default_factory=list)
+    items: list[EndedItem] = msgspec.field(default_factory=list)
     error: TurnError | None = None
     started_at: float | None = None
     ended_at: float | None = None
@@ -94,12 +94,11 @@ class _Draft:
         )
 
 
-@dataclass(slots=True)
-class TurnFold:
+class TurnFold(Struct):
     """Applies the events of one conversation in order."""
 
-    ids: ItemIds = field(default_factory=ItemIds)
-    _drafts: dict[str, _Draft] = field(default_factory=dict)
+    ids: ItemIds = msgspec.field(default_factory=ItemIds)
+    _drafts: dict[str, _Draft] = msgspec.field(default_factory=dict)
     """By the turns' ids, in their order."""
 
     @property

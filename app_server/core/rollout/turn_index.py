@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from dataclasses import field, replace
 from threading import Lock
+
+import msgspec
+from msgspec import Struct
 
 from app_server.core.rollout.reverts import TakenBack
 from app_server.core.rollout.turn_events import Line, TurnReader
@@ -18,7 +20,7 @@ from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.rollout.turn_lines import RawLine, find_reverts, raw_lines, turn_line
 from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent, TurnEnded, TurnStarted
 from protocol.engine.turns import TurnRenamed
-from protocol.records import dataclass
+from protocol.structs import replace
 
 KEPT = 8
 """Indexes of so many files are kept: a client pages through a few threads at a time."""
@@ -27,8 +29,7 @@ SAMPLE_BYTES = 256
 """Of the begin and the end of what is indexed: a file that has others is another file."""
 
 
-@dataclass(slots=True)
-class TurnPlace:
+class TurnPlace(Struct):
     id: str
     number: int
     begin: int
@@ -37,7 +38,7 @@ class TurnPlace:
     """As it was before that line."""
     end: int = 0
     """Behind the last line that mentions it."""
-    items: list[str] = field(default_factory=list)
+    items: list[str] = msgspec.field(default_factory=list)
     """Ids of its items, unique in the conversation."""
     implicit: bool = False
     """The file has no line for its begin."""
@@ -47,8 +48,7 @@ class TurnPlace:
     """The end of the file ends it, or an item of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnPlaces:
+class TurnPlaces(Struct, frozen=True):
     places: tuple[TurnPlace, ...]
     taken_back: TakenBack
     """Lines between them that do not count."""
@@ -56,22 +56,21 @@ class TurnPlaces:
     """Of all items, also of those that were taken back."""
 
 
-@dataclass(slots=True)
-class TurnIndex:
+class TurnIndex(Struct):
     """Of one file as far as it was read."""
 
     conversation_id: str
     lines: int = 0
     size: int = 0
     """Up to here, which is the end of a line."""
-    taken_back: TakenBack = field(default_factory=TakenBack)
-    places: list[TurnPlace] = field(default_factory=list)
-    _reader: TurnReader = field(default_factory=lambda: TurnReader(""))
-    _ids: ItemIds = field(default_factory=ItemIds)
-    _known: dict[str, int] = field(default_factory=dict)
+    taken_back: TakenBack = msgspec.field(default_factory=TakenBack)
+    places: list[TurnPlace] = msgspec.field(default_factory=list)
+    _reader: TurnReader = msgspec.field(default_factory=lambda: TurnReader(""))
+    _ids: ItemIds = msgspec.field(default_factory=ItemIds)
+    _known: dict[str, int] = msgspec.field(default_factory=dict)
     _gone: TurnReader | None = None
     """Of the lines that were taken back, while such lines are read."""
-    _borrowed: set[int] = field(default_factory=set)
+    _borrowed: set[int] = msgspec.field(default_factory=set)
     """Places that belong to another index too, and are copied before they change."""
 
     @classmethod

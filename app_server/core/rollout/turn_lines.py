@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from app_server.core.rollout.objects import RECORD_START, parse_object, parse_record
 from app_server.core.rollout.reverts import REVERTED, TakenBack
 from app_server.core.rollout.rollout_lines import CHUNK_BYTES, MAX_LINE_BYTES, cut_line
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_events import Line
-from protocol.records import dataclass
 
 OF_TURNS: Final = frozenset(
     name.encode()
@@ -31,8 +32,7 @@ MARK: Final = REVERTED.encode()
 """In lines that may take others back."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawLine:
+class RawLine(Struct, frozen=True):
     number: int
     """From 0."""
     begin: int

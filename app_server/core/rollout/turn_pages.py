@@ -14,10 +14,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from app_server.core.bounds import without_collector
 from app_server.core.errors import ConversationError
@@ -32,7 +33,7 @@ from app_server.core.rollout.turn_lines import MARK, RawLine, raw_lines, turn_li
 from protocol.engine.events import SessionEvent
 from protocol.engine.items import EnteredReview, UserMessage
 from protocol.engine.turns import EndedItem, TurnRecord, TurnRenamed
-from protocol.records import dataclass
+from protocol.structs import replace
 
 DEFAULT_LIMIT: Final = 25
 MAX_LIMIT: Final = 100
@@ -49,8 +50,7 @@ class InvalidCursor(ConversationError):
         super().__init__(f"invalid cursor: {cursor[:100]}")
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(Struct, frozen=True):
     """Where a page begins: at this turn or item, or behind it."""
 
     id: str
@@ -75,15 +75,13 @@ def parse_cursor(cursor: str) -> Anchor:
             raise InvalidCursor(cursor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageRequest:
+class PageRequest(Struct, frozen=True, kw_only=True):
     anchor: Anchor | None = None
     limit: int | None = None
     newest_first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[Row]):
+class Page(Struct, Generic[Row], frozen=True):
     rows: tuple[Row, ...]
     next_cursor: str | None = None
     """None: this was the last page."""
@@ -91,14 +89,12 @@ class Page(Generic[Row]):
     """Begins with the first row, for asking in the other direction."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemRow:
+class ItemRow(Struct, frozen=True):
     turn_id: str
     ended: EndedItem
 
 
-@dataclass(frozen=True, slots=True)
-class WholeHistory:
+class WholeHistory(Struct, frozen=True):
     turns: tuple[TurnRecord, ...]
     ids: ItemIds
     """Of all items, also of those that were taken back."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 
 from app_server.beneath import Beneath
 from app_server.core.errors import raise_shortage
@@ -17,6 +16,7 @@ from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import PROTECTED_NAMES, RootFacts, SandboxFacts, within
 from app_server.core.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
 from protocol.policy import SandboxPolicy, WorkspaceWrite
+from protocol.structs import replace
 
 MAX_POINTER = 4096
 """A `gitdir:` file longer than this is not git's."""

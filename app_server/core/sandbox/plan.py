@@ -10,9 +10,10 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Set
 
+from msgspec import Struct
+
 from app_server.beneath import SECRET_FILES
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy, WorkspaceWrite
-from protocol.records import dataclass
 
 PROTECTED_NAMES = (".git", ".codex", ".agents")
 """Names in a writable root that control what the user's tools execute later: never writable, even if missing."""
@@ -24,8 +25,7 @@ BY_LINK = "it is reached by a link that commands may change"
 INCOMPLETE = "there are more folders in it than are looked at: .git is not protected in all of them"
 
 
-@dataclass(frozen=True, slots=True)
-class RootFacts:
+class RootFacts(Struct, frozen=True):
     """The facts about one directory that a policy names."""
 
     path: str
@@ -48,8 +48,7 @@ class RootFacts:
     """There may be repositories inside that are not protected."""
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxFacts:
+class SandboxFacts(Struct, frozen=True):
     """What `inspect` found for one policy."""
 
     home: str
@@ -64,8 +63,7 @@ class SandboxFacts:
     superuser: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxPlan:
+class SandboxPlan(Struct, frozen=True):
     """What one command may do. None in place of a plan means full access."""
 
     writable_roots: tuple[str, ...] = ()

@@ -10,8 +10,9 @@ import errno
 from collections.abc import Sequence, Set
 from typing import Literal
 
+from msgspec import Struct
+
 from app_server.core import remedies
-from protocol.records import dataclass
 
 SCRIPT = """\
 import errno, os, sys
@@ -64,8 +65,7 @@ GAPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxState:
+class SandboxState(Struct, frozen=True):
     """How commands are confined on this machine."""
 
     level: Literal["full", "degraded", "none"]
@@ -85,8 +85,7 @@ class SandboxState:
         return str(remedies.weaker_sandbox(self.reason, "; ".join(self.gaps)))
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxLayer:
+class SandboxLayer(Struct, frozen=True):
     """One part of the sandbox, tried alone as far as it can be."""
 
     name: str

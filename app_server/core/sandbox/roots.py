@@ -18,18 +18,18 @@ import os.path
 import stat
 from collections import deque
 
+from msgspec import Struct
+
 from app_server.core.errors import raise_shortage
 from app_server.core.sandbox.confine.placeholder_mark import is_placeholder
 from app_server.core.sandbox.plan import within
 from protocol.policy import SandboxPolicy, WorkspaceWrite
-from protocol.records import dataclass
 
 MAX_LINKS = 40
 """As the kernel has it; more than that is a loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPath:
+class ResolvedPath(Struct, frozen=True):
     real: str
     """Absolute, without links. What does not exist is kept as it is named."""
     links: tuple[str, ...] = ()
@@ -186,8 +186,7 @@ class NestedRepositories:
 SLASH_TMP = "/tmp"
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRoot:
+class NamedRoot(Struct, frozen=True):
     """A root by the name that the client gave, and what that stood for when it was given."""
 
     name: str

@@ -7,7 +7,6 @@ warning, and the model is sent nothing of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
 from protocol.items import MentionInput, SentInput, SkillInput
 from protocol.responses import MessageItem
+from protocol.structs import replace
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from app_server.core.approvals.broker import PendingAnswers
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.base import Json
 from protocol.events.tools import ElicitationRequestEvent
 from protocol.ops import ElicitationAction, ResolveElicitationOp
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ElicitationAnswer:
+class ElicitationAnswer(Struct, frozen=True):
     action: ElicitationAction
     content: Json = None
 

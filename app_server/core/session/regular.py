@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -23,6 +22,7 @@ from app_server.core.turn.loop import AutoCompaction, TurnLoop
 from app_server.core.turn.settings import Settings, Turn
 from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import TurnKind
+from protocol.structs import replace
 
 SERVERS_HEAD_START = 1.0
 """Seconds for which the first turn lets MCP servers go first, so that one which fails at once is reported before

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -37,6 +36,7 @@ from protocol.engine.items import EnteredReview, ExitedReview
 from protocol.events.review import ReviewOutputEvent, ReviewRequest
 from protocol.policy import ReasoningEffort, ReasoningSummary
 from protocol.responses import ResponseItem
+from protocol.structs import replace
 
 
 class ReviewTask:

@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.core.config.types import Config
 from app_server.core.git.ghost import Snapshots
 from app_server.core.lazy import Lazy
@@ -18,7 +20,6 @@ from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.turn.outbox import Outbox
 from protocol.engine.questions import ClientTool
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from app_server.core.skills.skill_catalog import SkillCatalog
@@ -27,8 +28,7 @@ TurnCompleted = Callable[[str, Sequence[str], str | None], None]
 """Called for each completed turn: its id, what the user said, the assistant's last words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instructions:
+class Instructions(Struct, frozen=True, kw_only=True):
     """The opening of a conversation, as far as it does not change with the turns."""
 
     agents: str | None
@@ -41,8 +41,7 @@ class Instructions:
     """What was found and not read, in words for the user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationSetup:
+class ConversationSetup(Struct, frozen=True, kw_only=True):
     """What a conversation was opened with; none of it changes."""
 
     id: str
@@ -54,8 +53,7 @@ class ConversationSetup:
     """What the client brought when it began the conversation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockAndIds:
+class ClockAndIds(Struct, frozen=True, kw_only=True):
     clock: Callable[[], float]
     """Monotonic seconds."""
     now: Callable[[], datetime]
@@ -68,16 +66,14 @@ class ClockAndIds:
         return int(self.now().timestamp())
 
 
-@dataclass(frozen=True, slots=True)
-class Reports:
+class Reports(Struct, frozen=True):
     """To whom turns are reported besides the client."""
 
     telemetry: ConversationTelemetry
     turn_completed: TurnCompleted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(Struct, frozen=True, kw_only=True):
     conversation: ConversationSetup
     outbox: Outbox
     model: ModelClient

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.core.rollout.history_file import LOCK_SECONDS, MessageHistory
 from app_server.core.threads import run_in_thread
 from protocol.events.notices import HistoryEntry
-from protocol.records import dataclass
 
 STORE_SECONDS = 2 * LOCK_SECONDS
 """How long the end of a conversation may wait for its messages: one that is being appended, and those behind it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedMessages:
+class SharedMessages(Struct, frozen=True):
     file: MessageHistory
-    _order: anyio.Lock = field(default_factory=anyio.Lock)
+    _order: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     """Messages are stored in the order in which they were handed over."""
 
     async def append(self, entry: HistoryEntry) -> None:

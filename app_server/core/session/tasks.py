@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import field
 from enum import Enum
 from typing import Protocol
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.core.session.turn_requests import TurnRequest
 from app_server.core.turn.emitter import TurnEmitter
@@ -17,17 +18,15 @@ from protocol.engine.events import TurnKind
 from protocol.engine.questions import ClientAnswer
 from protocol.events.turn import TurnAbortReason
 from protocol.ops import Op
-from protocol.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class PendingOperation:
+class PendingOperation(Struct, frozen=True):
     """One operation under its id, and the id of the turn that it begins, if it begins one."""
 
     id: str
     op: Op | ClientAnswer | TurnRequest
     turn_id: str
-    steered: list[UserWords] = field(default_factory=list)
+    steered: list[UserWords] = msgspec.field(default_factory=list)
     """Words that joined the turn before it began."""
     position: int = 0
     """Its place in the order in which operations were submitted. Those that had to wait keep to it."""
@@ -68,23 +67,22 @@ class InputPolicy(Enum):
     """They begin a turn of their own afterwards."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ActiveTask:
+class ActiveTask(Struct, kw_only=True):
     """The task under way."""
 
     emitter: TurnEmitter
     task: SessionTask
     input_policy: InputPolicy
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    ended: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
     reason: TurnAbortReason = TurnAbortReason.INTERRUPTED
     ending: bool = False
-    postponed: list[PendingOperation] = field(default_factory=list)
+    postponed: list[PendingOperation] = msgspec.field(default_factory=list)
     """Operations that wait for the task's end."""
-    steered: list[UserWords] = field(default_factory=list)
+    steered: list[UserWords] = msgspec.field(default_factory=list)
     """Words that are promised to this turn: it does not end before the model was asked with them."""
-    _input: list[tuple[PendingOperation, UserWords]] = field(default_factory=list)
-    _beside: list[Callable[[], Coroutine[None, None, None]]] = field(default_factory=list)
+    _input: list[tuple[PendingOperation, UserWords]] = msgspec.field(default_factory=list)
+    _beside: list[Callable[[], Coroutine[None, None, None]]] = msgspec.field(default_factory=list)
     """Work that waits for the task to begin."""
     _group: TaskGroup | None = None
 

@@ -6,17 +6,17 @@ wait for in between.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app_server.core.errors import CoreError
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.settings import SettingsChange
 from protocol.base import Json
 from protocol.engine.events import TurnKind
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartTurn:
+class StartTurn(Struct, frozen=True, kw_only=True):
     """Begin a turn with these words. The settings hold for it and for later turns, the schema for it alone."""
 
     words: UserWords | None
@@ -25,8 +25,7 @@ class StartTurn:
     output_schema: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSettings:
+class ChangeSettings(Struct, frozen=True):
     """For the turns to come."""
 
     change: SettingsChange
@@ -34,20 +33,17 @@ class ChangeSettings:
     """What commands and patches may do changes in the turn that runs, too, from the next one on."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContinueGoal:
+class ContinueGoal(Struct, frozen=True):
     """Begin a turn for the goal, if there is still one to work for and nothing else to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddItems:
+class AddItems(Struct, frozen=True):
     """Items for the history, which the model sees with its next request."""
 
     items: tuple[ResponseItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunShell:
+class RunShell(Struct, frozen=True):
     """A command that the user typed. It runs without the sandbox, within the turn that runs or in one of its own; the
     model is informed.
     """
@@ -56,8 +52,7 @@ class RunShell:
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptTurn:
+class InterruptTurn(Struct, frozen=True):
     """End this turn; nothing happens where it has ended already."""
 
     turn_id: str

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server.core.shell.quote import word_set
 from app_server.core.shell.script_variables import ScriptVariables
 from app_server.core.shell.syntax_tree import (
@@ -27,7 +29,6 @@ from app_server.core.shell.syntax_tree import (
     text_of,
 )
 from app_server.core.shell.word_expansion import TooManyWords, WordExpander, mark_braces, unmark_braces
-from protocol.records import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -125,8 +126,7 @@ _RUN_VALUES = re.compile(
 _STARTUP = frozenset({"BASH_ENV", "ENV"})
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCommand:
+class FoundCommand(Struct, frozen=True):
     words: tuple[str, ...]
     fed_by: tuple[tuple[str, ...], ...] = ()
     """For an interpreter: the commands before it in its pipeline, and those whose output becomes its arguments."""
@@ -136,8 +136,7 @@ class FoundCommand:
     """The targets of redirections that write. Only entries for a whole script have them, and no words."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundScript:
+class FoundScript(Struct, frozen=True):
     commands: tuple[FoundCommand, ...]
     written: tuple[str, ...]
     """The targets of redirections that write."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 _NUMBER = re.compile(r"[+-]?\d+")
 _DIGITS = re.compile(r"-\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Short options by letter; long ones by name: `all`, `width=` with a value, `color?` with an optional one."""
 
     flags: str = ""

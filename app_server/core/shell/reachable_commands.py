@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from posixpath import normpath
 
@@ -30,6 +29,7 @@ from app_server.core.shell.program_arguments import (
     without_expansions,
 )
 from app_server.core.shell.word_expansion import TooManyWords, printed
+from protocol.structs import replace
 
 MAX_CHARACTERS = 10_000
 

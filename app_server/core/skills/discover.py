@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from app_server.beneath import Beneath, RefusedName
 from app_server.core.git.repository import belongs_to_another, project_folders
@@ -25,7 +27,6 @@ from app_server.core.skills.front_matter import (
     plain_yaml,
 )
 from app_server.core.skills.skill import SKILL_FILE, Skill, SkillOwner, SkillProblem
-from protocol.records import dataclass
 
 PROJECT_FOLDERS = (".agents/skills", ".codex/skills")
 SYSTEM_FOLDER = ".system"
@@ -47,18 +48,16 @@ class UnreadableSkill(Exception):
     """A SKILL.md that is not read. The text is a sentence for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkillRoot:
+class SkillRoot(Struct, frozen=True):
     folder: str
     owner: SkillOwner
     inside: str | None = None
     """The repository's real folder."""
 
 
-@dataclass(slots=True)
-class _Found:
-    skills: dict[str, Skill] = field(default_factory=dict)
-    problems: dict[str, SkillProblem] = field(default_factory=dict)
+class _Found(Struct):
+    skills: dict[str, Skill] = msgspec.field(default_factory=dict)
+    problems: dict[str, SkillProblem] = msgspec.field(default_factory=dict)
 
     def is_full(self) -> bool:
         return len(self.skills) + len(self.problems) >= MAX_SKILLS

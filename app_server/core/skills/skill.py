@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from protocol.records import dataclass
+from msgspec import Struct
+
 from protocol.responses import InputText, MessageItem, ResponseItem
 
 SKILL_FILE = "SKILL.md"
@@ -27,8 +28,7 @@ class SkillOwner(Enum):
     """Installed into the home by a program."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillAppearance:
+class SkillAppearance(Struct, frozen=True, kw_only=True):
     """How clients show a skill."""
 
     display_name: str | None = None
@@ -40,8 +40,7 @@ class SkillAppearance:
     default_prompt: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class Skill(Struct, frozen=True, kw_only=True):
     name: str
     """One line."""
     description: str
@@ -59,16 +58,14 @@ class Skill:
     """The real folder that its files may not lead out of; None: the user's own may."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkillProblem:
+class SkillProblem(Struct, frozen=True):
     """A SKILL.md that is no skill, and why."""
 
     path: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class SkillSet:
+class SkillSet(Struct, frozen=True):
     """What there is for one working directory, in the order of lists."""
 
     skills: tuple[Skill, ...] = ()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -27,6 +26,7 @@ from app_server.core.skills.discover import (
 from app_server.core.skills.skill import Skill, SkillOwner, SkillSet, skills_message
 from app_server.core.threads import run_in_thread
 from protocol.responses import MessageItem, ResponseItem
+from protocol.structs import replace
 
 FOLDER = "skills"
 USER_FOLDER = ".agents/skills"

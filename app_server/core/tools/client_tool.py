@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from app_server.core.errors import ConversationError
 from app_server.core.mcp.input_schemas import InvalidSchema, normalize_schema
@@ -21,6 +20,7 @@ from protocol.base import Json
 from protocol.engine.items import DynamicToolCall, ItemStatus
 from protocol.engine.questions import ClientTool, ToolCallAnswer, ToolCallQuestion
 from protocol.responses import FunctionCallOutputPayload, InputImage, InputText
+from protocol.structs import replace
 
 NO_ANSWER = "the client did not run the tool"
 MOST_TOOLS = 128

@@ -10,6 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import Protocol
 
+import msgspec
+from msgspec import Struct
+
 from app_server.core.approvals.broker import ApprovalAnswer, ApprovalBroker, PendingAnswers
 from app_server.core.approvals.consent import ApprovalMemory
 from app_server.core.approvals.rule_book import RuleBook
@@ -38,8 +41,7 @@ class ToolFailure(Exception):
     """The tool cannot serve the call; the message is for the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """One tool call of the model, independent of the kind of response item."""
 
     call_id: str
@@ -50,8 +52,7 @@ class ToolCall:
     local_shell: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True):
     """The output for the model, and items that follow it in the history."""
 
     payload: FunctionCallOutputPayload
@@ -62,8 +63,7 @@ def text_output(text: str, success: bool | None = True) -> ToolOutput:
     return ToolOutput(FunctionCallOutputPayload(content=text, success=success))
 
 
-@dataclass(frozen=True, slots=True)
-class TurnSettings:
+class TurnSettings(Struct, frozen=True):
     """The settings of one turn that tools depend on."""
 
     cwd: str
@@ -74,8 +74,7 @@ class TurnSettings:
     mode: TurnMode = TurnMode.DEFAULT
 
 
-@dataclass(slots=True)
-class CommandServices:
+class CommandServices(Struct):
     """What tools need to run commands and write patches; the same for all turns of a conversation."""
 
     runner: CommandRunner
@@ -85,22 +84,21 @@ class CommandServices:
     """Commands of the conversation that keep running between calls."""
     shell_path: str
     """The user's shell, for tools that take a shell line."""
-    exposed_folders: set[str] = field(default_factory=set)
+    exposed_folders: set[str] = msgspec.field(default_factory=set)
     """Real directories in which commands or repositories of this conversation may have created files, in any turn."""
     editor: EditorAccess | None = None
     """The files that the client's editor has open, where it lets us read and write them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalServices:
+class ApprovalServices(Struct, frozen=True):
     """What tools need to request approvals; the same for all turns of a conversation."""
 
     broker: ApprovalBroker
     remembered: ApprovalMemory
     store: Callable[[], Awaitable[None]]
     """Returns once all events emitted so far are stored; a decision takes effect only after that."""
-    rules: RuleBook = field(default_factory=RuleBook)
-    questions: ClientQuestions = field(default_factory=PendingAnswers)
+    rules: RuleBook = msgspec.field(default_factory=RuleBook)
+    questions: ClientQuestions = msgspec.field(default_factory=PendingAnswers)
     """Of tools, to the client; by call id."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from protocol.records import dataclass
+from msgspec import Struct
 
 COARSE_NS: Final = 20_000_000
 """So much earlier than it was may the time of a file's change be, for the system's clock of files is coarse."""
@@ -57,8 +57,7 @@ class DiskChanges:
         return any(begin <= changed_ns <= end for begin, end in self._spans)
 
 
-@dataclass(frozen=True, slots=True)
-class EditorAccess:
+class EditorAccess(Struct, frozen=True):
     """Of one conversation."""
 
     files: EditorFiles

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from app_server.core.patch.disk_files import MAX_FILE_BYTES
 from app_server.core.patch.hunks import BOM, apply_hunks, decode
@@ -24,6 +25,7 @@ from app_server.core.patch.safety import WriteScope, may_write
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.editor_access import DiskChanges, EditorAccess, EditorFiles
 from protocol.records import dataclass
+from protocol.structs import replace
 
 READ_SECONDS: Final = 0.3
 """An editor that takes longer to say what it has is not waited for."""
@@ -32,8 +34,7 @@ MOST_FILES: Final = 64
 """A patch of more files is written to the disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class OverlaidFiles:
+class OverlaidFiles(Struct, frozen=True):
     """The disk, with other texts for some files."""
 
     disk: PatchFiles
@@ -71,8 +72,7 @@ class PlannedPatch:
         return replace(self.plan, edits=edits)
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     place: Place
     content: bytes
     operation: UpdateFile

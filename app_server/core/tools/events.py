@@ -5,13 +5,13 @@ limited in number, and in the item at its end. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 from app_server.core.context.text_for_model import command_output
 from app_server.core.exec.command import ExecResult, Stream
 from protocol.engine.events import CommandOutput, EngineEvent, OutputStream
 from protocol.engine.items import CommandExecution, Item, ItemStatus
+from protocol.structs import replace
 
 
 class BegunItem(Protocol):

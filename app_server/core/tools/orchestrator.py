@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
+
 from app_server.core.approvals.consent import EVERYTHING, CommandSubject, Consent
 from app_server.core.approvals.decide import (
     CommandRequest,
@@ -43,7 +45,6 @@ from protocol.engine.events import CommandRunning
 from protocol.engine.items import CommandExecution, CommandSource
 from protocol.events.commands import ExecApprovalRequestEvent
 from protocol.policy import AskForApproval, ReviewDecision
-from protocol.records import dataclass
 
 DEFAULT_TIMEOUT_MS = 10_000
 """The time limit if the model gives none; the default of codex 0.58."""
@@ -55,8 +56,7 @@ ESCALATION_REASON = "to be run without the sandbox"
 """The reason of an escalation if the model gives none: nothing else in the request shows the escalation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A command as the model requested it."""
 
     call_id: str

@@ -15,8 +15,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from app_server.core.approvals.consent import EVERYTHING, Consent, PatchSubject, rights_of
 from app_server.core.approvals.decide import may_ask_after_denial
@@ -46,7 +47,7 @@ from protocol.engine.events import PatchWriting
 from protocol.engine.items import FileChange, ItemStatus
 from protocol.events.commands import ApplyPatchApprovalRequestEvent
 from protocol.policy import AskForApproval, DangerFullAccess, ReviewDecision, TurnMode
-from protocol.records import dataclass
+from protocol.structs import replace
 
 REJECTED = "patch rejected by user"
 TIMEOUT_MS = 60_000
@@ -54,8 +55,7 @@ REFUSED = "Failed to "
 """The prefix of the writer's message if it lacks the rights; other failures name their reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class PatchFlow:
+class PatchFlow(Struct, frozen=True):
     """One patch of one call."""
 
     call_id: str

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
+from msgspec import Struct
+
 from app_server.core.config.types import Config
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.families import ModelFamily, PatchToolKind, ShellToolKind
@@ -21,7 +23,6 @@ from app_server.core.tools.client_tool import dynamic_tools, without_namespaces
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn
 from protocol.engine.questions import ClientTool
 from protocol.policy import TurnMode
-from protocol.records import dataclass
 
 
 class ProviderWebSearch:
@@ -46,8 +47,7 @@ def _never(config: Config, family: ModelFamily) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A built-in tool, and the condition for it."""
 
     tool: Tool
@@ -128,8 +128,7 @@ RESERVED_NAMES: Final = BUILTIN_NAMES - {"grep_files", "read_file", "list_dir", 
 """Names that tools of a client cannot take."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSet:
+class ToolSet(Struct, frozen=True):
     """The tools of one turn."""
 
     offered: tuple[Tool, ...]

@@ -11,10 +11,11 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field, replace
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.core.context.history import call_key
 from app_server.core.context.text_for_model import aborted_by_user
@@ -27,7 +28,6 @@ from app_server.core.tools.contract import (
     ToolTurn,
     text_output,
 )
-from protocol.records import dataclass
 from protocol.responses import (
     CustomToolCall,
     CustomToolCallOutput,
@@ -36,12 +36,12 @@ from protocol.responses import (
     LocalShellCall,
     ResponseItem,
 )
+from protocol.structs import replace
 
 
-@dataclass(slots=True)
-class CallSlot:
+class CallSlot(Struct):
     parallel: bool
-    done: anyio.Event = field(default_factory=anyio.Event)
+    done: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
 class CallOrder:
@@ -82,14 +82,13 @@ COMMAND_TOOLS = frozenset({"shell", "container.exec", "local_shell", "exec_comma
 """Tools whose interrupt is reported as that of a command."""
 
 
-@dataclass(slots=True)
-class CallRun:
+class CallRun(Struct):
     """One call, from its start to its output."""
 
     item: CallItem
     call: ToolCall
     began: float
-    output_items: list[ResponseItem] = field(default_factory=list)
+    output_items: list[ResponseItem] = msgspec.field(default_factory=list)
     """Its output for the model, once it has finished."""
 
     def finish(self, output: ToolOutput) -> None:

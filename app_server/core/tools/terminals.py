@@ -9,9 +9,11 @@ that opened it; for the model the output is kept until its next look.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.core.approvals.consent import Rights
 from app_server.core.exec.command import ExecResult, Stream
@@ -22,6 +24,7 @@ from app_server.core.launcher import descendants
 from app_server.core.tools.events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from protocol.engine.items import CommandExecution, ItemStatus
 from protocol.records import dataclass
+from protocol.structs import replace
 
 MOST = 64
 """Open at once. Beyond that, a terminal that has ended is closed, otherwise the least recently used one."""
@@ -117,15 +120,14 @@ class Terminal:
         )
 
 
-@dataclass(slots=True)
-class Terminals:
+class Terminals(Struct):
     """All of one conversation, the most recently used last."""
 
     running_turn: Callable[[], TurnEvents | None] = lambda: None
     """The turn that runs now."""
-    _open: dict[int, Terminal] = field(default_factory=dict)
+    _open: dict[int, Terminal] = msgspec.field(default_factory=dict)
     _next: int = 0
-    _outdated: set[int] = field(default_factory=set)
+    _outdated: set[int] = msgspec.field(default_factory=set)
     """Numbers of those that were ended because the policy became stricter."""
 
     def __len__(self) -> int:
@@ -253,8 +255,7 @@ SHORTEST_SECONDS = 0.5
 """A share of less time than this says nothing; the time before is counted too."""
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalUsage:
+class TerminalUsage(Struct, frozen=True):
     pid: int
     cpu_percent: float
     """Of one processor, by all its processes: since the look before, or since it began."""

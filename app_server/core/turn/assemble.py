@@ -7,7 +7,6 @@ it keeps the id that it started with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import assert_never
 
 from app_server.core.model.model_events import (
@@ -29,6 +28,7 @@ from protocol.engine.events import (
 )
 from protocol.engine.items import AgentMessage, Item, Reasoning, WebSearch
 from protocol.responses import ResponseItem
+from protocol.structs import replace
 
 Visible = (
     OutputItemAdded

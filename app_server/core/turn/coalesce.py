@@ -7,7 +7,6 @@ is the same to the letter.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from protocol.engine.events import (
     AgentMessageDelta,
@@ -16,6 +15,7 @@ from protocol.engine.events import (
     ReasoningTextDelta,
     SessionEvent,
 )
+from protocol.structs import replace
 
 LONGEST = 16 * 1024
 """Characters of a joined delta: what waits for a subscriber is bounded by the number of events times this."""

@@ -7,8 +7,9 @@ themselves are completed as cut, with what they had.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec import Struct
 
 from app_server.core.errors import CoreError, ModelError
 from app_server.core.rollout.stored_events import turn_started_line
@@ -35,8 +36,8 @@ from protocol.engine.items import (
     Reasoning,
 )
 from protocol.events.turn import TurnAbortReason
-from protocol.records import dataclass
 from protocol.rollout import StoredEvent
+from protocol.structs import replace
 
 
 class EventSink(Protocol):
@@ -47,8 +48,7 @@ class EventSink(Protocol):
     ) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class StartedItem:
+class StartedItem(Struct, frozen=True):
     item: Item
     started_ms: int
     partial: Callable[[], Item] | None
@@ -64,8 +64,7 @@ class StartedItem:
         return item
 
 
-@dataclass(frozen=True, slots=True)
-class OperationEmitter:
+class OperationEmitter(Struct, frozen=True):
     """For an operation that begins no turn, and for what happens outside of operations (id "")."""
 
     outbox: EventSink

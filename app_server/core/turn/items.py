@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from msgspec import Struct
+
 from protocol.engine.items import AgentMessage, Reasoning, UserMessage, WebSearch
 from protocol.items import ImageInput, SentInput, TextInput, UserInput
-from protocol.records import dataclass
 from protocol.responses import (
     COMMENTARY,
     InputImage,
@@ -90,8 +91,7 @@ def last_assistant_text(items: Sequence[ResponseItem]) -> str | None:
     return commentary
 
 
-@dataclass(frozen=True, slots=True)
-class UserWords:
+class UserWords(Struct, frozen=True):
     message: MessageItem
     sent: tuple[SentInput, ...] | None = None
     """None: the message is the engine's own."""

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from typing import Protocol
 
+from msgspec import Struct
+
 from app_server.core.errors import CoreError
 from app_server.core.model.prompt import Prompt
 from app_server.core.turn.emitter import TurnEmitter
@@ -71,8 +73,7 @@ class TurnSteps(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoCompaction:
+class AutoCompaction(Struct, frozen=True, kw_only=True):
     """When the turn compacts the history, and how."""
 
     limit: int

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.core.errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server.core.model.model_client import ModelClient
@@ -68,11 +70,10 @@ EVENT_KINDS: Mapping[type, str] = {
 """As the Responses API names them, for telemetry."""
 
 
-@dataclass(slots=True)
-class ModelReply:
+class ModelReply(Struct):
     """What has come of one attempt so far."""
 
-    entries: list[ResponseItem | CallRun] = field(default_factory=list)
+    entries: list[ResponseItem | CallRun] = msgspec.field(default_factory=list)
     completed: bool = False
 
     @property

@@ -9,13 +9,14 @@ nothing but a plan has none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from enum import Enum
+
+from msgspec import Struct
 
 from app_server.core.turn.emitter import TurnEmitter
 from protocol.engine.events import AgentMessageDelta
 from protocol.engine.items import AgentMessage, Plan
-from protocol.records import dataclass
+from protocol.structs import replace
 
 OPEN, CLOSE = "<proposed_plan>", "</proposed_plan>"
 
@@ -25,13 +26,11 @@ class PlanEdge(Enum):
     ENDS = "ends"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanText:
+class PlanText(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlainText:
+class PlainText(Struct, frozen=True):
     text: str
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from app_server.core.config.types import Config
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.families import ModelFamily, find_family
 from app_server.core.model.prompt import Prompt, RequestSettings, ToolSpec
 from app_server.core.turn.settings import Settings, Turn
 from protocol.policy import TurnMode, known_effort
-from protocol.records import dataclass
 from protocol.responses import ResponseItem
 from protocol.rollout import TurnContextItem
 
@@ -28,8 +29,7 @@ LIVE_CHAT = "chat_deltas"
 are counted. Off, clients see what codex 0.58 shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestShape:
+class RequestShape(Struct, frozen=True):
     """What all requests of one turn have in common."""
 
     family: ModelFamily

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from posixpath import join, normpath
 from typing import Final, Literal, TypeVar
+
+from msgspec import Struct
 
 from app_server.core.config.types import Config
 from app_server.core.context.environment_context import EnvironmentContext
@@ -22,6 +23,7 @@ from protocol.policy import (
     with_roots,
 )
 from protocol.records import dataclass
+from protocol.structs import replace
 
 T = TypeVar("T")
 
@@ -35,8 +37,7 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class ModeSettings:
+class ModeSettings(Struct, frozen=True):
     kind: TurnMode = TurnMode.DEFAULT
     instructions: str | None = None
     """The client's own for this mode; None stands for ours."""
@@ -136,8 +137,7 @@ class Settings:
         return EnvironmentContext(self.cwd, self.approval_policy, self.sandbox_policy, shell)
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One turn: what it is called, and what holds while it runs."""
 
     emitter: TurnEmitter

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from protocol.events.msg import EventMsg
 from protocol.events.turn import RateLimitSnapshot, TokenCountEvent, TokenUsage, TokenUsageInfo
-from protocol.records import dataclass
 
 
-@dataclass(slots=True)
-class TokenCounts:
+class TokenCounts(Struct):
     """Usage so far and the provider's limits, as the client is shown them."""
 
     info: TokenUsageInfo | None = None

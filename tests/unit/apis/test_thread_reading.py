@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from protocol.engine.items import AgentMessage
 from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.ids import SessionOrigin
 from protocol.records import dataclass
+from protocol.structs import replace
 from protocol.v2.items import AgentMessageThreadItem, ThreadItem
 from protocol.v2.thread import IdleThreadStatus, NotLoadedThreadStatus, ThreadStatus
 from protocol.v2.thread_store import THREAD_ITEMS_LIST, THREAD_LOADED_LIST, THREAD_READ, THREAD_TURNS_LIST

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +18,7 @@ from app_server.core.approvals.consent import (
     rights_of,
 )
 from app_server.core.sandbox.plan import SandboxPlan
+from protocol.structs import replace
 
 ROOTS = ("/a", "/a/b", "/a/bc", "/d", "/d/e/f", "/tmp")
 PLACES = ("/a", "/a/b", "/a/b/x", "/a/bc/x", "/ab", "/d/e", "/d/e/f/g", "/tmp/x", "/etc")

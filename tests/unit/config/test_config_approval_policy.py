@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from app_server.core.config.load import load_config
 from app_server.core.config.saved import load_saved_config
 from app_server.core.config.types import CliOverrides, PermissionSettings, RequestOverrides
 from protocol.policy import AskForApproval, QuestionKinds
+from protocol.structs import replace
 
 GRANULAR = "[approval_policy.granular]\nsandbox_approval = false\nrules = true\nmcp_elicitations = false\n"
 KINDS = QuestionKinds(sandbox_approval=False, rules=True, mcp_elicitations=False)

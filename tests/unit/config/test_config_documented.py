@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -82,7 +82,7 @@ def test_every_setting_is_used_by_somebody() -> None:
         if isinstance(node, ast.Attribute)
     }
     assert {
-        f"{each.__name__}.{one.name}" for each in CLASSES for one in fields(each) if one.name not in used
+        f"{each.__name__}.{one}" for each in CLASSES for one in get_type_hints(each) if one not in used
     } == set()
 
 

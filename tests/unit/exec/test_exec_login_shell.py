@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -15,6 +15,7 @@ from app_server.core.exec import login_shell
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.exec.login_shell import FRESH_SECONDS, MAX_BYTES, LoginShells
 from protocol.policy import SandboxPolicy, WorkspaceWrite
+from protocol.structs import replace
 from tests.unit.exec.conftest import PATH, Bench
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")]

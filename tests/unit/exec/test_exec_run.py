@@ -9,7 +9,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -19,6 +18,7 @@ from app_server.core.errors import LaunchError
 from app_server.core.exec.command import Stream
 from app_server.core.exec.streams import STREAM_CAP
 from app_server.core.launcher import descendants
+from protocol.structs import replace
 from tests.unit.exec.conftest import Bench
 
 pytestmark = pytest.mark.anyio

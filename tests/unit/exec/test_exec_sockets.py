@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -17,6 +16,7 @@ import pytest
 from app_server.core.exec.command import ExecResult
 from app_server.core.launcher import descendants
 from protocol.policy import ReadOnly, SandboxPolicy, WorkspaceWrite
+from protocol.structs import replace
 from tests.unit.exec.conftest import Bench
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="the Linux sandbox")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from app_server.core.errors import LaunchError
 from app_server.core.exec.command import CommandSpec, ExecResult
 from protocol.policy import DangerFullAccess, ReadOnly, SandboxPolicy
+from protocol.structs import replace
 from tests.unit.exec.conftest import Bench
 
 pytestmark = pytest.mark.anyio

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
@@ -30,6 +29,7 @@ from app_server.core.model.prompt import RequestSettings
 from app_server.core.turn.emitter import turn_error
 from protocol.base import Json
 from protocol.events.turn import RateLimitSnapshot, RateLimitWindow
+from protocol.structs import replace
 from tests.unit.model.scripted import (
     COMPLETED,
     CREATED,

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -43,6 +42,7 @@ from protocol.responses import (
     SearchAction,
     WebSearchCall,
 )
+from protocol.structs import replace
 
 PICTURE = "data:image/png;base64,AAAA"
 SHELL = FunctionTool(name="shell", description="Runs.", parameters={"type": "object"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from app_server.core.rollout.journal import RolloutJournal, leftover_items
 from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.responses import ResponseItem
 from protocol.rollout import RolloutLine
+from protocol.structs import replace
 from tests.unit.rollout.stored import assistant, now, texts, user
 
 STAMP = "2026-01-02T03:04:05.678Z"

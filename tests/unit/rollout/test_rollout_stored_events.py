@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -53,6 +52,7 @@ from protocol.engine.items import (
 from protocol.events.notices import BackgroundEventEvent, UndoCompletedEvent
 from protocol.events.turn import TokenCountEvent, TurnAbortReason
 from protocol.items import ImageInput, TextInput
+from protocol.structs import replace
 
 TIMES = {"started_at_ms": 5, "completed_at_ms": 9}
 HELLO = UserMessage("u", (TextInput(text="hello"),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +26,7 @@ from protocol.engine.items import (
 )
 from protocol.engine.turns import EndedItem
 from protocol.events.commands import AddFileChange, UpdateFileChange
+from protocol.structs import replace
 
 ID = "01a1fc42-4317-7560-83f3-f16344e5fd73"
 CODEX = Path(__file__).parent.parent.parent / "data" / "codex-0.58-rollout.jsonl"

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from app_server.core.rollout.rollout_errors import RolloutBusy, RolloutUnreadabl
 from app_server.core.rollout.rollout_names import journal_path, new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.responses import OtherItem
+from protocol.structs import replace
 from tests.unit.rollout.stored import (
     MOMENT,
     assistant,

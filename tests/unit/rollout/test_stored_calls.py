@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -21,6 +20,7 @@ from protocol.engine.items import (
 )
 from protocol.events.commands import DeleteFileChange
 from protocol.mcp import ErrResult, OkResult
+from protocol.structs import replace
 from tests.unit.patch.worlds import wrap
 
 PATCH = wrap("*** Add File: new", "+x", "*** Update File: old", "*** Move to: sub/moved", "@@", "-a", "+b")

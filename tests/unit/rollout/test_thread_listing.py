@@ -83,7 +83,7 @@ def wanted(**over: Json) -> ThreadFilter:
 
 
 def page(of: ThreadLists, **request: Json) -> ThreadPage:
-    filter = {name: request.pop(name) for name in list(request) if name in ThreadFilter.__slots__}
+    filter = {name: request.pop(name) for name in list(request) if name in ThreadFilter.__struct_fields__}
     return of.page(ListRequest(filter=wanted(**filter), **request))
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from app_server.core.skills.skill import (
     CLOSE,
     MAX_CHARACTERS,
@@ -12,6 +10,7 @@ from app_server.core.skills.skill import (
     skills_message,
 )
 from protocol.responses import InputText, MessageItem
+from protocol.structs import replace
 
 
 def skill(name: str = "greet", description: str = "How to greet.", *, enabled: bool = True) -> Skill:

@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,6 +32,7 @@ from app_server.core.telemetry.telemetry_events import (
 from protocol.base import Json
 from protocol.events.turn import TokenUsage
 from protocol.policy import ReasoningEffort
+from protocol.structs import replace
 
 NOW = 1_760_000_000.25
 FACTS = ConversationFacts(

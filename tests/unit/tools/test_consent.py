@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
+from protocol.structs import replace
 from tests.unit.tools.conftest import DENIED, MakeScene, Scene, program_in, ran
 
 pytestmark = pytest.mark.anyio

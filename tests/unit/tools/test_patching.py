@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.patching import PatchFlow
 from protocol.events.commands import ApplyPatchApprovalRequestEvent, PatchApplyEndEvent
 from protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, ReviewDecision, SandboxPolicy
+from protocol.structs import replace
 from tests.unit.tools.conftest import MakeScene, Scene, ran
 
 pytestmark = pytest.mark.anyio

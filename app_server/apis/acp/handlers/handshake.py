@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Mapping
-from dataclasses import field
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.apis.acp.client import API_KEY, auth_methods, initialize_fields, parse_client
 from app_server.apis.acp.errors import invalid_params, login_needed
@@ -26,7 +27,6 @@ from protocol.acp.session import (
     LogoutResponse,
 )
 from protocol.base import Json
-from protocol.records import dataclass
 
 
 async def open_browser(url: str) -> bool:
@@ -37,8 +37,7 @@ async def open_browser(url: str) -> bool:
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 
 
-@dataclass(frozen=True, slots=True)
-class LoginContext:
+class LoginContext(Struct, frozen=True):
     config: ConfigSource
     auth: AuthManager
     logins: Logins
@@ -98,9 +97,8 @@ async def logout(context: LoginContext, params: LogoutRequest) -> LogoutResponse
     return LogoutResponse()
 
 
-@dataclass(slots=True)
-class _Outcome:
-    came: anyio.Event = field(default_factory=anyio.Event)
+class _Outcome(Struct):
+    came: anyio.Event = msgspec.field(default_factory=anyio.Event)
     value: LoginOutcome | None = None
 
     def take(self, outcome: LoginOutcome) -> None:

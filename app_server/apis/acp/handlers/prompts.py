@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.commands import (
@@ -37,7 +37,7 @@ from protocol.acp.prompt import (
 )
 from protocol.events.tools import McpListToolsResponseEvent
 from protocol.ops import CompactOp, ListMcpToolsOp, Op, ReviewOp, UndoOp
-from protocol.records import dataclass
+from protocol.structs import replace
 
 
 def status_text(session: AcpSession) -> str:
@@ -77,8 +77,7 @@ def servers_text(answer: McpListToolsResponseEvent) -> str:
 MOST_CHARACTERS = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class PromptContext:
+class PromptContext(Struct, frozen=True):
     sessions: Sessions
     auth: AuthManager
     home: Path

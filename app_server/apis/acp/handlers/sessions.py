@@ -9,11 +9,11 @@ import os
 import os.path
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from app_server.apis.acp.changes import one_line
 from app_server.apis.acp.commands import CommandList
@@ -75,13 +75,11 @@ from protocol.acp.session import (
 )
 from protocol.acp.tool_calls import ReadTextFileRequest, WriteTextFileRequest
 from protocol.ids import ConversationId, SessionOrigin, parse_conversation_id
-from protocol.records import dataclass
 from protocol.rollout import TurnContextItem
-from protocol.structs import read
+from protocol.structs import read, replace
 
 
-@dataclass(frozen=True, slots=True)
-class ClientEditor:
+class ClientEditor(Struct, frozen=True):
     session_id: str
     outgoing: Outgoing
 
@@ -101,8 +99,7 @@ class ClientEditor:
         return reply.error is None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSession:
+class StoredSession(Struct, frozen=True):
     stored: StoredItems
     title: str
     """The name that the user gave it, else its first words."""
@@ -125,8 +122,7 @@ AT_ONCE = 64
 """Lines of a replay that are queued before the client has to have read some."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
+class SessionContext(Struct, frozen=True):
     config: ConfigSource
     notes: ThreadNotes
     conversations: ConversationManager
@@ -288,8 +284,7 @@ SOURCES = frozenset(SessionOrigin)
 """A part of another session, as the one of a sub-agent, is none of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListContext:
+class ListContext(Struct, frozen=True):
     lists: ThreadLists
 
 

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.v1.outbound import ConversationAdapter
@@ -24,7 +26,6 @@ from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
 from protocol.ids import SessionOrigin
 from protocol.policy import known_effort
-from protocol.records import dataclass
 from protocol.rollout import SubagentSessionSource
 from protocol.structs import read
 from protocol.v1.conversation import (
@@ -51,8 +52,7 @@ from protocol.v1.methods import SESSION_CONFIGURED
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationContext:
+class ConversationContext(Struct, frozen=True):
     config: ConfigSource
     conversations: ConversationManager
     outgoing: Outgoing
@@ -212,8 +212,7 @@ def _summary(stored: StoredSummary) -> ConversationSummary:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerContext:
+class ListenerContext(Struct, frozen=True):
     conversations: ConversationManager
     new_id: Callable[[], str]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.apis.services import ConfigSource
 from app_server.core.config.fence import check_sandbox
 from app_server.core.errors import LaunchError
@@ -15,7 +17,6 @@ from app_server.core.files.search import FileSearch
 from app_server.core.git.snapshot import Git
 from app_server.core.git.upstream import diff_to_remote
 from app_server.rpc.errors import internal_error, invalid_request
-from protocol.records import dataclass
 from protocol.v1.misc import (
     ExecOneOffCommandParams,
     ExecOneOffCommandResponse,
@@ -28,8 +29,7 @@ from protocol.v1.misc import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FileContext:
+class FileContext(Struct, frozen=True):
     search: FileSearch
     git: Git
 
@@ -60,8 +60,7 @@ log = logging.getLogger(__name__)
 DEFAULT_TIMEOUT_MS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class CommandContext:
+class CommandContext(Struct, frozen=True):
     config: ConfigSource
     runner: CommandRunner
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.apis.handshake import Handshake
 from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult
@@ -17,7 +19,6 @@ from app_server.core.threads import run_in_thread
 from app_server.identity import platform_os
 from app_server.rpc.errors import not_found
 from app_server.rpc.outgoing import Outgoing
-from protocol.records import dataclass
 from protocol.structs import read
 from protocol.table import NoParams
 from protocol.v1.methods import AUTH_STATUS_CHANGE, LOGIN_CHAT_GPT_COMPLETE
@@ -45,8 +46,7 @@ from protocol.v1.setup import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AccountContext:
+class AccountContext(Struct, frozen=True):
     config: ConfigSource
     auth: AuthManager
     logins: Logins
@@ -133,8 +133,7 @@ def _mode(method: AuthMethod | None) -> AuthMode | None:
     return AuthMode(method.value) if method else None
 
 
-@dataclass(frozen=True, slots=True)
-class InitializeContext:
+class InitializeContext(Struct, frozen=True):
     handshake: Handshake
     home: Path
 

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, assert_never
 from uuid import UUID
 
+from msgspec import Struct
+
 from app_server.apis.logins import Logins
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ConfigSource, ServerServices
@@ -22,7 +24,6 @@ from app_server.core.auth.home_login import AuthMethod
 from app_server.core.errors import AuthError
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import WireModel
-from protocol.records import dataclass
 from protocol.table import ClientRequest, NoParams
 from protocol.v2.account import (
     ACCOUNT_LOGIN_CANCEL,
@@ -59,8 +60,7 @@ from protocol.v2.account import (
 from protocol.validation import unknown_method
 
 
-@dataclass(frozen=True, slots=True)
-class AccountContext:
+class AccountContext(Struct, frozen=True):
     config: ConfigSource
     auth: AuthManager
     limits: AccountLimits
@@ -118,8 +118,7 @@ def plan_type(word: str | None) -> PlanType:
 MODES = {AuthMethod.API_KEY: AuthMode.APIKEY, AuthMethod.CHATGPT: AuthMode.CHATGPT}
 
 
-@dataclass(frozen=True, slots=True)
-class LoginContext:
+class LoginContext(Struct, frozen=True):
     config: ConfigSource
     auth: AuthManager
     logins: Logins

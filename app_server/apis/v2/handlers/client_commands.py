@@ -13,9 +13,10 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import field
 
 import anyio
+import msgspec
+from msgspec import Struct
 
 from app_server.apis.route import Route, route
 from app_server.apis.services import ConfigSource, ServerServices
@@ -32,7 +33,6 @@ from app_server.core.exec.streams import InputClosed, InputFull
 from app_server.rpc.errors import RpcError, internal_error, invalid_request, overloaded
 from app_server.rpc.outgoing import Outgoing
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.records import dataclass
 from protocol.v2 import commands as wire
 from protocol.v2.commands import (
     COMMAND_EXEC_OUTPUT_DELTA,
@@ -52,14 +52,13 @@ MOST_QUOTED = 200
 _STREAMS = {Stream.STDOUT: CommandExecOutputStream.STDOUT, Stream.STDERR: CommandExecOutputStream.STDERR}
 
 
-@dataclass(slots=True)
-class ClientProcess:
+class ClientProcess(Struct):
     """One command; `command` is None until it has started."""
 
     stdin: bool
     terminal: bool
     command: StreamedCommand | None = None
-    _opened: anyio.Event = field(default_factory=anyio.Event)
+    _opened: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def opened(self, command: StreamedCommand | None) -> None:
         """It has started, or it will not."""
@@ -72,11 +71,10 @@ class ClientProcess:
         return self.command
 
 
-@dataclass(slots=True)
-class ClientProcesses:
+class ClientProcesses(Struct):
     """All of one client. Those without a name count."""
 
-    _named: dict[str, ClientProcess] = field(default_factory=dict)
+    _named: dict[str, ClientProcess] = msgspec.field(default_factory=dict)
     _running: int = 0
 
     def add(self, id: str | None, process: ClientProcess) -> None:
@@ -184,8 +182,7 @@ TERMINAL_KIND = "xterm"
 """$TERM of a command on a terminal, if nothing else says it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCommandContext:
+class ClientCommandContext(Struct, frozen=True):
     config: ConfigSource
     runner: CommandRunner
     outgoing: Outgoing

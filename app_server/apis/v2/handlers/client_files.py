@@ -13,12 +13,13 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ConfigSource, ServerServices, require_client_rights
@@ -31,7 +32,6 @@ from app_server.core.files.search import FileMatch, FileSearch
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing
-from protocol.records import dataclass
 from protocol.v2 import files as wire
 from protocol.v2.files import (
     FS_CHANGED,
@@ -58,12 +58,11 @@ READERS = 4
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFileContext:
+class ClientFileContext(Struct, frozen=True):
     config: ConfigSource
     outgoing: Outgoing
     watcher: FileWatcher
-    readers: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(READERS))
+    readers: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))
 
     def check(self, method: str) -> None:
         require_client_rights(self.config, method)
@@ -224,8 +223,7 @@ Found = Callable[[str, str, Sequence[FileMatch]], Awaitable[None]]
 """Notifies the client: the session, its query, and what was found."""
 
 
-@dataclass(slots=True)
-class SearchSession:
+class SearchSession(Struct):
     roots: tuple[str, ...]
     running: anyio.CancelScope | None = None
     """The search for the latest query."""
@@ -235,14 +233,13 @@ class SearchSession:
             self.running.cancel()
 
 
-@dataclass(slots=True)
-class SearchSessions:
+class SearchSessions(Struct):
     """All of one client, by the client's own names."""
 
     search: FileSearch
     tasks: TaskGroup
     found: Found
-    _sessions: dict[str, SearchSession] = field(default_factory=dict)
+    _sessions: dict[str, SearchSession] = msgspec.field(default_factory=dict)
 
     def start(self, id: str, roots: tuple[str, ...]) -> None:
         """In place of one of the same name. Raises RpcError."""
@@ -275,8 +272,7 @@ class SearchSessions:
             await self.found(id, query, await self.search.search(query, roots, names_count=True))
 
 
-@dataclass(frozen=True, slots=True)
-class FileSearchContext:
+class FileSearchContext(Struct, frozen=True):
     search: FileSearch
     sessions: SearchSessions
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
+from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.apis.route import Route, route
@@ -35,7 +36,6 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_REQUEST
-from protocol.records import dataclass
 from protocol.table import NoParams
 from protocol.v2.config import (
     CONFIG_BATCH_WRITE,
@@ -160,10 +160,9 @@ MOST_EDITS: Final = 1000
 """Of one request. Each may be a whole table."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteContext:
+class WriteContext(Struct, frozen=True):
     config: ConfigSource
-    in_turn: anyio.Lock = field(default_factory=anyio.Lock)
+    in_turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     """Requests are served in the order in which they came; other servers are kept out by a lock on the home."""
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.apis.logins import Logins
@@ -41,8 +41,7 @@ from app_server.core.mcp.mcp_manager import McpManager
 from app_server.rpc.errors import RpcError, internal_error, invalid_request
 from protocol import mcp as engine
 from protocol.base import Json
-from protocol.records import dataclass
-from protocol.structs import read
+from protocol.structs import read, replace
 from protocol.table import NoParams
 from protocol.v2.mcp import (
     CONFIG_MCP_SERVER_RELOAD,
@@ -143,8 +142,7 @@ def _origin(config: McpServerConfig) -> str | None:
     return f"{address.scheme}://{address.hostname}{port}" if address.hostname else None
 
 
-@dataclass(frozen=True, slots=True)
-class McpContext:
+class McpContext(Struct, frozen=True):
     config: ConfigSource
     conversations: ConversationManager
     servers_alone: Callable[[Config], McpManager]
@@ -238,8 +236,7 @@ MOST_SCOPES: Final = 100
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 
 
-@dataclass(frozen=True, slots=True)
-class McpLoginContext:
+class McpLoginContext(Struct, frozen=True):
     servers: McpContext
     mcp_logins: Lazy[McpLogins]
     logins: Logins

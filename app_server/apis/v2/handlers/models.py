@@ -4,6 +4,8 @@ server runs. `model/list` holds all that the conversation API has in its answer 
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app_server.apis.offered_models import ModelContext, page_of_models
 from app_server.apis.route import Route, route
 from app_server.apis.services import ConfigSource, ServerServices
@@ -16,7 +18,6 @@ from app_server.core.config.types import ProviderConfig, WireApi
 from app_server.core.model.families import EFFORT_WORDS, KnownModel
 from app_server.masking import masked_text
 from protocol.policy import ReasoningEffort
-from protocol.records import dataclass
 from protocol.v2.models import (
     EXPERIMENTAL_FEATURE_ENABLEMENT_SET,
     EXPERIMENTAL_FEATURE_LIST,
@@ -54,8 +55,7 @@ STAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureContext:
+class FeatureContext(Struct, frozen=True):
     config: ConfigSource
     conversations: ConversationManager
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import invalid_cursor, parse_thread_id, thread_not_loaded
@@ -32,8 +33,7 @@ from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request
 from protocol.engine.turns import EndedItem, TurnRecord
 from protocol.ids import ConversationId
-from protocol.records import dataclass
-from protocol.structs import Written
+from protocol.structs import Written, replace
 from protocol.v2.fields import SortDirection
 from protocol.v2.items import ThreadItem
 from protocol.v2.thread import ThreadStatus
@@ -78,8 +78,7 @@ class LiveThreads(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(Struct, frozen=True):
     """What the engine knows, in the shapes of this API."""
 
     turn: Callable[[TurnRecord, TurnItemsView], Turn]
@@ -88,16 +87,14 @@ class Rendering:
     status: Callable[[ConversationStatus], ThreadStatus]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundThread:
+class FoundThread(Struct, frozen=True):
     id: ConversationId
     path: Path | None
     """None: it is loaded, and not stored."""
     loaded: ThreadSummary | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingContext:
+class ReadingContext(Struct, frozen=True):
     config: ConfigSource
     live: LiveThreads
     indexes: TurnIndexes

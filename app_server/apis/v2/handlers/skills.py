@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.services import ConfigSource, ServerServices
 from app_server.apis.v2.errors import page_by_position
@@ -17,7 +19,6 @@ from app_server.core.skills.skill_catalog import MAX_EXTRA_ROOTS, SkillCatalog
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.jsonrpc import INVALID_PARAMS
-from protocol.records import dataclass
 from protocol.table import NoParams
 from protocol.v2 import skills as wire
 from protocol.v2.skills import (
@@ -47,8 +48,7 @@ _SCOPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SkillsContext:
+class SkillsContext(Struct, frozen=True):
     config: ConfigSource
     catalog: SkillCatalog
     notifier: ThreadNotifier

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from app_server.apis.route import HandlerResult, Route, route
 from app_server.apis.v2.errors import archived_not_found, parse_thread_id, rollout_not_found
@@ -34,8 +35,7 @@ from app_server.core.rollout.thread_summary import find_archived, find_thread
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from protocol.ids import ConversationId
-from protocol.records import dataclass
-from protocol.structs import Written
+from protocol.structs import Written, replace
 from protocol.table import AnyServerNotification
 from protocol.v2.thread import (
     THREAD_ARCHIVED,
@@ -76,8 +76,7 @@ MOST_NAME = 4096
 GIT_FIELDS = {"sha": "commit_hash", "branch": "branch", "origin_url": "repository_url"}
 
 
-@dataclass(frozen=True, slots=True)
-class StoredThreadContext:
+class StoredThreadContext(Struct, frozen=True):
     reading: ReadingContext
     conversations: ConversationManager
     notifier: ThreadNotifier

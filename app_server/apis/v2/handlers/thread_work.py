@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.apis.route import Route, route
 from app_server.apis.services import require_client_rights
 from app_server.apis.v2.errors import parse_thread_id, thread_not_found
@@ -33,7 +35,6 @@ from app_server.rpc.errors import RpcError, invalid_request
 from protocol.events.review import ReviewRequest
 from protocol.jsonrpc import INVALID_PARAMS
 from protocol.ops import CompactOp, ReviewOp
-from protocol.records import dataclass
 from protocol.v2 import thread_work as wire
 from protocol.v2 import turn
 from protocol.v2.settings import (
@@ -64,8 +65,7 @@ SHELL_TIMEOUT_MS = 60 * 60 * 1000
 """The user can interrupt; this is for what was forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkContext:
+class WorkContext(Struct, frozen=True):
     threads: ThreadContext
     git: Git
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from app_server.apis.route import HandlerResult
 from app_server.apis.services import ConfigSource
 from app_server.apis.v2.errors import parse_thread_id, rollout_not_found, thread_archived, thread_not_found
@@ -37,7 +39,6 @@ from app_server.rpc.errors import invalid_request
 from protocol.base import Json
 from protocol.engine.turns import TurnRecord
 from protocol.ids import ConversationId
-from protocol.records import dataclass
 from protocol.v2.thread import (
     THREAD_STARTED,
     THREAD_STATUS_CHANGED,
@@ -63,8 +64,7 @@ SUBSCRIPTION = "threads"
 """The one subscription that a connection has to a thread over this API."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadContext:
+class ThreadContext(Struct, frozen=True):
     config: ConfigSource
     conversations: ConversationManager
     notifier: ThreadNotifier

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os.path
 
 import anyio
+from msgspec import Struct
 from pydantic import Field
 
 from app_server.core.approvals.consent import rights_of
@@ -27,7 +28,6 @@ from app_server.core.tools.events import decode
 from app_server.core.tools.orchestrator import Command, run_with_approval
 from app_server.core.tools.terminals import Terminal
 from protocol.engine.events import TerminalInput
-from protocol.records import dataclass
 
 SHORTEST_MS, LONGEST_MS = 250, 60_000
 """Limits of the time that one call may wait."""
@@ -37,8 +37,7 @@ CHUNK_ID = 6
 """Digits of the id of a snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalSnapshot:
+class TerminalSnapshot(Struct, frozen=True):
     """The output of a terminal during one call, and whether it has ended."""
 
     terminal: Terminal

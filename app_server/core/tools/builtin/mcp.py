@@ -8,7 +8,6 @@ item; if the turn is interrupted, the end of the turn cuts it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final
 
 from pydantic import Field
@@ -23,6 +22,7 @@ from app_server.core.tools.arguments import ToolArguments, function_tool, parse_
 from app_server.core.tools.contract import Tool, ToolCall, ToolFailure, ToolOutput, ToolTurn, text_output
 from protocol.engine.items import ItemStatus, McpToolCall
 from protocol.mcp import ErrResult, McpInvocation, McpResult, OkResult
+from protocol.structs import replace
 
 
 async def request_as_item(

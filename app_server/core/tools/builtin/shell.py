@@ -5,7 +5,6 @@ lines.
 from __future__ import annotations
 
 import os.path
-from dataclasses import replace
 
 from pydantic import Field
 
@@ -15,6 +14,7 @@ from app_server.core.tools.arguments import ToolArguments, Words, function_tool,
 from app_server.core.tools.contract import ToolCall, ToolFailure, ToolOutput, ToolTurn
 from app_server.core.tools.orchestrator import DEFAULT_TIMEOUT_MS, Command, command_tool_output, run_command
 from app_server.core.tools.patching import PatchFlow
+from protocol.structs import replace
 
 
 class RunArguments(ToolArguments):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from app_server.core.config.load import load_config
 from app_server.core.config.types import CliOverrides, Config, RequestOverrides
 from app_server.core.model.families import find_family
 from app_server.core.tools.registry import BUILTIN_NAMES, build_tools
+from protocol.structs import replace
 
 RESOURCES = ["list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"]
 ALWAYS = [*RESOURCES, "update_plan"]

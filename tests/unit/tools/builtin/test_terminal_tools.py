@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -25,6 +24,7 @@ from protocol.policy import (
     SandboxPolicy,
     WorkspaceWrite,
 )
+from protocol.structs import replace
 from tests.unit.tools.builtin.conftest import MakeLive, run
 from tests.unit.tools.conftest import Scene
 
