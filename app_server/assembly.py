@@ -32,8 +32,8 @@ from app_server.core.model.model_list import ModelList, list_models
 from app_server.core.model.prompt import ClientIdentity
 from app_server.core.notify import NotifyProgram, turn_complete
 from app_server.core.opening import ProcessEnvironment
-from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
+from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.export import TelemetryExport, open_export
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationFacts, ConversationTelemetry
 from app_server.core.tools import tool_names

@@ -123,11 +123,11 @@ PURE_MODULES = {
         *("changes", "diff", "hunks", "parse", "patch_plan", "planner", "safety", "shell_forms"),
     },
     "app_server.core.rollout": {
-        *("persistence_policy", "rollout_names", "stored_calls", "stored_lines", "thread_query"),
+        *("records", "rollout_lines", "rollout_names", "stored_calls", "thread_query"),
     },
     "app_server.core.sandbox": {"macos", "plan"},
     "app_server.core.skills": {"front_matter", "skill"},
-    "app_server.core.session": {"review_format", "state"},
+    "app_server.core.session": {"review_texts"},
     "app_server.core.turn": {"assemble", "coalesce", "items", "plan_message", "settings", "token_counts"},
 }
 

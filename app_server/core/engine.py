@@ -39,24 +39,22 @@ from app_server.core.opening import (
     StoredRollout,
 )
 from app_server.core.rollout.disk import REAL_DISK
-from app_server.core.rollout.history_file import MessageHistory
+from app_server.core.rollout.history_file import MessageHistory, SharedMessages
+from app_server.core.rollout.records import revert_line
 from app_server.core.rollout.resume import Rebuild, copy_lines, read_for_fork, rebuild_history, reopen
-from app_server.core.rollout.reverts import revert_line
 from app_server.core.rollout.rollout_names import new_rollout_path, utc_timestamp
-from app_server.core.rollout.unstored import NoRollout
-from app_server.core.rollout.writer import RolloutWriter
-from app_server.core.session.elicitations import Elicitations
+from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.session.services import (
     ClockAndIds,
     ConversationSetup,
     Instructions,
     Reports,
     Services,
+    SessionState,
     TurnCompleted,
 )
 from app_server.core.session.session import PERFORM, Session
-from app_server.core.session.shared_messages import SharedMessages
-from app_server.core.session.state import SessionState
+from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.threads import run_in_thread
 from app_server.core.tools import tool_names

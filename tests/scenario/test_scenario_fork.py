@@ -24,8 +24,8 @@ from app_server.core.model.model_client import ModelClient
 from app_server.core.model.prompt import ClientIdentity
 from app_server.core.opening import Fork, Opened, ProcessEnvironment
 from app_server.core.rollout.rollout_names import journal_path
-from app_server.core.session.elicitations import Elicitations
 from app_server.core.session.services import TurnCompleted
+from app_server.core.session.session_servers import Elicitations
 from app_server.core.skills.skill_catalog import SkillCatalog
 from app_server.core.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from protocol.ids import ConversationId

@@ -32,7 +32,7 @@ from app_server.apis.acp.changes import (
 )
 from app_server.apis.open_items import OpenItem, OpenItems
 from app_server.core.rollout.turn_fold import ItemIds
-from app_server.core.session.review_format import findings_block
+from app_server.core.session.review_texts import findings_block
 from protocol.acp.tool_calls import ToolCallStatus
 from protocol.engine import events, items
 from protocol.engine.events import SessionEvent

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from app_server.apis.v2.inbound import shown_inputs
-from app_server.core.session.review_format import findings_block
+from app_server.core.session.review_texts import findings_block
 from app_server.core.shell import quote
 from app_server.core.shell.script import script_of
 from app_server.core.shell.summaries import shortens_output

@@ -13,7 +13,7 @@ from app_server.apis.v2.outbound import ThreadAdapter
 from app_server.conversations.adapter import Activity, AdapterFactory, ConversationStatus
 from app_server.conversations.live import LiveConversation
 from app_server.conversations.manager import ConversationManager
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.thread_summary import ModelInUse, ThreadOrigin, ThreadSummary
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.rollout.turn_index import TurnIndexes

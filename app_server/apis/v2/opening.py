@@ -19,7 +19,7 @@ from app_server.apis.v2.settings import (
 from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import BeyondClientRights
 from app_server.core.real_path import real_path
-from app_server.core.rollout.last_settings import last_turn_context
+from app_server.core.rollout.last_state import last_turn_context
 from app_server.core.rollout.rollout_names import ARCHIVED, SESSIONS
 from app_server.core.turn.settings import Settings
 from app_server.rpc.errors import invalid_request

@@ -1,4 +1,5 @@
-"""The system calls that write rollouts and journals, as a seam for tests of a full disk.
+"""The system calls that write rollouts and journals, as a seam for tests of a full disk; and the errors of stored
+conversations, whose texts name files, never their content.
 
 It opens files without following links, without blocking on a FIFO, closed on exec, and readable only by their owner,
 whatever the umask is.
@@ -13,7 +14,20 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.errors import ConversationError
+
+
+class RolloutUnreadable(ConversationError):
+    """The file is not a rollout, or cannot be read."""
+
+
+class RolloutBusy(ConversationError):
+    """Another writer has this conversation open."""
+
+
+class ArchiveRefused(ConversationError):
+    """The path to archive is not a rollout of this home, or belongs to another conversation."""
+
 
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.disk import describe, open_for_reading
-from app_server.core.rollout.objects import parse_record
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_for_reading
+from app_server.core.rollout.rollout_lines import parse_record
 from app_server.core.rollout.rollout_names import conversation_of
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.records import dataclass

@@ -2,6 +2,7 @@
 
 Several servers append to it, under a lock. A position in it is a log id and an offset. The log id depends on the file's
 inode and its first line, so that after a truncation a lookup of an old position finds nothing rather than a wrong line.
+Sessions use it by `SharedMessages`, in threads and in order.
 """
 
 from __future__ import annotations
@@ -9,18 +10,65 @@ from __future__ import annotations
 import errno
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
+import msgspec
 from msgspec import Struct
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
-from app_server.core.rollout.disk import REAL_DISK, make_private_folders, open_for_append
-from app_server.core.rollout.history_log import FILE_NAME, log_id_of, log_metadata, open_log, read_log
+from app_server.core.rollout.disk import (
+    REAL_DISK,
+    RolloutUnreadable,
+    make_private_folders,
+    open_for_append,
+    open_for_reading,
+)
 from app_server.core.rollout.locks import history_lock
-from app_server.core.rollout.objects import parse_object
+from app_server.core.rollout.rollout_lines import parse_object
+from app_server.core.threads import run_in_thread
 from protocol.events.notices import HistoryEntry
+
+FILE_NAME = "history.jsonl"
+MAX_HISTORY_BYTES = 256 * 1024 * 1024
+
+
+def log_metadata(home: Path) -> tuple[int, int]:
+    """The log id and the number of messages; zeros without a history."""
+    fd = open_log(home / FILE_NAME)
+    if fd is None:
+        return 0, 0
+    try:
+        content = read_log(fd)
+        return log_id_of(fd, content), content.count(b"\n")
+    finally:
+        os.close(fd)
+
+
+def log_id_of(fd: int, content: bytes) -> int:
+    """Fits into 53 bits, for clients with floating-point numbers. An inode alone may be reused after a truncation."""
+    first_line = content[: content.find(b"\n") + 1]
+    return (os.fstat(fd).st_ino & 0x1FFFFF) << 32 | zlib.crc32(first_line)
+
+
+def open_log(path: Path) -> int | None:
+    try:
+        return open_for_reading(path)
+    except (OSError, RolloutUnreadable):
+        return None
+
+
+def read_log(fd: int) -> bytes:
+    parts = []
+    at = 0
+    while at < MAX_HISTORY_BYTES and (part := os.pread(fd, 1 << 20, at)):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
 
 KEPT_SHARE = 0.8
 """The share of the maximum size that a truncation keeps, so that not every message truncates the file."""
@@ -104,3 +152,28 @@ def _cut(path: Path, fd: int, max_bytes: int) -> None:
         os.fchmod(file.fileno(), 0o600)
         file.writelines(lines[kept:])
     os.replace(beside, path)
+
+
+STORE_SECONDS = 2 * LOCK_SECONDS
+"""How long the end of a conversation may wait for its messages: one that is being appended, and those behind it."""
+
+
+class SharedMessages(Struct, frozen=True):
+    file: MessageHistory
+    _order: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    """Messages are stored in the order in which they were handed over."""
+
+    async def append(self, entry: HistoryEntry) -> None:
+        """Stores the message, even if the conversation ends meanwhile. Raises OSError and ConversationError."""
+        with anyio.move_on_after(STORE_SECONDS, shield=True):
+            async with self._order:
+                await run_in_thread(self.file.append, entry)
+
+    async def lookup(self, log_id: int, offset: int) -> HistoryEntry | None:
+        """As `MessageHistory.lookup`."""
+        async with self._order:
+            return await run_in_thread(self.file.lookup, log_id, offset)
+
+    async def metadata(self) -> tuple[int, int]:
+        """As `MessageHistory.metadata`."""
+        return await run_in_thread(self.file.metadata)

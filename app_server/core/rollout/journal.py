@@ -14,11 +14,16 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from app_server.core.rollout.disk import DiskCalls, end_of_text, open_for_append, open_for_reading
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import (
+    DiskCalls,
+    RolloutUnreadable,
+    end_of_text,
+    open_for_append,
+    open_for_reading,
+)
+from app_server.core.rollout.records import parse_journal_line
 from app_server.core.rollout.rollout_lines import cut_line
 from app_server.core.rollout.rollout_names import utc_timestamp
-from app_server.core.rollout.stored_lines import parse_journal_line
 from protocol.responses import ResponseItem
 
 MAX_JOURNAL_BYTES = 256 * 1024 * 1024

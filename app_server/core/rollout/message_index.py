@@ -12,8 +12,16 @@ from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
-from app_server.core.rollout.index_query import ROW, IndexedThread, SqlValue, indexed_thread, page_order
-from app_server.core.rollout.index_rows import HIDDEN, clean, json_array
+from app_server.core.rollout.index_rows import (
+    HIDDEN,
+    ROW,
+    IndexedThread,
+    SqlValue,
+    clean,
+    indexed_thread,
+    json_array,
+    page_order,
+)
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart
 
 _TABLES = (

@@ -9,9 +9,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from app_server.core.rollout.disk import describe, open_to_read_all
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
 from app_server.core.rollout.head import request_in
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.turn_lines import counting_lines, turn_line
 
 SEARCHED_CHARACTERS: Final = 256 * 1024

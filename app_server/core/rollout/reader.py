@@ -1,42 +1,103 @@
 """Reads a stored conversation: its metadata, the model's history, and the events for clients.
 
 It skips and counts damaged and unknown lines. It reads the file in pieces with a maximum line length, so that an
-endless line costs bounded memory.
+endless line costs bounded memory. Payloads are validated many at a time, by validators that are built when the first
+conversation is resumed. Which events a rollout stores is said here too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, get_args
 
 from msgspec import Struct
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from app_server.core.bounds import without_collector
-from app_server.core.rollout.batches import (
-    ITEM_NAMES,
-    MESSAGE_NAMES,
-    array_of,
-    item_batch,
-    message_batch,
-)
-from app_server.core.rollout.disk import describe, open_for_reading, open_to_read_all
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_for_reading, open_to_read_all
 from app_server.core.rollout.journal import leftover_items
-from app_server.core.rollout.objects import is_blank, parse_object, parse_record
-from app_server.core.rollout.persistence_policy import is_persisted
-from app_server.core.rollout.reverts import REVERTED, TakenBack
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_lines import TOO_LONG, cut_line, read_lines
+from app_server.core.rollout.last_state import GOAL_LINES, goal_of
+from app_server.core.rollout.records import REVERTED, TakenBack, parse_line
+from app_server.core.rollout.rollout_lines import (
+    TOO_LONG,
+    cut_line,
+    is_blank,
+    parse_object,
+    parse_record,
+    read_lines,
+)
 from app_server.core.rollout.rollout_names import conversation_of, journal_path
-from app_server.core.rollout.stored_goal import GOAL_LINES, goal_of
-from app_server.core.rollout.stored_lines import parse_line
 from protocol.engine.events import Goal
+from protocol.events.messages import (
+    AgentMessageEvent,
+    AgentReasoningEvent,
+    AgentReasoningRawContentEvent,
+    UserMessageEvent,
+)
 from protocol.events.msg import EventMsg, parse_event_msg
+from protocol.events.notices import UndoCompletedEvent
+from protocol.events.review import EnteredReviewModeEvent, ExitedReviewModeEvent
+from protocol.events.turn import TokenCountEvent, TurnAbortedEvent
 from protocol.responses import KnownItem, OtherItem, ResponseItem, parse_response_item
 from protocol.rollout import CompactedItem, SessionMetaLine, StoredEvent, TurnContextItem
+
+if TYPE_CHECKING:
+    from protocol.events.msg import EventMsg
+
+PERSISTED_EVENTS: Final = frozenset(
+    {
+        "user_message",
+        "agent_message",
+        "agent_reasoning",
+        "agent_reasoning_raw_content",
+        "token_count",
+        "entered_review_mode",
+        "exited_review_mode",
+        "undo_completed",
+        "turn_aborted",
+    }
+)
+
+
+def is_persisted(event: EventMsg) -> bool:
+    """Whether an event of this kind is stored, for display after a resume."""
+    return event.type in PERSISTED_EVENTS
+
+
+StoredMessage = (
+    UserMessageEvent
+    | AgentMessageEvent
+    | AgentReasoningEvent
+    | AgentReasoningRawContentEvent
+    | TokenCountEvent
+    | TurnAbortedEvent
+    | EnteredReviewModeEvent
+    | ExitedReviewModeEvent
+    | UndoCompletedEvent
+)
+
+ITEM_NAMES: Final = frozenset(model.model_fields["type"].default.encode() for model in get_args(KnownItem))
+MESSAGE_NAMES: Final = frozenset(name.encode() for name in PERSISTED_EVENTS)
+
+
+@cache
+def item_batch() -> TypeAdapter[list[KnownItem]]:
+    return TypeAdapter(list[Annotated[KnownItem, Field(discriminator="type")]])
+
+
+@cache
+def message_batch() -> TypeAdapter[list[StoredMessage]]:
+    return TypeAdapter(list[Annotated[StoredMessage, Field(discriminator="type")]])
+
+
+def array_of(payloads: Sequence[bytes]) -> bytes:
+    """The JSON array of these values. May be invalid: a payload may be incomplete or several values."""
+    return b"[" + b",".join(payloads) + b"]"
+
 
 BATCH = 1024
 """Lines to validate in one call, which is several times faster than one call each."""

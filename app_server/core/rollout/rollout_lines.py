@@ -1,16 +1,21 @@
-"""The lines of a rollout as bytes: read with a maximum length, and split into their parts without parsing.
+"""The lines of a rollout: read as bytes with a maximum length, from either end, split into their parts without parsing,
+and parsed into JSON objects. Nothing here raises for what a line says.
 
 Lines in the form that this server and codex write are split; all others (another order of keys, spaces, a byte order
-mark, a record after an incomplete one) have to be parsed.
-Fast to import.
+mark, a record after an incomplete one) have to be parsed. No pydantic models are needed: a list of conversations is
+often the first request, and loading them takes longer than the list.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from protocol.base import Json
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
@@ -78,3 +83,34 @@ def lines_from_the_end(fd: int) -> Iterator[bytes]:
             yield from reversed(lines[1:])
             parts, size = [lines[0]], len(lines[0])
     yield b"".join(reversed(parts)) if size <= MOST_KEPT else TOO_LONG
+
+
+RECORD_START = b'{"timestamp":'
+_EDGES = b"\0 \t\r\xef\xbb\xbf"
+"""Bytes around a record to ignore: NULs of a power failure, an editor's line end, a byte order mark."""
+
+
+def parse_record(line: bytes) -> dict[str, Json] | None:
+    """The JSON object of a line in any form."""
+    line = line.strip(_EDGES)
+    raw = parse_object(line)
+    if raw is None:
+        # A record that was appended to an incomplete one.
+        start = line.rfind(RECORD_START)
+        raw = parse_object(line[start:]) if start > 0 else None
+    return raw
+
+
+def is_blank(line: bytes) -> bool:
+    return not line.strip(_EDGES)
+
+
+def parse_object(data: bytes) -> dict[str, Json] | None:
+    """The JSON object in these bytes, or None."""
+    if not data.startswith(b"{"):
+        return None
+    try:
+        raw = json.loads(data.decode("utf-8", "surrogatepass"))  # bytes would be searched for their encoding
+    except (ValueError, RecursionError):
+        return None
+    return raw if isinstance(raw, dict) else None

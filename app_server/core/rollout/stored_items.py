@@ -14,10 +14,8 @@ import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
 
-from app_server.core.rollout.disk import describe, open_to_read_all
-from app_server.core.rollout.objects import parse_object, parse_record
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_lines import cut_line
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
+from app_server.core.rollout.rollout_lines import cut_line, parse_object, parse_record
 from app_server.core.rollout.stored_calls import (
     CALLS,
     OUTPUTS,

@@ -1,4 +1,5 @@
-"""Pages of stored threads, in either direction, by the time of their start or of their last change, with filters.
+"""Pages of stored threads, in either direction, by the time of their start or of their last change, with filters; and
+pages by what was said in them.
 
 Files are the truth: what a page shows was read from them, or is as their present state was read before. Where names
 give the order and most threads are wanted, a page reads the heads that it comes by. Everything else asks the index for
@@ -9,16 +10,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from app_server.core.lazy import Lazy
-from app_server.core.rollout.listing import page_limit
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_files import Bound, FolderNames, walk
+from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.rollout.listing import Bound, FolderNames, page_limit, walk
+from app_server.core.rollout.message_text import snippet
 from app_server.core.rollout.rollout_names import RolloutName
 from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, parse_list_cursor
@@ -150,3 +151,44 @@ def page_of(request: ListRequest, candidates: Candidates, noted: NotedNow) -> Th
         last.cursor() if more else None,
         first.cursor(included=True),
     )
+
+
+Found = Iterable[tuple[ListKey, StoredThread, str]]
+
+
+class SearchPage(Struct, frozen=True):
+    found: tuple[tuple[ThreadSummary, str], ...] = ()
+    """Each with the words around the first match."""
+    next_cursor: str | None = None
+    backwards_cursor: str | None = None
+
+
+def search_threads(lists: ThreadLists, request: ListRequest, term: str, loaded: Sequence[str]) -> SearchPage:
+    """Threads with `term` in what was said or in their names. `loaded`: ids of those that change in this process.
+
+    Of the filter only the sources count. Blocks; raises InvalidListCursor.
+    """
+    start = parse_list_cursor(request.cursor, by_change=request.by_change)
+    noted = lists.notes.read()
+    wanted = term.casefold()
+    also = [*noted.named(lambda name: wanted in name.casefold()), *loaded]
+
+    def ask(index: ThreadIndex) -> SearchPage:
+        return _found_page(request, index.with_messages(request, start, term, also), term, noted)
+
+    return lists.index.get().retried(ask)
+
+
+def _found_page(request: ListRequest, candidates: Found, term: str, noted: NotedNow) -> SearchPage:
+    snippets: dict[str, str] = {}
+
+    def matching() -> Iterator[tuple[ListKey, StoredThread]]:
+        for key, stored, messages in candidates:
+            found = snippet(messages, term) or snippet(noted.name(key.thread_id) or "", term)
+            if found is not None:
+                snippets[stored.head.conversation_id] = found
+                yield key, stored
+
+    page = page_of(request, matching(), noted)
+    found = tuple((summary, snippets[summary.id]) for summary in page.threads)
+    return SearchPage(found, page.next_cursor, page.backwards_cursor)

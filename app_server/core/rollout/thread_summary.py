@@ -13,12 +13,10 @@ from msgspec import Struct
 
 from app_server.core.errors import RolloutNotFound
 from app_server.core.git.repository import Revision
-from app_server.core.rollout.disk import describe, open_for_reading
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_for_reading
 from app_server.core.rollout.head import StoredSummary, summarise
-from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.objects import parse_record
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.rollout_files import find
+from app_server.core.rollout.listing import find, find_rollout
+from app_server.core.rollout.rollout_lines import parse_record
 from app_server.core.rollout.thread_notes import NotedNow, ThreadNotes
 from protocol.ids import ConversationId, SessionOrigin
 from protocol.records import dataclass

@@ -1,23 +1,30 @@
-"""Where the turns of a rollout are, so that some of them can be read without the others.
+"""Where the turns of a rollout are, so that some of them can be read without the others, or the thread be cut between
+them.
 
-The index is made by one pass over the file, kept, and continued when the file has grown: rollouts are only appended
-to. For each turn it has the place where it begins, what the reader of turns knew there, the place behind the last line
-that mentions it, and the ids of its items, which depend on all that came before.
+The index is made by one pass over the file, kept, and continued when the file has grown: rollouts are only appended to.
+For each turn it has the place where it begins, what the reader of turns knew there, the place behind the last line that
+mentions it, and the ids of its items, which depend on all that came before.
 """
 
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from pathlib import Path
 from threading import Lock
 
 import msgspec
 from msgspec import Struct
 
-from app_server.core.rollout.reverts import TakenBack
+from app_server.core.errors import ConversationError
+from app_server.core.injected_messages import ENVIRONMENT_HEAD
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
+from app_server.core.rollout.records import TakenBack
+from app_server.core.rollout.rollout_lines import parse_record
 from app_server.core.rollout.turn_events import Line, TurnReader
 from app_server.core.rollout.turn_fold import ItemIds
 from app_server.core.rollout.turn_lines import RawLine, find_reverts, raw_lines, turn_line
+from protocol.base import Json
 from protocol.engine.events import ItemCompleted, ItemStarted, SessionEvent, TurnEnded, TurnStarted
 from protocol.engine.turns import TurnRenamed
 from protocol.structs import replace
@@ -226,3 +233,81 @@ class TurnIndexes:
 def _sample(fd: int, size: int) -> bytes:
     start = max(0, size - SAMPLE_BYTES)
     return os.pread(fd, min(SAMPLE_BYTES, size), 0) + os.pread(fd, size - start, start)
+
+
+LOOKS_BACK = 8
+"""So many lines before a turn's first may belong to it."""
+
+
+class TurnNotFound(ConversationError):
+    """The thread has no such turn."""
+
+    def __init__(self, turn_id: str) -> None:
+        super().__init__(f"turn not found: {turn_id[:100]}")
+
+
+class TurnCut(Struct, frozen=True):
+    keeps: int | None
+    """So many lines come before the cut; None: all of them."""
+    turns: int
+    """So many turns are behind it."""
+
+
+def cut_before(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str) -> TurnCut:
+    """Raises TurnNotFound and RolloutUnreadable. Slow for long files: use a thread."""
+    return _cut(path, conversation_id, indexes, turn_id, behind=False)
+
+
+def cut_behind(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str) -> TurnCut:
+    """Behind the turn, which is kept."""
+    return _cut(path, conversation_id, indexes, turn_id, behind=True)
+
+
+def _cut(path: Path, conversation_id: str, indexes: TurnIndexes, turn_id: str, *, behind: bool) -> TurnCut:
+    try:
+        fd = open_to_read_all(path)
+        try:
+            places = indexes.of(fd, conversation_id).places
+            at = next((n for n, place in enumerate(places) if place.id == turn_id), None)
+            if at is None:
+                raise TurnNotFound(turn_id)
+            at += behind
+            if at == len(places):
+                return TurnCut(None, 0)
+            return TurnCut(_first_line(fd, places[at]), len(places) - at)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None
+
+
+def _first_line(fd: int, place: TurnPlace) -> int:
+    """The number of the first line of a turn, with what was recorded for it before it began: what the model was sent of
+    a new environment, and in files without identity the user's words.
+    """
+    before: deque[RawLine] = deque(raw_lines(fd, 0, 0, place.begin), maxlen=LOOKS_BACK)
+    number, words_may_come = place.number, place.implicit
+    while before and number > 1:
+        text = _users_text(before[-1].data)
+        if text is None or not (words_may_come or text.startswith(ENVIRONMENT_HEAD)):
+            break
+        words_may_come = words_may_come and text.startswith(ENVIRONMENT_HEAD)
+        number = before.pop().number
+    return number
+
+
+def _users_text(line: bytes) -> str | None:
+    """What a message in the name of the user says; None where the line has another kind."""
+    match parse_record(line):
+        case {
+            "type": "response_item",
+            "payload": {"type": "message", "role": "user", "content": list(parts)},
+        }:
+            return "".join(_text(part) for part in parts)
+        case _:
+            return None
+
+
+def _text(part: Json) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""

@@ -12,9 +12,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server.core.rollout.objects import RECORD_START, parse_object, parse_record
-from app_server.core.rollout.reverts import REVERTED, TakenBack
-from app_server.core.rollout.rollout_lines import CHUNK_BYTES, MAX_LINE_BYTES, cut_line
+from app_server.core.rollout.records import REVERTED, TakenBack
+from app_server.core.rollout.rollout_lines import (
+    CHUNK_BYTES,
+    MAX_LINE_BYTES,
+    RECORD_START,
+    cut_line,
+    parse_object,
+    parse_record,
+)
 from app_server.core.rollout.stored_events import TURN_ITEM
 from app_server.core.rollout.turn_events import Line
 

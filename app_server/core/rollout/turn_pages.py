@@ -22,9 +22,8 @@ from msgspec import Struct
 
 from app_server.core.bounds import without_collector
 from app_server.core.errors import ConversationError
-from app_server.core.rollout.disk import describe, open_to_read_all
-from app_server.core.rollout.reverts import TakenBack
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_to_read_all
+from app_server.core.rollout.records import TakenBack
 from app_server.core.rollout.stored_events import ALWAYS
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import ItemIds, TurnFold

@@ -1,4 +1,5 @@
-"""Appends a conversation to its rollout, line by line, and reports every loss.
+"""Appends a conversation to its rollout, line by line, and reports every loss. `NoRollout` takes its place for
+conversations that are not stored.
 
 Steps of an append: encode, add to the backlog, write the backlog in one call, truncate a partial write. After an error,
 lines stay in the bounded backlog until the next append or flush. Only one process writes a rollout: the kernel releases
@@ -19,6 +20,7 @@ from pathlib import Path
 from app_server.core.rollout.disk import (
     REAL_DISK,
     DiskCalls,
+    RolloutBusy,
     describe,
     end_of_text,
     open_for_append,
@@ -26,7 +28,6 @@ from app_server.core.rollout.disk import (
 )
 from app_server.core.rollout.journal import RolloutJournal
 from app_server.core.rollout.locks import lock_rollout, unlock_rollout
-from app_server.core.rollout.rollout_errors import RolloutBusy
 from app_server.core.rollout.rollout_names import journal_path, parse_rollout_name, utc_timestamp
 from protocol.responses import OtherItem, ResponseItem
 from protocol.rollout import RolloutItem, RolloutLine
@@ -248,3 +249,22 @@ class RolloutWriter:
 
     def _fail(self, error: OSError) -> None:
         self.problem = f"{describe(error)}; {self._lost} lines were lost" if self._lost else describe(error)
+
+
+class NoRollout:
+    """Keeps nothing, and never has a problem."""
+
+    path = None
+    problem = None
+
+    def append(self, items: Iterable[RolloutItem]) -> None:
+        pass
+
+    def write_journal(self, items: Sequence[ResponseItem]) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -14,8 +14,7 @@ from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.errors import ContextWindowExceeded, CoreError
 from app_server.core.session.model_calls import internal_call, shape_of
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
+from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.turn.items import last_assistant_text
 from app_server.core.turn.request_shape import RequestShape

@@ -6,8 +6,7 @@ Whether one is to begin is decided by `GoalKeeper`; here its changes are emitted
 from __future__ import annotations
 
 from app_server.core.goals import TurnGoals, budget_spent_message, goal_turn_message
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
+from app_server.core.session.services import Services, SessionState
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.transcript import StoredTranscript

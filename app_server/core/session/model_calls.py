@@ -1,15 +1,19 @@
-"""Model calls of a turn: `visible_call` shows clients what the model says, `internal_call` is for the engine."""
+"""What tasks hand to the turn loop and to tools: model calls, and the turn as tools see it.
+
+`visible_call` shows clients what the model says, `internal_call` is for the engine.
+"""
 
 from __future__ import annotations
 
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
+from app_server.core.patch.changes import TurnDiffTracker
+from app_server.core.session.services import Services, SessionState
+from app_server.core.tools.contract import ToolTurn, TurnSettings
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.assemble import ReplyAssembler
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.model_call import ModelCall
 from app_server.core.turn.request_shape import RequestShape, context_line, request_shape
-from app_server.core.turn.settings import Turn
+from app_server.core.turn.settings import Settings, Turn
 from app_server.core.turn.transcript import Transcript
 from protocol.policy import TurnMode
 
@@ -75,4 +79,32 @@ def _model_call(
         tools=tools,
         clock=services.sources.clock,
         telemetry=services.reports.telemetry,
+    )
+
+
+def tool_turn_of(services: Services, state: SessionState, turn: Turn, diffs: TurnDiffTracker) -> ToolTurn:
+    """The services of this turn for its tools."""
+    return ToolTurn(
+        id=turn.operation_id,
+        settings=tool_settings(turn.settings),
+        config=services.conversation.config,
+        items=turn.emitter,
+        commands=services.commands,
+        approvals=services.approvals,
+        mcp=services.mcp,
+        diffs=diffs,
+        clock=services.sources.clock,
+        new_id=services.sources.new_id,
+        shown_once=state.shown_once,
+        telemetry=services.reports.telemetry,
+    )
+
+
+def tool_settings(settings: Settings) -> TurnSettings:
+    return TurnSettings(
+        settings.cwd,
+        settings.approval_policy,
+        settings.sandbox_policy,
+        settings.granular,
+        settings.mode.kind,
     )

@@ -1,5 +1,8 @@
-"""What each operation means. Settings and answers take effect at once; what takes time becomes a task or goes on
-in the background, so that an interrupt is never behind something slow.
+"""What each operation means. Settings and answers take effect at once; what takes time becomes a task or goes on in the
+background, so that an interrupt is never behind something slow.
+
+Operations that only ask for something (the message history, MCP tools, custom prompts) are answered with one event
+under the operation's id.
 """
 
 from __future__ import annotations
@@ -9,12 +12,13 @@ from typing import assert_never
 
 from app_server.core.context.compacted_history import message_text
 from app_server.core.context.environment_context import difference
-from app_server.core.session import queries
-from app_server.core.session.actor import Actor
+from app_server.core.custom_prompts import FOLDER, discover_prompts
+from app_server.core.errors import ConversationError
 from app_server.core.session.compaction import CompactTask
 from app_server.core.session.goal_turns import goal_words, turn_begins
 from app_server.core.session.regular import RegularTask
 from app_server.core.session.review import ReviewTask
+from app_server.core.session.services import Services
 from app_server.core.session.tasks import InputPolicy, NothingToDo, PendingOperation
 from app_server.core.session.turn_requests import (
     AddItems,
@@ -24,15 +28,24 @@ from app_server.core.session.turn_requests import (
     RunShell,
     StartTurn,
 )
+from app_server.core.session.turns import Actor
 from app_server.core.session.undo import UndoTask, refuse_undo
 from app_server.core.session.user_input import as_words
 from app_server.core.session.user_shell import OwnShellTask, UserShellTask, run_with_users_rights
+from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.items import NO_WORDS
 from app_server.core.turn.settings import UNSET, SettingsChange, Turn, or_unset
 from app_server.core.turn.transcript import StoredTranscript
 from protocol.engine.events import SettingsChanged, TurnKind
 from protocol.engine.questions import AllowFiles, ClientAnswer, KeepRule
+from protocol.events.notices import (
+    GetHistoryEntryResponseEvent,
+    HistoryEntry,
+    ListCustomPromptsResponseEvent,
+    WarningEvent,
+)
+from protocol.events.tools import McpListToolsResponseEvent
 from protocol.ops import (
     AddToHistoryOp,
     CompactOp,
@@ -52,6 +65,42 @@ from protocol.ops import (
     UserTurnOp,
 )
 from protocol.policy import ReviewDecision
+
+Lookup = AddToHistoryOp | GetHistoryEntryRequestOp | ListMcpToolsOp | ListCustomPromptsOp
+
+
+async def answer(services: Services, id: str, op: Lookup) -> None:
+    match op:
+        case AddToHistoryOp():
+            await _add(services, id, op.text)
+        case GetHistoryEntryRequestOp():
+            await _entry(services, id, op)
+        case ListCustomPromptsOp():
+            prompts = await run_in_thread(discover_prompts, services.conversation.config.home / FOLDER)
+            services.outbox.emit(id, ListCustomPromptsResponseEvent(custom_prompts=tuple(prompts)))
+        case ListMcpToolsOp():
+            services.outbox.emit(id, await _mcp_tools(services))
+        case _:
+            assert_never(op)
+
+
+async def _add(services: Services, id: str, text: str) -> None:
+    entry = HistoryEntry(conversation_id=services.conversation.id, ts=services.sources.seconds(), text=text)
+    try:
+        await services.messages.append(entry)
+    except (OSError, ConversationError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        services.outbox.emit(id, WarningEvent(message=f"The message history could not be written ({why})."))
+
+
+async def _entry(services: Services, id: str, op: GetHistoryEntryRequestOp) -> None:
+    found = await services.messages.lookup(op.log_id, op.offset)
+    services.outbox.emit(id, GetHistoryEntryResponseEvent(offset=op.offset, log_id=op.log_id, entry=found))
+
+
+async def _mcp_tools(services: Services) -> McpListToolsResponseEvent:
+    return await services.mcp.snapshot()
+
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +126,7 @@ async def perform(actor: Actor, submission: PendingOperation) -> None:
             await _begin_task(actor, submission, op)
         case AddToHistoryOp() | GetHistoryEntryRequestOp() | ListMcpToolsOp() | ListCustomPromptsOp():
             services, id = actor.services, submission.id
-            actor.tasks.in_background(lambda: queries.answer(services, id, op), name=op.type)
+            actor.tasks.in_background(lambda: answer(services, id, op), name=op.type)
         case ResolveElicitationOp():
             actor.services.elicitations.resolve(op)
         case InterruptOp() | InterruptTurn() | ShutdownOp():

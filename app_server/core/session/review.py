@@ -17,12 +17,10 @@ from app_server.core.context.history import ConversationHistory
 from app_server.core.context.instructions import instruction_text
 from app_server.core.model.prompt import Prompt, ToolSpec
 from app_server.core.patch.changes import TurnDiffTracker
-from app_server.core.session.model_calls import shape_of, visible_call
-from app_server.core.session.review_format import findings_block
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
+from app_server.core.session.model_calls import shape_of, tool_turn_of, visible_call
+from app_server.core.session.review_texts import findings_block
+from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.session.tool_turns import tool_turn_of
 from app_server.core.tools.registry import build_tools
 from app_server.core.tools.runtime import ToolRuntime
 from app_server.core.turn.items import UserWords

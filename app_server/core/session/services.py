@@ -1,4 +1,6 @@
-"""What a session works with, put together once by the engine, in a group for each kind of reader. No behaviour."""
+"""What a session works with, put together once by the engine, in a group for each kind of reader; and what it knows
+between turns: history, settings, token counts. Its state is changed by the session's own tasks only. No behaviour.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from app_server.core.config.types import Config
+from app_server.core.context.environment_context import EnvironmentContext
+from app_server.core.context.history import ConversationHistory
 from app_server.core.git.ghost import Snapshots
+from app_server.core.goals import GoalKeeper
 from app_server.core.lazy import Lazy
 from app_server.core.mcp.mcp_manager import McpManager
 from app_server.core.model.model_client import ModelClient
-from app_server.core.session.elicitations import Elicitations
-from app_server.core.session.shared_messages import SharedMessages
+from app_server.core.rollout.history_file import SharedMessages
+from app_server.core.session.session_servers import Elicitations
 from app_server.core.telemetry.telemetry_events import ConversationTelemetry
 from app_server.core.tools.contract import ApprovalServices, CommandServices
 from app_server.core.turn.outbox import Outbox
+from app_server.core.turn.settings import Settings, SettingsChange
+from app_server.core.turn.token_counts import TokenCounts
 from protocol.engine.questions import ClientTool
 
 if TYPE_CHECKING:
@@ -86,3 +94,20 @@ class Services(Struct, frozen=True, kw_only=True):
     sources: ClockAndIds
     snapshots: Snapshots
     skills: Lazy[SkillCatalog]
+
+
+class SessionState(Struct):
+    """The session's memory."""
+
+    settings: Settings
+    history: ConversationHistory = msgspec.field(default_factory=ConversationHistory)
+    tokens: TokenCounts = msgspec.field(default_factory=TokenCounts)
+    last_sent_context: EnvironmentContext | None = None
+    """The surroundings of the last turn, which later turns are compared with. None until one has run."""
+    goals: GoalKeeper = msgspec.field(default_factory=GoalKeeper)
+    shown_once: set[str] = msgspec.field(default_factory=set)
+    """What the client was sent once and need not receive again."""
+
+    def change(self, change: SettingsChange) -> None:
+        """From the next turn on."""
+        self.settings = self.settings.changed(change)

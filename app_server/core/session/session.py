@@ -1,29 +1,28 @@
 """The actor: operations go in, events come out, one task runs at a time.
 
 Owns the order of operations and the life of the session. What an operation means is in `operations`, its parts are
-`turns` (by their ids), `goal`, `servers` (MCP), `terminals` and `facts`. Nothing here knows of the wire.
+`turns` (by their ids), `goal`, `servers` (MCP), `terminals` and `facts`, which is all that can be read of it from
+outside. Nothing here knows of the wire.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import anyio
 
+from app_server.core.config.types import Config
+from app_server.core.context.compacted_history import collect_user_messages
 from app_server.core.errors import CoreError
 from app_server.core.lazy import Lazy
-from app_server.core.session.actor import Actor
-from app_server.core.session.operation_queue import OperationQueue
-from app_server.core.session.services import Services
-from app_server.core.session.session_facts import SessionFacts
-from app_server.core.session.session_goal import SessionGoal
+from app_server.core.session.services import Services, SessionState
 from app_server.core.session.session_servers import SessionServers
-from app_server.core.session.state import SessionState
 from app_server.core.session.task_runner import TaskRunner
-from app_server.core.session.tasks import ActiveTask, PendingOperation
-from app_server.core.session.turn_control import TurnControl
+from app_server.core.session.tasks import ActiveTask, OperationQueue, PendingOperation
 from app_server.core.session.turn_requests import InterruptTurn, TurnRequest
+from app_server.core.session.turns import Actor, SessionGoal, TurnControl
 from app_server.core.tools.editor_access import EditorAccess
 from app_server.core.turn.emitter import OperationEmitter
 from app_server.core.turn.settings import Settings
@@ -33,8 +32,49 @@ from protocol.engine.events import Goal, SessionEvent
 from protocol.engine.questions import ClientAnswer
 from protocol.events.msg import EventMsg
 from protocol.events.notices import ErrorEvent, ShutdownCompleteEvent, WarningEvent
+from protocol.events.turn import TokenUsageInfo
 from protocol.ops import InterruptOp, Op, ShutdownOp
 from protocol.responses import ResponseItem
+
+
+class SessionFacts:
+    def __init__(self, services: Services, state: SessionState) -> None:
+        self._services, self._state = services, state
+
+    @property
+    def settings(self) -> Settings:
+        """What the next turn starts from."""
+        return self._state.settings
+
+    @property
+    def config(self) -> Config:
+        """With which it was opened; its settings may have changed since."""
+        return self._services.conversation.config
+
+    @property
+    def rollout_path(self) -> Path | None:
+        """None: it is not stored."""
+        return self._services.conversation.rollout_path
+
+    @property
+    def usage(self) -> TokenUsageInfo | None:
+        """None: no request has reported any."""
+        return self._state.tokens.info
+
+    @property
+    def instruction_sources(self) -> tuple[str, ...]:
+        """The files with instructions that the model was sent."""
+        return self._services.conversation.instructions.sources
+
+    @property
+    def first_words(self) -> str:
+        """What the user said first; "" before that."""
+        return next(iter(collect_user_messages(self._state.history.items)), "")
+
+    async def history_metadata(self) -> tuple[int, int]:
+        """Of the message history that all conversations share: which file it is, and how many entries it has."""
+        return await self._services.messages.metadata()
+
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import anyio
 
 from app_server.core.git.ghost import SnapshotUnavailable, TakenSnapshot
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
+from app_server.core.session.services import Services, SessionState
 from app_server.core.turn.settings import Turn
 from app_server.core.turn.transcript import Emits, StoredTranscript, Transcript
 from protocol.events.notices import BackgroundEventEvent, WarningEvent

@@ -12,10 +12,14 @@ from anyio.abc import TaskGroup
 
 from app_server.core.errors import CoreError
 from app_server.core.session.goal_turns import turn_ends
-from app_server.core.session.operation_queue import OperationQueue
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
-from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation, SessionTask
+from app_server.core.session.services import Services, SessionState
+from app_server.core.session.tasks import (
+    ActiveTask,
+    InputPolicy,
+    OperationQueue,
+    PendingOperation,
+    SessionTask,
+)
 from app_server.core.turn.emitter import OperationEmitter, TurnEmitter, turn_error
 from app_server.core.turn.items import UserWords
 from app_server.core.turn.transcript import StoredTranscript

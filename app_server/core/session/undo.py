@@ -9,8 +9,7 @@ from app_server.core.errors import GitError
 from app_server.core.git.repository import find_repository
 from app_server.core.git.restore import Undone, undo_turn
 from app_server.core.session.model_calls import shape_of
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
+from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.emitter import OperationEmitter

@@ -1,4 +1,9 @@
-"""What the user sent, as a message for the model: texts and images, local images read and encoded."""
+"""What the user sent, as a message for the model: texts and images, local images read and encoded; and what these words
+bring along besides themselves: the text of a skill, the place of what is mentioned.
+
+Only a skill that is listed for the working directory and switched on is read: a client that names any other file gets a
+warning, and the model is sent nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,21 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from app_server.core.context.environment_context import user_text
 from app_server.core.context.images import image_data_url
+from app_server.core.injected_messages import MENTION_HEAD
+from app_server.core.lazy import Lazy
 from app_server.core.pictures import ImageUnreadable, checked_url
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.items import UserWords
 from protocol.items import ImageInput, LocalImageInput, MentionInput, SentInput, SkillInput, TextInput
 from protocol.responses import ContentItem, InputImage, InputText, MessageItem
+from protocol.structs import replace
+
+if TYPE_CHECKING:
+    from app_server.core.skills.skill_catalog import SkillCatalog
 
 T = TypeVar("T")
 
@@ -56,3 +68,51 @@ async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage |
         reason = error.strerror if isinstance(error, OSError) else str(error)
         log.warning("%s cannot be attached: %s", what, reason)
         return InputText(text=f"({what} could not be attached: {reason}.)")
+
+
+MOST = 100
+MOST_CHARACTERS = 1 << 20
+"""Of all that one input brings along."""
+
+
+async def words_with_attachments(
+    items: Sequence[SentInput], client_id: str | None, cwd: str, skills: Lazy[SkillCatalog]
+) -> UserWords:
+    words = await as_words(items, client_id)
+    if not any(isinstance(item, SkillInput | MentionInput) for item in items):
+        return words
+    catalog = skills.get()
+    found = await catalog.look(Path(cwd))
+    attached: list[MessageItem] = []
+    notices: list[str] = []
+    left = MOST_CHARACTERS
+    for item in _distinct(items):
+        skill = found.usable(item.path.removeprefix("skill://")) if found is not None else None
+        if skill is not None:
+            text, problem = await run_in_thread(catalog.text, skill, abandon_on_cancel=True)
+        elif isinstance(item, MentionInput):
+            text, problem = (
+                f"{MENTION_HEAD}<name>{item.name}</name>\n<path>{item.path}</path>\n</mention>",
+                None,
+            )
+        else:
+            text, problem = None, "no skill that is on has this file"
+        if text is not None and len(text) > left:
+            text, problem = None, "the input is too long with it"
+        if text is None:
+            notices.append(f"The skill {item.name} ({item.path}) is not used: {problem}.")
+        else:
+            left -= len(text)
+            attached.append(user_text(text))
+    if not words.message.content and not attached:
+        # The model is asked all the same, and some providers refuse a request in which nothing is said.
+        words = replace(words, message=user_text(f"({' '.join(notices)})"))
+    return replace(words, attached=tuple(attached), notices=tuple(notices))
+
+
+def _distinct(items: Sequence[SentInput]) -> list[SkillInput | MentionInput]:
+    found: list[SkillInput | MentionInput] = []
+    for item in items:
+        if isinstance(item, SkillInput | MentionInput) and item not in found:
+            found.append(item)
+    return found[:MOST]

@@ -11,11 +11,9 @@ from app_server.core.context.environment_context import user_text
 from app_server.core.exec.command import CommandSpec, ExecResult
 from app_server.core.injected_messages import USER_SHELL_HEAD
 from app_server.core.patch.changes import TurnDiffTracker
-from app_server.core.session.model_calls import shape_of
-from app_server.core.session.services import Services
-from app_server.core.session.state import SessionState
+from app_server.core.session.model_calls import shape_of, tool_turn_of
+from app_server.core.session.services import Services, SessionState
 from app_server.core.session.tasks import ActiveTask
-from app_server.core.session.tool_turns import tool_turn_of
 from app_server.core.session.turn_requests import RunShell
 from app_server.core.tools.contract import ToolFailure
 from app_server.core.tools.events import OutputDeltas, finished_command

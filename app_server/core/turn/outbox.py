@@ -15,8 +15,7 @@ import anyio.lowlevel
 
 from app_server.core import remedies
 from app_server.core.rollout.stored_events import stored_events
-from app_server.core.rollout.unstored import NoRollout
-from app_server.core.rollout.writer import RolloutWriter
+from app_server.core.rollout.writer import NoRollout, RolloutWriter
 from app_server.core.threads import run_in_thread
 from app_server.core.turn.coalesce import coalesce
 from protocol.engine.events import EngineEvent, SessionEvent

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.core.rollout.last_settings import last_turn_context
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.rollout.last_state import last_turn_context
 from app_server.core.rollout.rollout_lines import BLOCK, MOST_KEPT, TOO_LONG, lines_from_the_end
 from tests.unit.rollout.stored import raw_line
 

@@ -7,8 +7,8 @@ import pytest
 
 from app_server.core.errors import ConversationError
 from app_server.core.rollout.archive import archive_rollout, delete_rollout, require_unused, unarchive_rollout
+from app_server.core.rollout.disk import ArchiveRefused, RolloutBusy
 from app_server.core.rollout.listing import list_conversations
-from app_server.core.rollout.rollout_errors import ArchiveRefused, RolloutBusy
 from app_server.core.rollout.rollout_names import journal_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.ids import ConversationId

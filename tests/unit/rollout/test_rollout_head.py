@@ -9,9 +9,9 @@ import pytest
 
 from app_server.core.git.repository import Revision
 from app_server.core.rollout import head
+from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.head import MAX_HEAD_LINES, StoredSummary, read_summary, summarise
 from app_server.core.rollout.reader import read_rollout
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.base import Json
 from protocol.ids import SessionOrigin
 from tests.unit.rollout.stored import conversation_id, raw_line, user

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app_server.core.config.types import HistoryConfig, HistoryPersistence
-from app_server.core.rollout import history_log
+from app_server.core.rollout import history_file
 from app_server.core.rollout.history_file import MessageHistory
 from protocol.events.notices import HistoryEntry
 
@@ -171,7 +171,7 @@ def test_a_new_home_is_private(tmp_path: Path) -> None:
 def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = filled(tmp_path, 3)
     assert history.metadata()[1] == 3
-    monkeypatch.setattr(history_log, "MAX_HISTORY_BYTES", 0)
+    monkeypatch.setattr(history_file, "MAX_HISTORY_BYTES", 0)
     assert history.metadata()[1] == 0
 
 

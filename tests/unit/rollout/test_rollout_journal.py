@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from app_server.core.rollout.disk import (
     REAL_DISK,
+    RolloutUnreadable,
     describe,
     end_of_text,
     make_private_folders,
@@ -20,7 +21,6 @@ from app_server.core.rollout.disk import (
     size_and_links,
 )
 from app_server.core.rollout.journal import RolloutJournal, leftover_items
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from protocol.responses import ResponseItem
 from protocol.rollout import RolloutLine
 from protocol.structs import replace

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from app_server.core.errors import RolloutNotFound
+from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.head import read_summary
 from app_server.core.rollout.listing import ConversationPage, find_rollout, list_conversations
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
 from app_server.core.rollout.rollout_names import new_rollout_path
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json

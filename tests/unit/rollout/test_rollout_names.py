@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout import rollout_files
-from app_server.core.rollout.rollout_files import (
+from app_server.core.rollout import listing
+from app_server.core.rollout.listing import (
     NAME_LENGTH,
     SETTLED_NS,
     Bound,
@@ -204,7 +204,7 @@ def test_a_rollout_is_found_in_the_day_that_its_id_says_in_any_time_zone(
         searched.append(home)
         yield from folders(home)
 
-    monkeypatch.setattr(rollout_files, "folders", searches)
+    monkeypatch.setattr(listing, "folders", searches)
     assert find(tmp_path, id) == path
     assert find(tmp_path, ConversationId(id.upper())) == path
     assert searched == [], "it looks at no other day"
@@ -252,7 +252,7 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
         read.append(Path(folder).name)
         return names_in(folder)
 
-    monkeypatch.setattr(rollout_files, "names_in", counted)
+    monkeypatch.setattr(listing, "names_in", counted)
     monkeypatch.setattr(FolderNames, "MOST_KEPT", 2)
     changed = 1_700_000_000_000_000_000
     now = [seconds(changed + SETTLED_NS)]
@@ -280,4 +280,4 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
 
 def test_the_day_of_an_id_is_in_utc() -> None:
     late = datetime(2026, 1, 2, 23, 59, tzinfo=UTC)
-    assert [f"{day:%d}" for day in rollout_files._days_of(id_made(late))] == ["02", "03", "01"]
+    assert [f"{day:%d}" for day in listing._days_of(id_made(late))] == ["02", "03", "01"]

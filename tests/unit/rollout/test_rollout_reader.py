@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from app_server.core.rollout import disk, reader, rollout_lines
-from app_server.core.rollout.batches import MESSAGE_NAMES, array_of
+from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.message_text import read_message_text
-from app_server.core.rollout.persistence_policy import PERSISTED_EVENTS, is_persisted
-from app_server.core.rollout.reader import StoredConversation, read_rollout
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.reader import (
+    MESSAGE_NAMES,
+    PERSISTED_EVENTS,
+    StoredConversation,
+    array_of,
+    is_persisted,
+    read_rollout,
+)
 from app_server.core.rollout.rollout_lines import read_lines
 from app_server.core.rollout.stored_items import read_stored_items
-from app_server.core.rollout.turn_cuts import cut_behind
-from app_server.core.rollout.turn_index import TurnIndexes
+from app_server.core.rollout.turn_index import TurnIndexes, cut_behind
 from app_server.core.rollout.turn_pages import open_history
 from protocol.base import Json
 from protocol.events.messages import AgentMessageEvent, UserMessageEvent

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app_server.core.rollout.last_state import goal_of
 from app_server.core.rollout.stored_events import (
     MARKER_ROOM,
     OUTPUT_CAP,
@@ -18,7 +19,6 @@ from app_server.core.rollout.stored_events import (
     stored_events,
     turn_started_line,
 )
-from app_server.core.rollout.stored_goal import goal_of
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError
 from protocol.engine.events import (

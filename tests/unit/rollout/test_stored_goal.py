@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.core.rollout.last_state import goal_of, last_goal
 from app_server.core.rollout.reader import read_rollout
 from app_server.core.rollout.stored_events import stored_events
-from app_server.core.rollout.stored_goal import goal_of, last_goal
 from app_server.core.rollout.writer import RolloutWriter
 from protocol.base import Json
 from protocol.engine.events import Goal, GoalCleared, GoalStatus, GoalUpdated, SessionEvent

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.objects import is_blank, parse_object, parse_record
-from app_server.core.rollout.rollout_lines import cut_line
-from app_server.core.rollout.stored_lines import parse_journal_line, parse_line
+from app_server.core.rollout.records import parse_journal_line, parse_line
+from app_server.core.rollout.rollout_lines import cut_line, is_blank, parse_object, parse_record
 from protocol.base import Json
 from protocol.rollout import CompactedItem, RolloutLine
 from tests.unit.rollout.stored import assistant, meta, raw_line

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from app_server.core.git.repository import Revision
 from app_server.core.rollout import index_file
 from app_server.core.rollout.head import StoredSummary
-from app_server.core.rollout.index_changes import IndexChanges, file_state, find_changes
 from app_server.core.rollout.index_file import FILE_NAME, VERSION, IndexFile
-from app_server.core.rollout.index_query import IndexQuery, unread
 from app_server.core.rollout.index_rows import (
     HIDDEN,
     SEARCHED_CHARACTERS,
     SHOWN,
     UNREAD,
+    IndexQuery,
     clean,
     columns,
     forget,
@@ -30,8 +29,10 @@ from app_server.core.rollout.index_rows import (
     note,
     to_summary,
     transaction,
+    unread,
 )
 from app_server.core.rollout.rollout_names import RolloutName, stored_path
+from app_server.core.rollout.thread_index import IndexChanges, file_state, find_changes
 from app_server.core.rollout.thread_query import ListKey, ListRequest, ListStart, ThreadFilter
 from app_server.core.rollout.thread_summary import FileState, StoredThread
 from protocol.base import Json

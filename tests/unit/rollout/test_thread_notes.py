@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.git.repository import Revision
-from app_server.core.rollout import latest_lines
-from app_server.core.rollout.latest_lines import LatestLines
-from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, ThreadNotes
+from app_server.core.rollout import thread_notes
+from app_server.core.rollout.thread_notes import METADATA_FILE, NAMES_FILE, LatestLines, ThreadNotes
 from tests.unit.rollout.stored import conversation_id
 
 ONE, TWO = conversation_id(1), conversation_id(2)
@@ -220,14 +219,14 @@ def test_forgetting_keeps_the_lines_of_others_as_they_are(tmp_path: Path) -> Non
 
 def test_only_so_many_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines_in(tmp_path).append(ONE, {"n": 1})
-    monkeypatch.setattr(latest_lines, "MAX_BYTES", 0)
+    monkeypatch.setattr(thread_notes, "MAX_BYTES", 0)
     assert dict(lines_in(tmp_path).read()) == {}
 
 
 def test_lines_are_the_same_however_the_file_is_cut_into_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(latest_lines, "_CHUNK", 7)
+    monkeypatch.setattr(thread_notes, "_CHUNK", 7)
     lines = lines_in(tmp_path)
     for n, id in enumerate((ONE, TWO, ONE)):
         lines.append(id, {"n": n})

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from app_server.core.rollout import message_text, thread_index
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.message_text import AFTER, BEFORE, read_message_text, snippet
-from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.core.rollout.thread_listing import SearchPage, ThreadLists, search_threads
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
-from app_server.core.rollout.thread_search import SearchPage, search_threads
 from protocol.base import Json
 from tests.unit.rollout.stored import answered, asked, conversation_id, raw_line, store, user
 

@@ -14,7 +14,7 @@ from app_server.core.errors import RolloutNotFound
 from app_server.core.git.repository import Revision
 from app_server.core.rollout import thread_summary
 from app_server.core.rollout.archive import archive_rollout
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import (
     FileState,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.turn_events import Line, TurnReader, turn_events
-from app_server.core.rollout.turn_fields import derived_id
+from app_server.core.rollout.turn_events import Line, TurnReader, derived_id, turn_events
 from app_server.core.rollout.turn_fold import TurnFold
 from protocol.base import Json
 from protocol.engine.errors import ErrorClass, TurnError

@@ -11,10 +11,19 @@ import pytest
 
 from app_server.core.errors import ConversationError
 from app_server.core.rollout import turn_index
-from app_server.core.rollout.reverts import REVERTED, TakenBack
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
-from app_server.core.rollout.turn_cuts import LOOKS_BACK, TurnCut, TurnNotFound, cut_before, cut_behind
-from app_server.core.rollout.turn_index import SAMPLE_BYTES, TurnIndex, TurnIndexes, TurnPlaces
+from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.rollout.records import REVERTED, TakenBack
+from app_server.core.rollout.turn_index import (
+    LOOKS_BACK,
+    SAMPLE_BYTES,
+    TurnCut,
+    TurnIndex,
+    TurnIndexes,
+    TurnNotFound,
+    TurnPlaces,
+    cut_before,
+    cut_behind,
+)
 from app_server.core.rollout.turn_lines import RawLine, counting_lines, find_reverts, raw_lines, turn_line
 from protocol.base import Json
 from protocol.engine.items import ImageView, item_to_value

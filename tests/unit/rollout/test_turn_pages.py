@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.core.rollout.reverts import REVERTED
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import RolloutUnreadable
+from app_server.core.rollout.records import REVERTED
 from app_server.core.rollout.turn_events import TurnReader
 from app_server.core.rollout.turn_fold import TurnFold
 from app_server.core.rollout.turn_index import TurnIndexes

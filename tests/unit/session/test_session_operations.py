@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from app_server.core.session.operations import perform
-from app_server.core.session.state import SessionState
+from app_server.core.session.services import SessionState
 from app_server.core.session.tasks import ActiveTask, InputPolicy, NothingToDo, PendingOperation
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.settings import Settings
@@ -25,7 +25,7 @@ class OnlyAState:
     def __init__(self) -> None:
         self.tasks = SimpleNamespace(
             active=ActiveTask(
-                emitter=TurnEmitter(cast(Any, None), "0", "turn", lambda: 0.0),
+                emitter=TurnEmitter(cast("Any", None), "0", "turn", lambda: 0.0),
                 task=NothingToDo(),
                 input_policy=InputPolicy.QUEUE,
             )
@@ -50,7 +50,7 @@ class OnlyAState:
 
 async def overridden(raw: dict[str, Any]) -> Settings:
     actor = OnlyAState()
-    await perform(cast(Any, actor), PendingOperation("1", OverrideTurnContextOp.model_validate(raw), "t"))
+    await perform(cast("Any", actor), PendingOperation("1", OverrideTurnContextOp.model_validate(raw), "t"))
     return actor.state.settings
 
 
@@ -75,10 +75,10 @@ async def test_a_user_turn_always_says_which_effort_it_wants() -> None:
         "sandbox_policy": {"mode": "read-only"},
         "model": "n",
     }
-    await perform(cast(Any, actor), PendingOperation("1", UserTurnOp.model_validate(turn), "t"))
+    await perform(cast("Any", actor), PendingOperation("1", UserTurnOp.model_validate(turn), "t"))
     assert (actor.state.settings.effort, actor.state.settings.model) == (None, "n")
     op = UserTurnOp.model_validate({**turn, "effort": "low"})
-    await perform(cast(Any, actor), PendingOperation("2", op, "t"))
+    await perform(cast("Any", actor), PendingOperation("2", op, "t"))
     assert actor.state.settings.effort == ReasoningEffort.LOW
     assert [submission.id for submission in actor.tasks.active.postponed] == ["1", "2"]
     assert [(each.model, each.effort) for each in actor.told] == [("n", None), ("n", ReasoningEffort.LOW)]

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.errors import CoreError
-from app_server.core.session.operation_queue import OperationQueue
-from app_server.core.session.tasks import PendingOperation
+from app_server.core.session.tasks import OperationQueue, PendingOperation
 from protocol.ops import InterruptOp, ShutdownOp
 
 pytestmark = pytest.mark.anyio

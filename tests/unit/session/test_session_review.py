@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.core.session.review import note, parse_review
-from app_server.core.session.review_format import findings_block
+from app_server.core.session.review_texts import findings_block
 from protocol.base import Json
 from protocol.events.review import ReviewOutputEvent
 

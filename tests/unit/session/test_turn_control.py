@@ -8,9 +8,7 @@ from typing import Any, cast
 import pytest
 
 from app_server.core.context.environment_context import user_text
-from app_server.core.session.operation_queue import OperationQueue
-from app_server.core.session.tasks import ActiveTask, InputPolicy, NothingToDo
-from app_server.core.session.turn_control import TurnControl
+from app_server.core.session.tasks import ActiveTask, InputPolicy, NothingToDo, OperationQueue
 from app_server.core.session.turn_requests import (
     ChangeSettings,
     InterruptTurn,
@@ -19,6 +17,7 @@ from app_server.core.session.turn_requests import (
     StartTurn,
     TurnNotSteerable,
 )
+from app_server.core.session.turns import TurnControl
 from app_server.core.turn.emitter import TurnEmitter
 from app_server.core.turn.items import UserWords
 from protocol.engine.events import TurnKind

@@ -41,7 +41,7 @@ from app_server.core.errors import BeyondClientRights, CoreError, RolloutNotFoun
 from app_server.core.opening import NewConversation, Origin, StoredRollout
 from app_server.core.rollout.archive import archive_rollout
 from app_server.core.rollout.head import read_summary
-from app_server.core.rollout.last_settings import last_turn_context
+from app_server.core.rollout.last_state import last_turn_context
 from app_server.core.rollout.listing import find_rollout
 from app_server.core.rollout.stored_items import StoredItems, read_stored_items
 from app_server.core.rollout.thread_listing import ThreadLists

@@ -18,9 +18,9 @@ from app_server.core.config.types import Config, RequestOverrides
 from app_server.core.errors import ConversationError
 from app_server.core.opening import GivenHistory, NewConversation, Opened, Origin, StoredRollout
 from app_server.core.rollout.archive import archivable, archive_rollout
+from app_server.core.rollout.disk import ArchiveRefused
 from app_server.core.rollout.head import StoredSummary, read_summary
 from app_server.core.rollout.listing import find_rollout, list_conversations
-from app_server.core.rollout.rollout_errors import ArchiveRefused
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import internal_error, invalid_request
 from app_server.rpc.outgoing import Outgoing

@@ -14,7 +14,7 @@ from app_server.apis.v2.errors import invalid_cursor, parse_thread_id, thread_no
 from app_server.apis.v2.turns import thread_view, whole_turns
 from app_server.conversations.adapter import ConversationStatus
 from app_server.core.errors import RolloutNotFound
-from app_server.core.rollout.rollout_errors import RolloutUnreadable
+from app_server.core.rollout.disk import RolloutUnreadable
 from app_server.core.rollout.thread_listing import ThreadLists
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import ThreadSummary, find_thread, read_thread_summary

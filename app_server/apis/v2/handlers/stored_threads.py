@@ -27,9 +27,8 @@ from app_server.core.rollout.archive import (
     require_unused,
     unarchive_rollout,
 )
-from app_server.core.rollout.disk import describe
+from app_server.core.rollout.disk import RolloutBusy, describe
 from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.rollout_errors import RolloutBusy
 from app_server.core.rollout.thread_notes import ThreadNotes
 from app_server.core.rollout.thread_summary import find_archived, find_thread
 from app_server.core.threads import run_in_thread

@@ -27,7 +27,7 @@ from app_server.conversations.live import LiveConversation
 from app_server.core.opening import Fork, Revert, StoredRollout
 from app_server.core.rollout.disk import describe
 from app_server.core.rollout.rollout_names import parse_rollout_name
-from app_server.core.rollout.turn_cuts import TurnCut, TurnNotFound, cut_before, cut_behind
+from app_server.core.rollout.turn_index import TurnCut, TurnNotFound, cut_before, cut_behind
 from app_server.core.rollout.turn_pages import PageRequest
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import invalid_request

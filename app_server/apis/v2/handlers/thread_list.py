@@ -15,9 +15,8 @@ from app_server.apis.v2.handlers import reading
 from app_server.apis.v2.handlers.reading import ReadingContext
 from app_server.apis.v2.turns import thread_view
 from app_server.core.real_path import real_path
-from app_server.core.rollout.thread_listing import ThreadLists
+from app_server.core.rollout.thread_listing import ThreadLists, search_threads
 from app_server.core.rollout.thread_query import InvalidListCursor, ListRequest, ThreadFilter
-from app_server.core.rollout.thread_search import search_threads
 from app_server.core.threads import run_in_thread
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.ids import sound_path

@@ -25,9 +25,9 @@ from app_server.core.errors import RolloutNotFound
 from app_server.core.git.snapshot import Git
 from app_server.core.git.upstream import merge_base
 from app_server.core.goals import GoalChange, GoalRefused, NoGoal
+from app_server.core.rollout.last_state import last_goal
 from app_server.core.rollout.listing import find_rollout
-from app_server.core.rollout.stored_goal import last_goal
-from app_server.core.session import review_requests
+from app_server.core.session import review_texts
 from app_server.core.session.turn_requests import AddItems, ChangeSettings, RunShell
 from app_server.core.threads import run_in_thread
 from app_server.core.tools.terminals import Terminal, TerminalUsage, look_at_terminals
@@ -125,16 +125,16 @@ async def review_start(context: WorkContext, params: ReviewStartParams) -> Revie
 async def _review_request(context: WorkContext, target: turn.ReviewTarget, cwd: str) -> ReviewRequest:
     match target:
         case turn.UncommittedChangesReviewTarget():
-            return review_requests.uncommitted_changes()
+            return review_texts.uncommitted_changes()
         case turn.BaseBranchReviewTarget():
             branch = _required_text(target.branch, "branch")
             base = await merge_base(context.git, Path(cwd), branch)
-            return review_requests.against_branch(branch, base)
+            return review_texts.against_branch(branch, base)
         case turn.CommitReviewTarget():
             title = (target.title or "").strip()
-            return review_requests.of_commit(_required_text(target.sha, "sha"), title or None)
+            return review_texts.of_commit(_required_text(target.sha, "sha"), title or None)
         case turn.CustomReviewTarget():
-            return review_requests.as_instructed(_required_text(target.instructions, "instructions"))
+            return review_texts.as_instructed(_required_text(target.instructions, "instructions"))
 
 
 def _required_text(text: str, field: str) -> str:

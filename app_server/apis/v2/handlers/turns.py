@@ -9,9 +9,9 @@ from app_server.apis.v2.settings import settings_change
 from app_server.apis.v2.turns import pending_turn
 from app_server.conversations.live import LiveConversation
 from app_server.core.errors import CoreError
-from app_server.core.session.attachments import words_with_attachments
 from app_server.core.session.output_schema import check_schema
 from app_server.core.session.turn_requests import NoActiveTurn, OtherTurnActive, StartTurn, TurnNotSteerable
+from app_server.core.session.user_input import words_with_attachments
 from app_server.rpc.errors import RpcError, invalid_request
 from protocol.base import Json
 from protocol.jsonrpc import INVALID_PARAMS

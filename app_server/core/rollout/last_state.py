@@ -1,4 +1,6 @@
-"""The goal of a stored conversation: that of the last line about one."""
+"""What a stored conversation last worked with and for: the settings of its last turn and its goal, read from the end of
+the file.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from app_server.core.rollout.disk import open_for_reading
-from app_server.core.rollout.objects import parse_object
-from app_server.core.rollout.rollout_lines import cut_line, lines_from_the_end
+from app_server.core.rollout.disk import RolloutUnreadable, describe, open_for_reading
+from app_server.core.rollout.records import parse_line
+from app_server.core.rollout.rollout_lines import cut_line, lines_from_the_end, parse_object
 from app_server.core.rollout.stored_events import GOAL_CLEARED, GOAL_UPDATED
 from protocol.base import Json
 from protocol.engine.events import Goal, GoalStatus
+from protocol.rollout import TurnContextItem
 
 GOAL_LINES = (GOAL_UPDATED.encode(), GOAL_CLEARED.encode())
 
@@ -53,3 +56,25 @@ def _goal(value: Mapping[str, Json]) -> Goal | None:
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
+
+
+MARK = b'"type":"turn_context"'
+
+
+def last_turn_context(path: Path) -> TurnContextItem | None:
+    """None where no turn was stored. Raises RolloutUnreadable."""
+    try:
+        fd = open_for_reading(path)
+        try:
+            for line in lines_from_the_end(fd):
+                if (
+                    MARK in line
+                    and (stored := parse_line(line))
+                    and isinstance(stored.payload, TurnContextItem)
+                ):
+                    return stored.payload
+            return None
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise RolloutUnreadable(f"{path}: {describe(error)}") from None

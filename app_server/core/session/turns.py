@@ -1,15 +1,22 @@
-"""Turns by their ids, for APIs that follow them: begin one, join the one that runs, end one.
+"""What is asked of a session's turns from outside: by their ids, for APIs that follow them: begin one, join the one
+that runs, end one; and by its goal, as clients set, read and clear it, for which turns begin.
 
-Whether words join a turn is decided here, when they are submitted, and not when the operation is carried out.
+Whether words join a turn is decided here, when they are submitted, and not when the operation is carried out. `Actor`
+is the session as operations see it.
 """
 
 from __future__ import annotations
 
-from app_server.core.session.operation_queue import OperationQueue
+from msgspec import Struct
+
+from app_server.core.goals import GoalChange
+from app_server.core.session.goal_turns import GOAL_OPERATION
+from app_server.core.session.services import Services, SessionState
 from app_server.core.session.task_runner import TaskRunner
-from app_server.core.session.tasks import ActiveTask, InputPolicy, PendingOperation
+from app_server.core.session.tasks import ActiveTask, InputPolicy, OperationQueue, PendingOperation
 from app_server.core.session.turn_requests import (
     ChangeSettings,
+    ContinueGoal,
     InterruptTurn,
     NoActiveTurn,
     OtherTurnActive,
@@ -18,7 +25,7 @@ from app_server.core.session.turn_requests import (
     TurnNotSteerable,
 )
 from app_server.core.turn.items import UserWords
-from protocol.engine.events import TurnKind
+from protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
 from protocol.ops import CompactOp, ReviewOp
 
 BEGINS_TURN = (StartTurn, CompactOp, ReviewOp, RunShell)
@@ -108,3 +115,45 @@ class TurnControl:
 
 def _id_of(turn: ActiveTask | PendingOperation) -> str:
     return turn.emitter.turn_id if isinstance(turn, ActiveTask) else turn.turn_id
+
+
+class SessionGoal:
+    def __init__(
+        self, services: Services, state: SessionState, queue: OperationQueue, tasks: TaskRunner
+    ) -> None:
+        self._services, self._goals, self._queue, self._tasks = services, state.goals, queue, tasks
+        self._turns = 0
+
+    @property
+    def current(self) -> Goal | None:
+        return self._goals.goal
+
+    def set(self, change: GoalChange) -> Goal:
+        """Where nothing runs, a turn begins for it. Raises GoalRefused and NoGoal."""
+        goal = self._goals.set(change, self._services.sources.seconds())
+        self._services.outbox.emit("", GoalUpdated(goal))
+        self.request_turn()
+        return goal
+
+    def clear(self) -> bool:
+        """Whether there was one."""
+        cleared = self._goals.clear()
+        if cleared:
+            self._services.outbox.emit("", GoalCleared())
+        return cleared
+
+    def request_turn(self) -> None:
+        """Where nothing runs: a turn, which begins once everything that was submitted before is done."""
+        if self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
+            self._turns += 1
+            self._queue.submit(f"{GOAL_OPERATION}{self._turns}", ContinueGoal())
+
+
+class Actor(Struct, frozen=True):
+    """The session, as far as operations need it."""
+
+    services: Services
+    state: SessionState
+    queue: OperationQueue
+    tasks: TaskRunner
+    turns: TurnControl

@@ -1,8 +1,12 @@
-"""What a reviewer is asked for each kind of target, and what the user is shown of it. Pure."""
+"""The texts of a review: what the reviewer is asked for each kind of target, what the user is shown of it, and its
+findings for the conversation's history. Pure.
+"""
 
 from __future__ import annotations
 
-from protocol.events.review import ReviewRequest
+from collections.abc import Sequence
+
+from protocol.events.review import ReviewFinding, ReviewRequest
 
 SHORT_SHA = 7
 """Digits of a commit's id that a person is shown."""
@@ -44,3 +48,16 @@ def of_commit(sha: str, title: str | None) -> ReviewRequest:
 
 def as_instructed(instructions: str) -> ReviewRequest:
     return ReviewRequest(prompt=instructions, user_facing_hint=instructions)
+
+
+def findings_block(findings: Sequence[ReviewFinding]) -> str:
+    """One list entry per finding: title, place, body."""
+    head = "Full review comments:" if len(findings) > 1 else "Review comment:"
+    return "\n".join(["", head, *("\n" + _finding(finding) for finding in findings)])
+
+
+def _finding(finding: ReviewFinding) -> str:
+    place = finding.code_location
+    lines = f"{place.line_range.start}-{place.line_range.end}"
+    body = "\n".join(f"  {line}" for line in finding.body.splitlines())
+    return f"- {finding.title} — {place.absolute_file_path}:{lines}\n{body}"
